@@ -48,7 +48,6 @@
 #include "server/rpc/rpc_server.h"
 #include "server/service/dataset_service.h"
 #include "server/service/feed_service.h"
-#include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
 #include "server/service/restore_plan.h"
 #include "server/service/server_service.h"
@@ -209,19 +208,15 @@ absl::Status Server::Impl::Start() {
       std::make_unique<DeviceTable>(std::move(devices), std::move(pinned));
   DATASETD_RETURN_IF_ERROR(OpenStores());
   const auto open_source = [files = files_.get(),
-                            max_inflated_bytes = static_cast<int64_t>(
-                                config_.max_inflated_mib() << 20)](
-                               const DatasetSpec& spec,
+                            max_inflated_bytes =
+                                BytesOf(config_.max_inflated_mib())](
+                               const v1::DatasetSpec& spec,
                                std::shared_ptr<SourceScan> scan) {
     const DecodeAccount account = scan->account;
     return OpenScanned(*files, std::move(scan), [&](const FileSystem& scanned) {
-      return OpenReader({.format = spec.format,
-                         .path = spec.path,
-                         .split = spec.split,
-                         .options = spec.options,
-                         .max_inflated_bytes = max_inflated_bytes,
-                         .account = account},
-                        scanned);
+      return OpenReader(spec, {.files = scanned,
+                               .max_inflated_bytes = max_inflated_bytes,
+                               .account = account});
     });
   };
   datasets_ = std::make_unique<DatasetRegistry>(
@@ -336,7 +331,7 @@ void Server::Impl::OnDataset(DatasetEvent event, const DatasetInfo& info,
   if (manifest_ == nullptr || info.owner.session_id == 0) return;
   if (event == DatasetEvent::kReady) manifest_->Add(info);
   if (event == DatasetEvent::kUnloadAsked || event == DatasetEvent::kEvicted) {
-    manifest_->Remove(info.spec.name);
+    manifest_->Remove(info.spec->name());
   }
 }
 
@@ -444,13 +439,10 @@ void Server::Impl::AwaitEnds() {
 }
 
 absl::Status Server::Impl::BeginLoads() {
-  for (const v1::DatasetSpec& proto : config_.datasets()) {
-    DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec, DatasetSpecFromProto(proto));
-    const std::string name = spec.name;
-    const absl::Status status =
-        datasets_->Load(std::move(spec), Caller()).status();
+  for (const v1::DatasetSpec& spec : config_.datasets()) {
+    const absl::Status status = datasets_->Load(spec, Caller()).status();
     if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("dataset '", name,
+      return absl::Status(status.code(), absl::StrCat("dataset '", spec.name(),
                                                       "': ", status.message()));
     }
   }

@@ -1,5 +1,4 @@
-// The policy for samples that cannot be read or decoded, and the report of
-// them.
+// The report of samples that cannot be read or decoded.
 
 #ifndef DATASETD_SERVER_DATASET_BAD_SAMPLES_H_
 #define DATASETD_SERVER_DATASET_BAD_SAMPLES_H_
@@ -12,15 +11,6 @@
 #include "absl/status/status.h"
 
 namespace datasetd {
-
-enum class BadSamplePolicy : uint8_t {
-  kFail = 1,
-  // Leaves the sample out; the dataset has fewer samples.
-  kSkip = 2,
-  // Replaces all fields by those of the previous good sample, or of the first
-  // good one at the beginning.
-  kReplace = 3,
-};
 
 struct BadSample {
   int64_t index = 0;  // in the source

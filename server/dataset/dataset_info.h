@@ -4,14 +4,15 @@
 #define DATASETD_SERVER_DATASET_DATASET_INFO_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/caller.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/dataset/field_spec.h"
 #include "server/dataset/visibility.h"
 
@@ -30,24 +31,25 @@ struct PlacementInfo {
 };
 
 struct DatasetInfo {
-  // In a brief info, without pretransforms, options, class_names and the list
-  // of bad_samples.
-  DatasetSpec spec;
+  std::shared_ptr<const v1::DatasetSpec> spec;  // never null
+  // That it is on, as DevicePlacement::Text; until they are found, as the spec
+  // has it.
+  std::string device;
   DatasetState state = DatasetState::kLoading;
   absl::Status error;  // when FAILED
   Caller owner;        // the client that loaded it
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
-  std::vector<std::string> class_names;
-  int64_t resident_bytes = 0;  // of the samples, once
-  Residency residency = Residency::kDevice;
+  std::vector<std::string> class_names;  // empty in a brief info
+  int64_t resident_bytes = 0;            // of the samples, once
+  v1::Residency residency = v1::RESIDENCY_DEVICE;
   // In the order of the devices; empty while the source is being opened.
   std::vector<PlacementInfo> placements;
   std::string spec_id;
   std::string content_hash;
   int num_feeds = 0;
   int num_holders = 0;
-  BadSampleReport bad_samples;  // while LOADING, the number only
+  BadSampleReport bad_samples;  // while LOADING and in a brief info, the number
   // True while LOADING and the source's files are being scanned;
   // num_entries_scanned is SourceScan::num_entries.
   bool is_scanning = false;
@@ -56,7 +58,7 @@ struct DatasetInfo {
   int64_t loaded_bytes = 0;
   absl::Duration elapsed;  // of the load
 
-  Visibility visibility() const { return {spec.is_private, owner.uid}; }
+  Visibility visibility() const { return {spec->private_(), owner.uid}; }
 };
 
 }  // namespace datasetd

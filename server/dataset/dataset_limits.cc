@@ -19,39 +19,29 @@ absl::Status CheckLength(absl::string_view key, const std::string& text,
 
 }  // namespace
 
-int64_t SpecTextBytes(const DatasetSpec& spec) {
-  if (spec.wire != nullptr) return static_cast<int64_t>(spec.wire->size());
-  int64_t bytes = static_cast<int64_t>(spec.path.size());
-  for (const auto& [key, value] : spec.options) {
-    bytes += static_cast<int64_t>(key.size() + value.size());
-  }
-  return bytes;
-}
-
-uint64_t DatasetTextBytes(const DatasetSpec& spec,
+uint64_t DatasetTextBytes(const v1::DatasetSpec& spec,
                           const std::vector<std::string>& class_names) {
-  // Stored twice: as received and as parsed.
-  uint64_t bytes = 2 * static_cast<uint64_t>(SpecTextBytes(spec));
+  uint64_t bytes = spec.SpaceUsedLong();
   for (const std::string& name : class_names) {
     bytes += sizeof(name) + name.size();
   }
   return bytes;
 }
 
-absl::Status CheckSpecTexts(const DatasetSpec& spec) {
-  if (!IsDatasetName(spec.name)) {
+absl::Status CheckSpecTexts(const v1::DatasetSpec& spec) {
+  if (!IsDatasetName(spec.name())) {
     return absl::InvalidArgumentError(
         "name: a dataset's name has 1 to 128 characters of [A-Za-z0-9._-] and "
         "begins with a letter or digit");
   }
   for (const absl::Status& status :
-       {CheckLength("format", spec.format, kMaxWordBytes),
-        CheckLength("path", spec.path, kMaxPathBytes),
-        CheckLength("split", spec.split, kMaxWordBytes),
-        CheckLength("device", spec.device, kMaxWordBytes)}) {
+       {CheckLength("format", spec.format(), kMaxWordBytes),
+        CheckLength("path", spec.path(), kMaxPathBytes),
+        CheckLength("split", spec.split(), kMaxWordBytes),
+        CheckLength("device", spec.device(), kMaxWordBytes)}) {
     if (!status.ok()) return status;
   }
-  const int64_t bytes = SpecTextBytes(spec);
+  const auto bytes = static_cast<int64_t>(spec.ByteSizeLong());
   if (bytes <= kMaxSpecTextBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("spec: has ", bytes,

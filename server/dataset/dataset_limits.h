@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "server/dataset/dataset_spec.h"
+#include "datasetd/v1/dataset.pb.h"
 
 namespace datasetd {
 
@@ -20,15 +20,12 @@ inline constexpr int64_t kMaxClassNameBytes = 640 << 10;
 // PATH_MAX of Linux.
 inline constexpr int64_t kMaxPathBytes = 4096;
 
-// Size of the request that the spec came from.
-int64_t SpecTextBytes(const DatasetSpec& spec);
-
 // Host memory for a dataset's spec and class names.
-uint64_t DatasetTextBytes(const DatasetSpec& spec,
+uint64_t DatasetTextBytes(const v1::DatasetSpec& spec,
                           const std::vector<std::string>& class_names);
 
 //   INVALID_ARGUMENT  the name is invalid, or a text is too long; says which
-absl::Status CheckSpecTexts(const DatasetSpec& spec);
+absl::Status CheckSpecTexts(const v1::DatasetSpec& spec);
 absl::Status CheckClassNames(const std::vector<std::string>& names);
 
 // Removes "." components, repeated slashes and a trailing slash. Keeps "..",

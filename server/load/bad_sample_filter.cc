@@ -44,7 +44,7 @@ void AddBadSample(const SampleSource& source, int64_t index,
       {index, location.path, location.offset, std::string(reason)});
 }
 
-BadSampleFilter::BadSampleFilter(BadSamplePolicy policy,
+BadSampleFilter::BadSampleFilter(v1::BadSamplePolicy policy,
                                  int64_t max_bad_samples,
                                  const SampleSource* source,
                                  std::vector<int64_t> sample_bytes)
@@ -56,7 +56,7 @@ BadSampleFilter::BadSampleFilter(BadSamplePolicy policy,
 absl::Status BadSampleFilter::Add(int64_t index, const absl::Status& status) {
   const absl::Status located = LocatedStatus(*source_, index, status);
   if (!IsBadSample(status)) return located;
-  if (policy_ == BadSamplePolicy::kFail) {
+  if (policy_ == v1::BAD_SAMPLE_POLICY_FAIL) {
     return absl::Status(located.code(),
                         absl::StrCat(located.message(), kAdvice));
   }
@@ -76,7 +76,7 @@ absl::StatusOr<int64_t> BadSampleFilter::Filter(
     DATASETD_RETURN_IF_ERROR(Add(first + static_cast<int64_t>(i), statuses[i]));
   }
   rows_.clear();
-  if (policy_ == BadSamplePolicy::kReplace) {
+  if (policy_ == v1::BAD_SAMPLE_POLICY_REPLACE) {
     DATASETD_RETURN_IF_ERROR(Replace(statuses));
   } else {
     Skip(statuses);
@@ -128,7 +128,7 @@ void BadSampleFilter::Arrange(absl::Span<const absl::Span<uint8_t>> fields) {
       }
     }
   }
-  if (policy_ != BadSamplePolicy::kReplace || rows_.empty() ||
+  if (policy_ != v1::BAD_SAMPLE_POLICY_REPLACE || rows_.empty() ||
       rows_.back() == kEarlierRow) {
     return;
   }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/sample_source.h"
 
@@ -32,7 +33,7 @@ class BadSampleFilter {
 
   // `source` outlives the filter. `sample_bytes` is the decoded size of each
   // field; 0 for packed fields, which the caller rearranges.
-  BadSampleFilter(BadSamplePolicy policy, int64_t max_bad_samples,
+  BadSampleFilter(v1::BadSamplePolicy policy, int64_t max_bad_samples,
                   const SampleSource* source,
                   std::vector<int64_t> sample_bytes);
 
@@ -63,7 +64,7 @@ class BadSampleFilter {
   void Copy(absl::Span<const absl::Span<uint8_t>> fields, int64_t from,
             int64_t to) const;
 
-  const BadSamplePolicy policy_;
+  const v1::BadSamplePolicy policy_;
   const int64_t max_bad_samples_;
   const SampleSource* const source_;
   const std::vector<int64_t> sample_bytes_;

@@ -35,7 +35,7 @@ bool AreFieldsOf(const LoadPlan& plan, const std::vector<FieldSpec>& fields) {
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
     DatasetCache* cache, const Reserver& reserve, LoadCounters& counters) {
   DATASETD_RETURN_IF_ERROR(Receive(reserve));
-  if (source_.placement.residency == Residency::kMapped)
+  if (source_.placement.residency == v1::RESIDENCY_MAPPED)
     return RunMapped(*cache, reserve, counters);
   if (cache != nullptr) {
     auto cached = RunCached(*cache, reserve, counters);
@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   if (source_.plan.needs_sizes()) {
     DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
   }
-  return LoadDataset(source_.spec.name, source_.plan, *source_.reader,
+  return LoadDataset(source_.spec->name(), source_.plan, *source_.reader,
                      source_.placement.devices.first().backend.get(),
                      std::move(resident_), counters, account_,
                      source_.content_hash);
@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
     DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
   // For a pushed dataset the source is the cache entry.
-  if (source_.spec.format == kPushedFormat) return nullptr;
+  if (source_.spec->format() == kPushedFormat) return nullptr;
   const std::unique_ptr<CachedSource> entry = cache.Find(source_.spec_id);
   if (entry == nullptr) return nullptr;
   auto dataset = LoadEntry(*entry, reserve, counters);
@@ -76,7 +76,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::LoadEntry(
     // Keep the source's plan in case the entry is damaged.
     DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   }
-  return LoadDataset(source_.spec.name, plan, entry,
+  return LoadDataset(source_.spec->name(), plan, entry,
                      source_.placement.devices.first().backend.get(),
                      std::move(resident_), counters, account_,
                      entry.header().content_hash);
@@ -115,11 +115,11 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunMapped(
   DatasetCache::Description description = {.spec_id = source_.spec_id,
                                            .stored_by_uid = account_.uid,
                                            .class_names = info.class_names};
-  if (source_.spec.format == kPushedFormat)
+  if (source_.spec->format() == kPushedFormat)
     description.owner_uid = account_.uid;
-  MappedStore store(&cache, source_.plan, info.num_samples, source_.spec.name,
-                    std::move(description), &counters);
-  return LoadDataset(source_.spec.name, source_.plan, *source_.reader,
+  MappedStore store(&cache, source_.plan, info.num_samples,
+                    source_.spec->name(), std::move(description), &counters);
+  return LoadDataset(source_.spec->name(), source_.plan, *source_.reader,
                      source_.placement.devices.first().backend.get(),
                      std::move(resident_), counters, account_,
                      source_.content_hash, &store);
@@ -135,7 +135,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::MapEntry(
     if (source_.plan.needs_sizes()) {
       DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
     }
-    return MapDataset(source_.spec.name, *entry, cache,
+    return MapDataset(source_.spec->name(), *entry, cache,
                       source_.placement.devices.first().backend.get(),
                       std::move(resident_), counters);
   }();
@@ -155,7 +155,7 @@ absl::Status DatasetLoad::Receive(const Reserver& reserve) {
   DATASETD_RETURN_IF_ERROR(reader.Receive());
   if (!source_.plan.needs_sizes()) return absl::OkStatus();
   DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanSource(source_.spec, reader.info(), /*own_sizes=*/{},
+      LoadPlan plan, PlanSource(*source_.spec, reader.info(), /*own_sizes=*/{},
                                 source_.plan.limits));
   if (!plan.needs_sizes()) {
     DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
@@ -172,7 +172,7 @@ absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
       auto sizes,
       FindSampleSizes(reader, source_.plan, account_, counters.is_cancelled));
   DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanSource(source_.spec, reader.info(), std::move(sizes),
+      LoadPlan plan, PlanSource(*source_.spec, reader.info(), std::move(sizes),
                                 source_.plan.limits));
   DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   source_.plan = std::move(plan);

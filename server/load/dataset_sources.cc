@@ -7,32 +7,33 @@
 #include "server/cache/cached_source.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/dataset/device_list.h"
-#include "server/dataset/spec_id.h"
 #include "server/load/load_planner.h"
+#include "server/load/load_request.h"
 
 namespace datasetd {
 
 absl::StatusOr<PlacementRequest> DatasetSources::FindPlacement(
-    DatasetSpec& spec) const {
+    const v1::DatasetSpec& spec) const {
   PlacementRequest request;
   DATASETD_ASSIGN_OR_RETURN(request.devices,
-                            FindDevices(*devices_, spec.device));
-  request.residency = spec.residency;
-  request.device_bytes = spec.device_bytes;
+                            FindDevices(*devices_, spec.device()));
+  if (spec.residency() != v1::RESIDENCY_UNSPECIFIED) {
+    request.residency = spec.residency();
+  }
+  request.device_bytes = static_cast<int64_t>(spec.device_bytes());
   request.pinned = devices_->pinned();
   request.has_cache = cache_ != nullptr;
   DATASETD_RETURN_IF_ERROR(CheckPlacement(request));
-  spec.device = request.devices.Text();
   return request;
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::Plan(
-    DatasetSpec spec, PlacementRequest placement,
+    std::shared_ptr<const v1::DatasetSpec> spec, PlacementRequest placement,
     std::unique_ptr<SampleSource> reader, std::string spec_id) const {
   DATASETD_RETURN_IF_ERROR(CheckClassNames(reader->info().class_names));
   OpenedSource opened;
-  DATASETD_ASSIGN_OR_RETURN(
-      opened.plan, PlanSource(spec, reader->info(), /*own_sizes=*/{}, limits_));
+  DATASETD_ASSIGN_OR_RETURN(opened.plan, PlanSource(*spec, reader->info(),
+                                                    /*own_sizes=*/{}, limits_));
   opened.spec = std::move(spec);
   opened.placement = std::move(placement);
   opened.reader = std::move(reader);
@@ -41,33 +42,34 @@ absl::StatusOr<OpenedSource> DatasetSources::Plan(
 }
 
 absl::StatusOr<std::unique_ptr<SampleSource>> DatasetSources::Open(
-    const DatasetSpec& spec, uid_t uid,
+    const v1::DatasetSpec& spec, uid_t uid,
     std::shared_ptr<SourceScan> scan) const {
   scan->account = {.budget = decode_budget_, .uid = uid, .lists = list_budget_};
   return open_(spec, std::move(scan));
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenFiles(
-    DatasetSpec spec, PlacementRequest placement, uid_t uid,
-    std::shared_ptr<SourceScan> scan) const {
+    std::shared_ptr<const v1::DatasetSpec> spec, PlacementRequest placement,
+    uid_t uid, std::shared_ptr<SourceScan> scan) const {
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
-                            Open(spec, uid, std::move(scan)));
-  std::string spec_id = SpecId(spec, reader->info());
+                            Open(*spec, uid, std::move(scan)));
+  std::string spec_id = SpecId(*spec, placement.devices.Text(), reader->info());
   return Plan(std::move(spec), std::move(placement), std::move(reader),
               std::move(spec_id));
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenPush(
-    DatasetSpec spec, std::unique_ptr<SampleSource> source) const {
-  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
+    std::shared_ptr<const v1::DatasetSpec> spec,
+    std::unique_ptr<SampleSource> source) const {
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(*spec));
   return Plan(std::move(spec), std::move(placement), std::move(source), "");
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
-    DatasetSpec spec, const std::string& content_hash,
+    v1::DatasetSpec spec, const std::string& content_hash,
     uint32_t owner_uid) const {
   DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
-  std::string spec_id = PushedSpecId(spec.name, content_hash, owner_uid);
+  std::string spec_id = PushedSpecId(spec.name(), content_hash, owner_uid);
   std::unique_ptr<CachedSource> entry;
   if (cache_ != nullptr) entry = cache_->Find(spec_id);
   if (entry == nullptr || entry->header().owner_uid != owner_uid ||
@@ -76,16 +78,17 @@ absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
         "the samples that were pushed are not in the cache (content hash ",
         content_hash, "); push them again"));
   }
-  spec.pretransforms.clear();  // applied before the samples were stored
-  DATASETD_ASSIGN_OR_RETURN(OpenedSource opened,
-                            Plan(std::move(spec), std::move(placement),
-                                 std::move(entry), std::move(spec_id)));
+  spec.clear_pretransforms();  // applied before the samples were stored
+  DATASETD_ASSIGN_OR_RETURN(
+      OpenedSource opened,
+      Plan(std::make_shared<const v1::DatasetSpec>(std::move(spec)),
+           std::move(placement), std::move(entry), std::move(spec_id)));
   opened.content_hash = content_hash;
   return opened;
 }
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetSources::Estimate(
-    DatasetSpec spec, uid_t uid, const MemoryBudget::Terms& terms,
+    const v1::DatasetSpec& spec, uid_t uid, const MemoryBudget::Terms& terms,
     std::shared_ptr<SourceScan> scan) const {
   DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/cache/dataset_cache.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/dataset/device_list.h"
 #include "server/dataset/device_table.h"
 #include "server/dataset/sample_source.h"
@@ -32,7 +32,7 @@ inline constexpr char kPushedFormat[] = "push";
 
 // A source and what is known about it before any sample is read.
 struct OpenedSource {
-  DatasetSpec spec;  // names its devices, as DevicePlacement::Text
+  std::shared_ptr<const v1::DatasetSpec> spec;  // never null
   PlacementRequest placement;
   std::unique_ptr<SampleSource> reader;
   std::string spec_id;  // empty: a push whose content is not known yet
@@ -44,7 +44,7 @@ struct OpenedSource {
 class DatasetSources {
  public:
   using Opener = std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
-      const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
+      const v1::DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
 
   // `devices`, `cache`, which may be null, and `decode_budget` outlive it and
   // what it opens; so does `list_budget`, which may be null.
@@ -59,27 +59,29 @@ class DatasetSources {
                 .max_sample_bytes = decode_budget->limits().sample_bytes},
         open_(std::move(open)) {}
 
-  // Finds the devices of a spec, and names them in it.
+  // Finds the devices of a spec.
   //   INVALID_ARGUMENT  no such device
   // Also errors of CheckPlacement.
-  absl::StatusOr<PlacementRequest> FindPlacement(DatasetSpec& spec) const;
+  absl::StatusOr<PlacementRequest> FindPlacement(
+      const v1::DatasetSpec& spec) const;
 
-  // Looks at the source's files, for user `uid`, which may take long. The spec
-  // and the placement are those of FindPlacement.
+  // Looks at the source's files, for user `uid`, which may take long.
+  // `placement` is of FindPlacement.
   //   INVALID_ARGUMENT  as PlanSource
   //   CANCELLED         scan->is_cancelled was set
   // Also any error of the opener.
   absl::StatusOr<OpenedSource> OpenFiles(
-      DatasetSpec spec, PlacementRequest placement, uid_t uid,
-      std::shared_ptr<SourceScan> scan) const;
+      std::shared_ptr<const v1::DatasetSpec> spec, PlacementRequest placement,
+      uid_t uid, std::shared_ptr<SourceScan> scan) const;
 
   // Opens a source that a client sends. Errors as FindPlacement and OpenFiles.
   absl::StatusOr<OpenedSource> OpenPush(
-      DatasetSpec spec, std::unique_ptr<SampleSource> source) const;
+      std::shared_ptr<const v1::DatasetSpec> spec,
+      std::unique_ptr<SampleSource> source) const;
 
   // Opens what this user pushed to an earlier daemon under this name.
   //   NOT_FOUND  not in the cache
-  absl::StatusOr<OpenedSource> OpenPushed(DatasetSpec spec,
+  absl::StatusOr<OpenedSource> OpenPushed(v1::DatasetSpec spec,
                                           const std::string& content_hash,
                                           uint32_t owner_uid) const;
 
@@ -87,14 +89,14 @@ class DatasetSources {
   // FindPlacement and OpenFiles.
   // `terms` are those of the load.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
-      DatasetSpec spec, uid_t uid, const MemoryBudget::Terms& terms,
+      const v1::DatasetSpec& spec, uid_t uid, const MemoryBudget::Terms& terms,
       std::shared_ptr<SourceScan> scan) const;
 
  private:
   absl::StatusOr<std::unique_ptr<SampleSource>> Open(
-      const DatasetSpec& spec, uid_t uid,
+      const v1::DatasetSpec& spec, uid_t uid,
       std::shared_ptr<SourceScan> scan) const;
-  absl::StatusOr<OpenedSource> Plan(DatasetSpec spec,
+  absl::StatusOr<OpenedSource> Plan(std::shared_ptr<const v1::DatasetSpec> spec,
                                     PlacementRequest placement,
                                     std::unique_ptr<SampleSource> reader,
                                     std::string spec_id) const;

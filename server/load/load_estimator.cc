@@ -20,7 +20,7 @@ constexpr size_t kMaxKeptBadSamples = 16 * kMaxListedBadSamples;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
-    const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
+    const v1::DatasetSpec& spec, std::unique_ptr<SampleSource> source,
     PlacementRequest placement, const MemoryBudget::Terms& terms,
     const DecodeAccount& account, const LoadLimits& limits) {
   DATASETD_ASSIGN_OR_RETURN(
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
                         std::move(placement), terms, account));
 }
 
-LoadEstimator::LoadEstimator(const DatasetSpec& spec,
+LoadEstimator::LoadEstimator(const v1::DatasetSpec& spec,
                              std::unique_ptr<SampleSource> source,
                              LoadPlan plan, PlacementRequest placement,
                              const MemoryBudget::Terms& terms,
@@ -96,7 +96,7 @@ absl::Status LoadEstimator::Look(int64_t index, const SampleProbe& probe,
 LoadEstimate LoadEstimator::Result() {
   const SourceInfo& info = source_->info();
   LoadEstimate estimate;
-  estimate.device = spec_.device;
+  estimate.device = placement_.devices.Text();
   estimate.num_samples = info.num_samples;
   estimate.num_classes = static_cast<int64_t>(info.class_names.size());
   const absl::StatusOr<LoadPlan> finished = FinishedPlan();
@@ -142,14 +142,14 @@ absl::StatusOr<LoadPlan> LoadEstimator::FinishedPlan() const {
 
 absl::Status LoadEstimator::FindProblem(const Placement& placement) const {
   if (scan_ != nullptr) DATASETD_RETURN_IF_ERROR(scan_->error());
-  if (num_bad_ > 0 && spec_.bad_samples == BadSamplePolicy::kFail) {
+  if (num_bad_ > 0 && plan_.bad_samples == v1::BAD_SAMPLE_POLICY_FAIL) {
     const auto& [index, status] = bad_.front();
     return LocatedStatus(*source_, index, status);
   }
-  if (num_bad_ > 0 && num_bad_ > spec_.max_bad_samples) {
+  if (num_bad_ > 0 && num_bad_ > plan_.max_bad_samples) {
     return absl::DataLossError(
         absl::StrCat(num_bad_, " bad samples, and max_bad_samples is ",
-                     spec_.max_bad_samples));
+                     plan_.max_bad_samples));
   }
   DATASETD_RETURN_IF_ERROR(CheckSizes());
   for (const Placement::Part& part : placement.parts) {

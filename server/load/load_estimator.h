@@ -22,7 +22,6 @@
 #include "base/mutex.h"
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/dataset_info.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
@@ -41,7 +40,7 @@ struct LoadEstimate {
   int64_t source_bytes = 0;    // size of all files
   int64_t resident_bytes = 0;  // of each device
   int64_t free_bytes = 0;      // least free in a device's budget, now
-  Residency residency = Residency::kDevice;
+  v1::Residency residency = v1::RESIDENCY_DEVICE;
   int64_t host_bytes = 0;  // maximum host memory of the load
   // Smallest and largest extents of the ragged images; 0 if there are none.
   ImageSize smallest;
@@ -57,7 +56,7 @@ class LoadEstimator {
   // The devices and budgets outlive the estimator. `terms` are those of the
   // load. Errors as PlanSource.
   static absl::StatusOr<std::unique_ptr<LoadEstimator>> Start(
-      const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
+      const v1::DatasetSpec& spec, std::unique_ptr<SampleSource> source,
       PlacementRequest placement, const MemoryBudget::Terms& terms,
       const DecodeAccount& account, const LoadLimits& limits);
   // Stops the run if it is not finished.
@@ -75,9 +74,10 @@ class LoadEstimator {
   LoadEstimate Result();
 
  private:
-  LoadEstimator(const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-                LoadPlan plan, PlacementRequest placement,
-                const MemoryBudget::Terms& terms, const DecodeAccount& account);
+  LoadEstimator(const v1::DatasetSpec& spec,
+                std::unique_ptr<SampleSource> source, LoadPlan plan,
+                PlacementRequest placement, const MemoryBudget::Terms& terms,
+                const DecodeAccount& account);
 
   // {index of the ragged field, height, width}.
   using FieldSize = std::tuple<size_t, int64_t, int64_t>;
@@ -97,7 +97,7 @@ class LoadEstimator {
   // One per ragged field.
   std::vector<const SampleTransform*> RaggedTransforms() const;
 
-  const DatasetSpec spec_;
+  const v1::DatasetSpec spec_;
   const std::unique_ptr<SampleSource> source_;
   const LoadPlan plan_;
   const PlacementRequest placement_;

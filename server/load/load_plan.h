@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/checked_math.h"
 #include "cuda/kernels/program/params.h"
-#include "server/dataset/bad_samples.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/field_spec.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/decode_budget.h"
@@ -55,7 +55,7 @@ struct LoadPlan {
   int64_t num_samples = 0;        // of the source
   LoadLimits limits;
   bool is_encoded = false;
-  BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
+  v1::BadSamplePolicy bad_samples = v1::BAD_SAMPLE_POLICY_FAIL;
   int64_t max_bad_samples = 0;
   // Threads that read headers, decode and run pretransforms.
   int num_workers = 1;

@@ -10,15 +10,16 @@
 #include "absl/types/span.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "server/load/load_request.h"
 #include "server/pipeline/pipeline.h"
 
 namespace datasetd {
 namespace {
 
 absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
-    const DatasetSpec& spec, const std::vector<FieldSpec>& fields,
+    const Pretransforms& pretransforms, const std::vector<FieldSpec>& fields,
     bool is_awaited, const TransformLimits& limits) {
-  for (const auto& [name, ops] : spec.pretransforms) {
+  for (const auto& [name, ops] : pretransforms) {
     if (std::none_of(
             fields.begin(), fields.end(),
             [&name = name](const FieldSpec& f) { return f.name == name; })) {
@@ -44,8 +45,8 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
   }
   std::vector<std::optional<FieldProgram>> programs(fields.size());
   for (size_t f = 0; f < fields.size(); ++f) {
-    const auto ops = spec.pretransforms.find(fields[f].name);
-    if (ops == spec.pretransforms.end() || ops->second.empty()) continue;
+    const auto ops = pretransforms.find(fields[f].name);
+    if (ops == pretransforms.end() || ops->second.empty()) continue;
     if (is_awaited && fields[f].is_ragged) continue;
     // Resident samples are [H, W, C].
     DATASETD_ASSIGN_OR_RETURN(
@@ -85,13 +86,13 @@ ImageSize SmallerImages(const LoadPlan& plan, const SourceInfo& source) {
 
 // By field: null if the source's samples may differ in size and no op makes
 // them equal, or if they are still to come.
-std::vector<std::optional<SampleSizes>> UnknownSizes(const DatasetSpec& spec,
-                                                     const SourceInfo& source) {
+std::vector<std::optional<SampleSizes>> UnknownSizes(
+    const Pretransforms& pretransforms, const SourceInfo& source) {
   std::vector<std::optional<SampleSizes>> unknown(source.fields.size());
   for (size_t f = 0; f < source.fields.size(); ++f) {
     if (!source.is_encoded || !source.fields[f].is_ragged) continue;
-    const auto ops = spec.pretransforms.find(source.fields[f].name);
-    if (ops != spec.pretransforms.end() && !source.is_awaited &&
+    const auto ops = pretransforms.find(source.fields[f].name);
+    if (ops != pretransforms.end() && !source.is_awaited &&
         std::any_of(ops->second.begin(), ops->second.end(), GivesOneSize)) {
       continue;
     }
@@ -103,7 +104,7 @@ std::vector<std::optional<SampleSizes>> UnknownSizes(const DatasetSpec& spec,
 }  // namespace
 
 absl::StatusOr<LoadPlan> PlanSource(
-    const DatasetSpec& spec, const SourceInfo& source,
+    const v1::DatasetSpec& spec, const SourceInfo& source,
     std::vector<std::optional<SampleSizes>> own_sizes,
     const LoadLimits& limits) {
   if (source.fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
@@ -113,20 +114,24 @@ absl::StatusOr<LoadPlan> PlanSource(
                      "most ",
                      kMaxDatasetFields, ": choose with option fields"));
   }
+  DATASETD_ASSIGN_OR_RETURN(const Pretransforms pretransforms,
+                            CompletePretransforms(spec));
   DATASETD_ASSIGN_OR_RETURN(
       const auto programs,
-      CompilePretransforms(spec, source.fields, source.is_awaited,
+      CompilePretransforms(pretransforms, source.fields, source.is_awaited,
                            limits.transforms));
-  if (own_sizes.empty()) own_sizes = UnknownSizes(spec, source);
+  if (own_sizes.empty()) own_sizes = UnknownSizes(pretransforms, source);
   DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
                             PlanLoad(source, programs, own_sizes, limits));
-  plan.bad_samples = spec.bad_samples;
-  plan.max_bad_samples = spec.max_bad_samples;
+  if (spec.bad_samples() != v1::BAD_SAMPLE_POLICY_UNSPECIFIED) {
+    plan.bad_samples = spec.bad_samples();
+  }
+  plan.max_bad_samples = MaxBadSamples(spec);
   plan.num_workers =
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t f = 0; f < plan.fields.size(); ++f) {
-    const auto ops = spec.pretransforms.find(source.fields[f].name);
-    if (ops != spec.pretransforms.end()) plan.fields[f].ops = ops->second;
+    const auto ops = pretransforms.find(source.fields[f].name);
+    if (ops != pretransforms.end()) plan.fields[f].ops = ops->second;
   }
   if (plan.is_encoded) plan.smaller_images = SmallerImages(plan, source);
   return plan;

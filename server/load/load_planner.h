@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/dataset/dataset_spec.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/load_plan.h"
 
@@ -19,7 +19,7 @@ namespace datasetd {
 //                     field; more than kMaxDatasetFields; or the dataset
 //                     exceeds any memory, or a sample the limits
 absl::StatusOr<LoadPlan> PlanSource(
-    const DatasetSpec& spec, const SourceInfo& source,
+    const v1::DatasetSpec& spec, const SourceInfo& source,
     std::vector<std::optional<SampleSizes>> own_sizes = {},
     const LoadLimits& limits = {});
 

@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "server/dataset/bad_sample_text.h"
 #include "server/dataset/ragged_index.h"
-#include "server/dataset/spec_id.h"
+#include "server/load/load_request.h"
 
 namespace datasetd {
 namespace {

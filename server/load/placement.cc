@@ -8,11 +8,12 @@
 #include "base/status_macros.h"
 #include "server/dataset/device_list.h"
 #include "server/dataset/ragged_index.h"
+#include "server/load/load_request.h"
 
 namespace datasetd {
 namespace {
 
-// kAuto leaves a part of a device's budget to feeds: a quarter, but no more
+// AUTO leaves a part of a device's budget to feeds: a quarter, but no more
 // than 2 GiB.
 constexpr uint64_t kFeedShare = 4;
 constexpr uint64_t kMostForFeeds = uint64_t{2} << 30;
@@ -83,21 +84,21 @@ std::vector<PlacementInfo> Placement::Describe() const {
 }
 
 absl::Status CheckPlacement(const PlacementRequest& request) {
-  const Residency residency = request.residency;
+  const v1::Residency residency = request.residency;
   const std::vector<ServedDevice*>& devices = request.devices.devices;
   const bool is_host = devices.front()->backend->info().is_host;
-  if (residency == Residency::kSplit ? request.device_bytes <= 0
-                                     : request.device_bytes != 0) {
+  if (residency == v1::RESIDENCY_SPLIT ? request.device_bytes <= 0
+                                       : request.device_bytes != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "device_bytes: is ", request.device_bytes, " with residency '",
         ResidencyName(residency),
         "'; 'split' needs it, as the most bytes of samples on a device, and "
         "it belongs to no other"));
   }
-  const bool is_known = is_host ? residency == Residency::kDevice ||
-                                      residency == Residency::kAuto ||
-                                      residency == Residency::kMapped
-                                : residency != Residency::kMapped;
+  const bool is_known = is_host ? residency == v1::RESIDENCY_DEVICE ||
+                                      residency == v1::RESIDENCY_AUTO ||
+                                      residency == v1::RESIDENCY_MAPPED
+                                : residency != v1::RESIDENCY_MAPPED;
   if (!is_known) {
     return absl::InvalidArgumentError(absl::StrCat(
         "residency: '", ResidencyName(residency), "' is not for ",
@@ -106,19 +107,19 @@ absl::Status CheckPlacement(const PlacementRequest& request) {
                   "'mapped'"
                 : ": use 'device', 'pinned', 'split' or 'auto'"));
   }
-  if (residency == Residency::kMapped && !request.has_cache) {
+  if (residency == v1::RESIDENCY_MAPPED && !request.has_cache) {
     return absl::FailedPreconditionError(
         "residency: 'mapped' needs the cache, which is off: set "
         "cache.directory in the daemon's configuration");
   }
-  if (!is_host && residency != Residency::kDevice &&
+  if (!is_host && residency != v1::RESIDENCY_DEVICE &&
       request.pinned == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("residency: '", ResidencyName(residency),
                      "' needs a budget for pinned host memory"));
   }
   if (request.devices.kind == PlacementKind::kEach &&
-      residency == Residency::kSplit) {
+      residency == v1::RESIDENCY_SPLIT) {
     return absl::InvalidArgumentError(absl::StrCat(
         "residency: 'split' is not for replicas on ", request.devices.Text(),
         ": use 'device', 'pinned' or 'auto', or device 'shard'"));
@@ -144,17 +145,17 @@ Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
   std::vector<ServedDevice*> devices = request.devices.devices;
   Placement placement;
   placement.devices = devices;
-  if (request.residency == Residency::kMapped) {
-    placement.residency = Residency::kMapped;
+  if (request.residency == v1::RESIDENCY_MAPPED) {
+    placement.residency = v1::RESIDENCY_MAPPED;
     placement.mapped_bytes = plan.resident_bytes - plan.index_bytes;
     placement.parts.push_back(
         {.device = devices[0], .size_bytes = plan.index_bytes});
     return placement;
   }
   if (request.devices.kind == PlacementKind::kEach) {
-    const bool is_auto = request.residency == Residency::kAuto;
+    const bool is_auto = request.residency == v1::RESIDENCY_AUTO;
     placement.is_replicated =
-        request.residency != Residency::kPinned &&
+        request.residency != v1::RESIDENCY_PINNED &&
         (!is_auto || std::all_of(rooms.begin(), rooms.end(), [&](int64_t room) {
           return plan.resident_bytes <= room;
         }));
@@ -176,11 +177,11 @@ Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
   const auto room_of = [&](size_t device) -> int64_t {
     if (is_each) return 0;  // pinned memory, which all share
     switch (request.residency) {
-      case Residency::kPinned:
+      case v1::RESIDENCY_PINNED:
         return 0;
-      case Residency::kSplit:
+      case v1::RESIDENCY_SPLIT:
         return request.device_bytes;
-      case Residency::kAuto:
+      case v1::RESIDENCY_AUTO:
         if (device < rooms.size()) return rooms[device];
         break;
       default:
@@ -222,9 +223,9 @@ Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
   }
   // A weight of less than a sample leaves a part empty.
   if (placement.parts.front().device == nullptr) {
-    placement.residency = Residency::kPinned;
+    placement.residency = v1::RESIDENCY_PINNED;
   } else if (placement.parts.back().device == nullptr) {
-    placement.residency = Residency::kSplit;
+    placement.residency = v1::RESIDENCY_SPLIT;
   }
   return placement;
 }
@@ -232,7 +233,7 @@ Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
 std::vector<int64_t> RoomsOf(const PlacementRequest& request, uid_t uid,
                              const MemoryBudget::Terms& terms) {
   std::vector<int64_t> rooms;
-  if (request.residency != Residency::kAuto) return rooms;
+  if (request.residency != v1::RESIDENCY_AUTO) return rooms;
   for (const ServedDevice* const device : request.devices.devices) {
     const MemoryBudget& budget = *device->budget;
     const uint64_t kept =

@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/dataset_info.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/dataset/device_list.h"
 #include "server/dataset/memory_budget.h"
 #include "server/load/load_plan.h"
@@ -25,7 +25,7 @@ namespace datasetd {
 // What a spec asks for, with its devices found.
 struct PlacementRequest {
   DevicePlacement devices;
-  Residency residency = Residency::kDevice;
+  v1::Residency residency = v1::RESIDENCY_DEVICE;
   int64_t device_bytes = 0;
   // The budget of pinned host memory; null: there is none.
   MemoryBudget* pinned = nullptr;
@@ -40,14 +40,14 @@ struct Placement {
     // all samples, and the indices of packed fields.
     std::vector<int64_t> field_bytes;
   };
-  // Never kAuto: what was chosen for it.
-  Residency residency = Residency::kDevice;
+  // Never AUTO: what was chosen for it.
+  v1::Residency residency = v1::RESIDENCY_DEVICE;
   // Where feeds may run, the first by default.
   std::vector<ServedDevice*> devices;
   std::vector<Part> parts;
   // True if each part has all samples, on a device of its own.
   bool is_replicated = false;
-  // With kMapped: the samples, which are in a file and in no part.
+  // With MAPPED: the samples, which are in a file and in no part.
   int64_t mapped_bytes = 0;
 
   // False if samples must be copied to the device for each batch.
@@ -64,15 +64,15 @@ struct Placement {
 //   INVALID_ARGUMENT     the residency is unknown on this device, or
 //                        device_bytes does not fit it
 //   FAILED_PRECONDITION  two devices of a shard cannot read each other's
-//                        memory; or kMapped without a cache
+//                        memory; or MAPPED without a cache
 absl::Status CheckPlacement(const PlacementRequest& request);
 
-// `rooms` are the most bytes that each device may take, by which kAuto decides;
+// `rooms` are the most bytes that each device may take, by which AUTO decides;
 // other residencies do without. REQUIRES: CheckPlacement(request) is OK.
 Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
                         absl::Span<const int64_t> rooms);
 
-// The bytes that kAuto may take of each device: the part of its budget that is
+// The bytes that AUTO may take of each device: the part of its budget that is
 // free for this user, less a share for feeds. Empty for other residencies.
 std::vector<int64_t> RoomsOf(const PlacementRequest& request, uid_t uid,
                              const MemoryBudget::Terms& terms);

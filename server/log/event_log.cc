@@ -71,12 +71,12 @@ void LogDatasetEvent(const char* event, const DatasetInfo& info,
                      const Caller& caller) {
   const auto fields = [&] {
     return LogFields{
-        .dataset = info.spec.name, .uid = caller.uid, .pid = caller.pid};
+        .dataset = info.spec->name(), .uid = caller.uid, .pid = caller.pid};
   };
   const uint32_t uid = AnswerableUid(info, caller);
   if (info.state == DatasetState::kFailed) {
     Write({LogSubsystem::kLoad, spdlog::level::err, uid, event}, fields, [&] {
-      return absl::StrCat("dataset=", info.spec.name, " ", event,
+      return absl::StrCat("dataset=", info.spec->name(), " ", event,
                           ": uid=", caller.uid, " pid=", caller.pid, ": ",
                           info.error.message());
     });
@@ -84,9 +84,9 @@ void LogDatasetEvent(const char* event, const DatasetInfo& info,
   }
   Write({LogSubsystem::kLoad, spdlog::level::info, uid, event}, fields, [&] {
     return absl::StrCat(
-        "dataset=", info.spec.name, " ", event, ": uid=", caller.uid,
+        "dataset=", info.spec->name(), " ", event, ": uid=", caller.uid,
         " pid=", caller.pid, " samples=", info.num_samples,
-        " bytes=", info.resident_bytes, " device=", info.spec.device);
+        " bytes=", info.resident_bytes, " device=", info.device);
   });
 }
 

@@ -150,15 +150,15 @@ std::vector<v1::Manifest::Entry> DatasetManifest::Entries() const {
 }
 
 void DatasetManifest::Add(const DatasetInfo& info) {
-  if (info.spec.wire == nullptr) return;
+  const std::string& name = info.spec->name();
   v1::Manifest::Entry entry;
-  if (!entry.mutable_spec()->ParseFromString(*info.spec.wire)) return;
+  *entry.mutable_spec() = *info.spec;
   entry.set_owner_uid(info.owner.uid);
   entry.set_content_hash(info.content_hash);
   absl::Status status;
   {
     MutexLock lock(&mutex_);
-    const auto present = entries_.find(info.spec.name);
+    const auto present = entries_.find(name);
     if (present != entries_.end()) {
       if (present->second.SerializeAsString() == entry.SerializeAsString()) {
         return;
@@ -167,7 +167,7 @@ void DatasetManifest::Add(const DatasetInfo& info) {
     }
     ++num_changes_;
     status = CheckSize(entry);
-    if (status.ok()) entries_[info.spec.name] = std::move(entry);
+    if (status.ok()) entries_[name] = std::move(entry);
   }
   if (!status.ok()) observer_("dataset not kept", status);
 }

@@ -51,8 +51,7 @@ class DatasetManifest final : public RestoreJournal {
   // The current entries.
   std::vector<v1::Manifest::Entry> Entries() const;
 
-  // Does not block. A dataset without its original request is not stored. A
-  // READY dataset counts as restored successfully.
+  // Does not block. A READY dataset counts as restored successfully.
   void Add(const DatasetInfo& info);
   void Remove(const std::string& name);
 

@@ -140,14 +140,14 @@ int64_t ResidentBytes(const DatasetInfo& info) {
 }
 
 void AddDataset(const DatasetInfo& info, Page& page) {
-  const Labels labels = {{"dataset", info.spec.name},
-                         {"device", info.spec.device}};
+  const Labels labels = {{"dataset", info.spec->name()},
+                         {"device", info.device}};
   int64_t host_bytes = 0;
   for (const PlacementInfo& placement : info.placements) {
     page.Gauge("datasetd_dataset_resident_bytes",
                "Device memory of the dataset's samples that are loaded; of "
                "replicas, on each device.",
-               {{"dataset", info.spec.name}, {"device", placement.device}},
+               {{"dataset", info.spec->name()}, {"device", placement.device}},
                static_cast<double>(
                    std::min(ResidentBytes(info), placement.device_bytes)));
     host_bytes += placement.host_bytes;
@@ -192,8 +192,8 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
         registry.List(Caller(), after, kDatasetsAtOnce);
     for (const DatasetInfo& info : infos) {
       ++num_by_state[info.state];
-      if (info.spec.is_private) {
-        PrivateTotals& totals = private_by_device[info.spec.device];
+      if (info.spec->private_()) {
+        PrivateTotals& totals = private_by_device[info.device];
         ++totals.num_datasets;
         totals.num_feeds += info.num_feeds;
         for (const PlacementInfo& placement : info.placements) {
@@ -205,7 +205,7 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
       }
     }
     if (infos.size() < kDatasetsAtOnce) break;
-    after = infos.back().spec.name;
+    after = infos.back().spec->name();
   }
   for (const auto& [device, totals] : private_by_device) {
     const Labels labels = {{"device", device}};

@@ -17,7 +17,7 @@ constexpr size_t kMaxFields = 64;
 }  // namespace
 
 absl::StatusOr<std::vector<FieldName>> ParseFieldNames(
-    const SourceSpec& spec, absl::string_view option) {
+    const v1::DatasetSpec& spec, absl::string_view option) {
   std::vector<FieldName> names;
   const std::string text = OptionOr(spec, option, "");
   if (text.empty()) return names;

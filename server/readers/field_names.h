@@ -20,7 +20,7 @@ struct FieldName {
 // The value of option `option`; empty if it is not set. At most 64 fields.
 //   INVALID_ARGUMENT  an invalid or repeated name
 absl::StatusOr<std::vector<FieldName>> ParseFieldNames(
-    const SourceSpec& spec, absl::string_view option);
+    const v1::DatasetSpec& spec, absl::string_view option);
 
 }  // namespace datasetd
 

@@ -10,6 +10,7 @@
 #include "server/readers/images/image_csv_reader.h"
 #include "server/readers/images/image_folder_reader.h"
 #include "server/readers/join_reader.h"
+#include "server/readers/option_values.h"
 #include "server/readers/part_reader.h"
 #include "server/readers/small_sets/cifar_reader.h"
 #include "server/readers/small_sets/mnist_reader.h"
@@ -17,30 +18,25 @@
 namespace datasetd {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Reader>> OpenJoin(const SourceSpec& spec,
-                                                 const FileSystem& files) {
-  return OpenJoinReader(spec, files, OpenReader);
-}
-
 struct Format {
   const char* name;
   // Null if the Python package reads the format, and pushes what it read.
-  absl::StatusOr<std::unique_ptr<Reader>> (*open)(const SourceSpec&,
-                                                  const FileSystem&);
+  absl::StatusOr<std::unique_ptr<Reader>> (*open)(const v1::DatasetSpec&,
+                                                  const ReaderContext&);
   const char* python_function = nullptr;  // of datasetd.sources
 };
 
 // Sorted by name.
 constexpr Format kFormats[] = {
-    {"cifar10", OpenCifar10Reader},
-    {"cifar100", OpenCifar100Reader},
+    {"cifar10", OpenCifarReader},
+    {"cifar100", OpenCifarReader},
     {"cifar100_python", nullptr, "cifar_python"},
     {"cifar10_python", nullptr, "cifar_python"},
     {"csv_pixels", nullptr, "csv_pixels"},
     {"hdf5", nullptr, "hdf5"},
     {"image_csv", OpenImageCsvReader},
     {"image_folder", OpenImageFolderReader},
-    {"join", OpenJoin},
+    {"join", OpenJoinReader},
     {"mnist", OpenMnistReader},
     {"npy", OpenNpyReader},
     {"npz", nullptr, "npz"},
@@ -51,26 +47,25 @@ constexpr Format kFormats[] = {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
-                                                   const FileSystem& files) {
-  if (const auto part = spec.options.find(kPartOption);
-      part != spec.options.end()) {
-    SourceSpec whole = spec;
-    whole.options.erase(kPartOption);
+absl::StatusOr<std::unique_ptr<Reader>> OpenReader(
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
+  if (const std::string* const part = FindOption(spec, kPartOption)) {
+    v1::DatasetSpec whole = spec;
+    whole.mutable_options()->erase(kPartOption);
     DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Reader> reader,
-                              OpenReader(whole, files));
-    return TakePart(std::move(reader), part->second);
+                              OpenReader(whole, context));
+    return TakePart(std::move(reader), *part);
   }
   for (const Format& format : kFormats) {
-    if (spec.format != format.name) continue;
-    if (format.open != nullptr) return format.open(spec, files);
+    if (spec.format() != format.name) continue;
+    if (format.open != nullptr) return format.open(spec, context);
     return absl::InvalidArgumentError(absl::StrCat(
         "format \"", format.name, "\" is read by the job: python -m datasetd ",
         "load NAME ", format.name, " PATH, or datasetd.sources.",
         format.python_function));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown format '", absl::Utf8SafeCHexEscape(spec.format),
+      absl::StrCat("unknown format '", absl::Utf8SafeCHexEscape(spec.format()),
                    "'; there are: ", absl::StrJoin(ReaderFormats(), ", ")));
 }
 

@@ -8,19 +8,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/files/file_system.h"
 #include "server/readers/reader.h"
 
 namespace datasetd {
 
-// Opens the source with the reader of spec.format. `files` must outlive the
-// reader.
+// Opens the source with the reader of spec.format().
 //   INVALID_ARGUMENT  unknown format (names the valid ones), or one that the
 //                     Python package reads (names its function); unknown split
 //                     or option; no samples; wrong magic; not this format
 // Also errors of FileSystem and RandomAccessFile.
-absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
-                                                   const FileSystem& files);
+absl::StatusOr<std::unique_ptr<Reader>> OpenReader(
+    const v1::DatasetSpec& spec, const ReaderContext& context);
 
 // The names of the formats that the daemon reads, sorted.
 std::vector<std::string> ReaderFormats();

@@ -13,7 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "server/load/load_request.h"
 #include "server/readers/field_names.h"
+#include "server/readers/formats.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
 
@@ -155,30 +157,30 @@ class JoinSource : public Reader {
 };
 
 // Parses the sources from option parts and the prefixed options.
-absl::StatusOr<std::vector<SourceSpec>> ParseParts(const SourceSpec& spec) {
+absl::StatusOr<std::vector<v1::DatasetSpec>> ParseParts(
+    const v1::DatasetSpec& spec) {
   DATASETD_ASSIGN_OR_RETURN(
       const std::string text,
       RequiredOption(spec, "parts", "FORMAT:PATH,FORMAT:PATH, ..."));
-  std::vector<SourceSpec> parts;
+  std::vector<v1::DatasetSpec> parts;
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
     const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(
         absl::StripAsciiWhitespace(item), absl::MaxSplits(':', 1));
-    SourceSpec part = {.max_inflated_bytes = spec.max_inflated_bytes,
-                       .account = spec.account};
-    part.format = std::string(pair.first);
-    part.path = pair.second.empty() || pair.second == "."
-                    ? spec.path
-                    : JoinPath(spec.path, pair.second);
-    if (part.format == spec.format || absl::StartsWith(pair.second, "/") ||
+    v1::DatasetSpec part;
+    part.set_format(std::string(pair.first));
+    part.set_path(pair.second.empty() || pair.second == "."
+                      ? spec.path()
+                      : JoinPath(spec.path(), pair.second));
+    if (part.format() == spec.format() || absl::StartsWith(pair.second, "/") ||
         parts.size() == kMaxJoined) {
       return absl::InvalidArgumentError(
           absl::StrCat("option parts is '", absl::Utf8SafeCHexEscape(text),
                        "', expected FORMAT:PATH with commas between, at most ",
-                       kMaxJoined, ", no join, and paths below ", spec.path));
+                       kMaxJoined, ", no join, and paths below ", spec.path()));
     }
     parts.push_back(std::move(part));
   }
-  for (const auto& [key, value] : spec.options) {
+  for (const auto& [key, value] : SortedOptions(spec)) {
     if (key == "parts" || key == "fields") continue;
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(key, absl::MaxSplits('.', 1));
@@ -191,9 +193,9 @@ absl::StatusOr<std::vector<SourceSpec>> ParseParts(const SourceSpec& spec) {
           "as 0.split"));
     }
     if (pair.second == "split") {
-      parts[place].split = value;
+      parts[place].set_split(value);
     } else {
-      parts[place].options[std::string(pair.second)] = value;
+      (*parts[place].mutable_options())[std::string(pair.second)] = value;
     }
   }
   return parts;
@@ -230,23 +232,22 @@ absl::StatusOr<Column> FindColumn(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(const SourceSpec& spec,
-                                                       const FileSystem& files,
-                                                       ReaderOpener open) {
+absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<SourceSpec> specs,
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<v1::DatasetSpec> specs,
                             ParseParts(spec));
   DATASETD_ASSIGN_OR_RETURN(std::vector<FieldName> names,
                             ParseFieldNames(spec, "fields"));
   DATASETD_RETURN_IF_ERROR(
-      CheckDirectory(files, spec.path, "the parts of the join"));
+      CheckDirectory(context.files, spec.path(), "the parts of the join"));
   SourceInfo info;
   info.is_encoded = true;
   std::vector<std::unique_ptr<Reader>> parts;
-  for (const SourceSpec& part_spec : specs) {
-    DATASETD_ASSIGN_OR_RETURN(auto part, open(part_spec, files));
+  for (const v1::DatasetSpec& part_spec : specs) {
+    DATASETD_ASSIGN_OR_RETURN(auto part, OpenReader(part_spec, context));
     const SourceInfo& part_info = part->info();
-    DecodeBudget::Share share(spec.account.budget, spec.account.uid);
+    DecodeBudget::Share share(context.account.budget, context.account.uid);
     RawSample raw;
     if (!part_info.is_encoded) {
       DATASETD_RETURN_IF_ERROR(share.Take(part->Locate(0).size_bytes));
@@ -254,15 +255,15 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(const SourceSpec& spec,
     // A source that reads in order has no ReadRaw.
     if (!part_info.is_encoded && absl::IsInternal(part->ReadRaw(0, raw))) {
       return absl::InvalidArgumentError(
-          absl::StrCat("format ", part_spec.format,
+          absl::StrCat("format ", part_spec.format(),
                        " cannot be a part of a join: it reads "
                        "its samples in order only; save it as .npy"));
     }
     if (parts.empty()) info.num_samples = part_info.num_samples;
     if (part_info.num_samples != info.num_samples) {
       return absl::InvalidArgumentError(absl::StrCat(
-          part_spec.path, " holds ", part_info.num_samples, " samples, but ",
-          specs[0].path, " holds ", info.num_samples));
+          part_spec.path(), " holds ", part_info.num_samples, " samples, but ",
+          specs[0].path(), " holds ", info.num_samples));
     }
     info.files.insert(info.files.end(), part_info.files.begin(),
                       part_info.files.end());

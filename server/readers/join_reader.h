@@ -7,18 +7,13 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "server/files/file_system.h"
 #include "server/readers/reader.h"
 
 namespace datasetd {
 
-using ReaderOpener = absl::StatusOr<std::unique_ptr<Reader>> (*)(
-    const SourceSpec&, const FileSystem&);
-
-// Opens the parts with `open`. Errors as OpenReader.
-absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(const SourceSpec& spec,
-                                                       const FileSystem& files,
-                                                       ReaderOpener open);
+// Errors as OpenReader.
+absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
+    const v1::DatasetSpec& spec, const ReaderContext& context);
 
 }  // namespace datasetd
 

@@ -17,33 +17,40 @@ constexpr size_t kMaxOptionDimensions = 8;
 
 }  // namespace
 
-std::string OptionOr(const SourceSpec& spec, absl::string_view name,
-                     absl::string_view fallback) {
-  const auto found = spec.options.find(std::string(name));
-  return found == spec.options.end() ? std::string(fallback) : found->second;
+const std::string* FindOption(const v1::DatasetSpec& spec,
+                              absl::string_view name) {
+  const auto found = spec.options().find(std::string(name));
+  return found == spec.options().end() ? nullptr : &found->second;
 }
 
-absl::StatusOr<std::string> RequiredOption(const SourceSpec& spec,
+std::string OptionOr(const v1::DatasetSpec& spec, absl::string_view name,
+                     absl::string_view fallback) {
+  const std::string* const value = FindOption(spec, name);
+  return value == nullptr ? std::string(fallback) : *value;
+}
+
+absl::StatusOr<std::string> RequiredOption(const v1::DatasetSpec& spec,
                                            absl::string_view name,
                                            absl::string_view expected) {
-  const auto found = spec.options.find(std::string(name));
-  if (found != spec.options.end()) return found->second;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "format ", spec.format, " needs option ", name, ", expected ", expected));
+  const std::string* const value = FindOption(spec, name);
+  if (value != nullptr) return *value;
+  return absl::InvalidArgumentError(absl::StrCat("format ", spec.format(),
+                                                 " needs option ", name,
+                                                 ", expected ", expected));
 }
 
-absl::StatusOr<int64_t> IntOption(const SourceSpec& spec,
+absl::StatusOr<int64_t> IntOption(const v1::DatasetSpec& spec,
                                   absl::string_view name, int64_t fallback,
                                   int64_t min, int64_t max) {
-  const auto found = spec.options.find(std::string(name));
-  if (found == spec.options.end()) return fallback;
+  const std::string* const text = FindOption(spec, name);
+  if (text == nullptr) return fallback;
   int64_t value = 0;
-  if (absl::SimpleAtoi(found->second, &value) && value >= min && value <= max) {
+  if (absl::SimpleAtoi(*text, &value) && value >= min && value <= max) {
     return value;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "option ", name, " is '", absl::Utf8SafeCHexEscape(found->second),
-      "', expected a whole number of ", min, " to ", max));
+  return absl::InvalidArgumentError(
+      absl::StrCat("option ", name, " is '", absl::Utf8SafeCHexEscape(*text),
+                   "', expected a whole number of ", min, " to ", max));
 }
 
 absl::StatusOr<Dtype> ParseDtype(absl::string_view text,

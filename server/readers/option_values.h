@@ -16,16 +16,20 @@ namespace datasetd {
 
 // Errors are INVALID_ARGUMENT and name the option.
 
+// Null if the option is not set.
+const std::string* FindOption(const v1::DatasetSpec& spec,
+                              absl::string_view name);
+
 // Returns the option's text, or `fallback` if it is not set.
-std::string OptionOr(const SourceSpec& spec, absl::string_view name,
+std::string OptionOr(const v1::DatasetSpec& spec, absl::string_view name,
                      absl::string_view fallback);
 
 // INVALID_ARGUMENT also if it is not set.
-absl::StatusOr<std::string> RequiredOption(const SourceSpec& spec,
+absl::StatusOr<std::string> RequiredOption(const v1::DatasetSpec& spec,
                                            absl::string_view name,
                                            absl::string_view expected);
 
-absl::StatusOr<int64_t> IntOption(const SourceSpec& spec,
+absl::StatusOr<int64_t> IntOption(const v1::DatasetSpec& spec,
                                   absl::string_view name, int64_t fallback,
                                   int64_t min, int64_t max);
 

@@ -10,23 +10,18 @@
 
 #include <cstdint>
 #include <limits>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/status/statusor.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/sample_source.h"
 #include "server/files/file_system.h"
 #include "server/load/decode_budget.h"
 
 namespace datasetd {
 
-struct SourceSpec {
-  std::string format;
-  std::string path;   // absolute
-  std::string split;  // empty: the reader's default
-  std::map<std::string, std::string> options;
+// What a reader works with besides the request, of which it reads format, path,
+// split and options.
+struct ReaderContext {
+  const FileSystem& files;  // outlives the reader
   // Limit on the inflated size of a compressed file; overrides the options.
   int64_t max_inflated_bytes = std::numeric_limits<int64_t>::max();
   // Pays for the samples that are looked at when the source is opened.

@@ -7,34 +7,35 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "server/load/load_request.h"
 
 namespace datasetd {
 
 absl::StatusOr<std::string> ChooseSplit(
-    const SourceSpec& spec, absl::Span<const absl::string_view> splits) {
-  if (spec.split.empty()) {
+    const v1::DatasetSpec& spec, absl::Span<const absl::string_view> splits) {
+  if (spec.split().empty()) {
     return splits.empty() ? std::string() : std::string(splits.front());
   }
-  if (std::find(splits.begin(), splits.end(), spec.split) != splits.end()) {
-    return spec.split;
+  if (std::find(splits.begin(), splits.end(), spec.split()) != splits.end()) {
+    return spec.split();
   }
-  const std::string split = absl::Utf8SafeCHexEscape(spec.split);
+  const std::string split = absl::Utf8SafeCHexEscape(spec.split());
   if (splits.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "format ", spec.format, " has no splits, but split '", split,
+        "format ", spec.format(), " has no splits, but split '", split,
         "' was asked for: leave it empty and give the path of that split"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("format ", spec.format, " has no split '", split,
+      absl::StrCat("format ", spec.format(), " has no split '", split,
                    "'; it has: ", absl::StrJoin(splits, ", ")));
 }
 
-absl::Status CheckOptions(const SourceSpec& spec,
+absl::Status CheckOptions(const v1::DatasetSpec& spec,
                           absl::Span<const absl::string_view> known) {
-  for (const auto& [name, value] : spec.options) {
+  for (const auto& [name, value] : SortedOptions(spec)) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("format ", spec.format, " has no option '",
+        absl::StrCat("format ", spec.format(), " has no option '",
                      absl::Utf8SafeCHexEscape(name), "'; it has ",
                      known.empty() ? "none" : absl::StrJoin(known, ", ")));
   }

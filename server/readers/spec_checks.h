@@ -1,4 +1,4 @@
-// Checks a SourceSpec against the splits and options of its format.
+// Checks a request against the splits and options of its format.
 
 #ifndef DATASETD_SERVER_READERS_SPEC_CHECKS_H_
 #define DATASETD_SERVER_READERS_SPEC_CHECKS_H_
@@ -16,10 +16,10 @@ namespace datasetd {
 // Returns the requested split, or the first of `splits` if none is requested.
 //   INVALID_ARGUMENT  not one of `splits`, or a split where there are none
 absl::StatusOr<std::string> ChooseSplit(
-    const SourceSpec& spec, absl::Span<const absl::string_view> splits);
+    const v1::DatasetSpec& spec, absl::Span<const absl::string_view> splits);
 
 //   INVALID_ARGUMENT  an option that is not in `known`
-absl::Status CheckOptions(const SourceSpec& spec,
+absl::Status CheckOptions(const v1::DatasetSpec& spec,
                           absl::Span<const absl::string_view> known);
 
 // Returns directory/name with exactly one slash between them.

@@ -30,12 +30,12 @@ absl::Status DatasetEntry::CheckReadable() const {
     return absl::OkStatus();
   }
   return absl::DataLossError(absl::StrCat(
-      "dataset '", spec.name, "': ", replicas.front()->status().message(),
+      "dataset '", spec->name(), "': ", replicas.front()->status().message(),
       "; unload it, and load it again"));
 }
 
 bool DatasetEntry::IsUnused() const {
-  return state == DatasetState::kReady && !spec.is_pinned && holders.empty() &&
+  return state == DatasetState::kReady && !spec->pin() && holders.empty() &&
          num_feeds_of.empty();
 }
 
@@ -44,9 +44,13 @@ int64_t DatasetEntry::BytesIn(const MemoryBudget& budget) const {
   return found == bytes_in.end() ? 0 : found->second;
 }
 
+std::string DatasetEntry::device() const {
+  return placement.devices.devices.empty() ? spec->device()
+                                           : placement.devices.Text();
+}
+
 void DatasetEntry::SetSource(const OpenedSource& source,
                              const Placement& placed) {
-  spec = source.spec;
   spec_id = source.spec_id;
   num_samples = source.reader->info().num_samples;
   class_names = source.reader->info().class_names;
@@ -85,14 +89,8 @@ void DatasetEntry::Cancel() {
 
 DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
   DatasetInfo info;
-  info.spec.name = spec.name;
-  info.spec.format = spec.format;
-  info.spec.path = spec.path;
-  info.spec.split = spec.split;
-  info.spec.device = spec.device;
-  info.spec.is_pinned = spec.is_pinned;
-  info.spec.is_private = spec.is_private;
-  info.spec.wire = spec.wire;
+  info.spec = spec;
+  info.device = device();
   info.state = state;
   info.error = error;
   info.owner = owner;
@@ -130,7 +128,6 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
 
 DatasetInfo DatasetEntry::Describe(absl::Duration now) const {
   DatasetInfo info = DescribeBriefly(now);
-  info.spec = spec;
   info.class_names = class_names;
   if (!replicas.empty()) info.bad_samples = replicas.front()->bad_samples();
   return info;

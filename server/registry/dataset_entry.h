@@ -1,8 +1,8 @@
 // One dataset in the registry, from the first moment of its load.
 //
-// A plain record, not thread-safe: guarded by the registry's lock. Until it is
-// planned its spec does not change; from then on `load` belongs to the loading
-// thread while the dataset is LOADING, and is used without the lock.
+// A plain record, not thread-safe: guarded by the registry's lock. Its spec
+// does not change. Once it is planned `load` belongs to the loading thread
+// while the dataset is LOADING, and is used without the lock.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
@@ -17,10 +17,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/dataset_info.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/visibility.h"
 #include "server/load/dataset_load.h"
@@ -38,7 +38,7 @@ using Replicas = std::vector<std::shared_ptr<const Dataset>>;
 
 struct DatasetEntry {
   uint64_t id = 0;
-  DatasetSpec spec;
+  std::shared_ptr<const v1::DatasetSpec> spec;  // never null
   DatasetState state = DatasetState::kLoading;
   absl::Status error;
   Caller owner;
@@ -56,7 +56,7 @@ struct DatasetEntry {
   // Of a client's load it is known from the start.
   PlacementRequest placement;
   int64_t resident_bytes = 0;  // of all samples, once
-  Residency residency = Residency::kDevice;
+  v1::Residency residency = v1::RESIDENCY_DEVICE;
   bool is_replicated = false;
   std::vector<PlacementInfo> placements;
   // What it takes of each budget.
@@ -87,7 +87,9 @@ struct DatasetEntry {
   Replicas replicas;
 
   int64_t BytesIn(const MemoryBudget& budget) const;
-  Visibility visibility() const { return {spec.is_private, owner.uid}; }
+  // As DatasetInfo::device.
+  std::string device() const;
+  Visibility visibility() const { return {spec->private_(), owner.uid}; }
   int num_feeds() const;
   // True if failed devices take the dataset away: one had samples that no other
   // has, or there is none left to feed from.

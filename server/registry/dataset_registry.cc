@@ -172,6 +172,7 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
   if (call.id == 0) {
     DatasetInfo info;
     info.spec = call.spec;
+    info.device = call.placement.devices.Text();
     info.owner = call.caller;
     info.is_scanning = true;
     info.num_entries_scanned =
@@ -241,7 +242,7 @@ absl::StatusOr<DatasetRegistry::Replica> DatasetRegistry::ReplicaOn(
   // It is just about to become FAILED.
   if (there.empty()) return CheckDevices(entry);
   return absl::InvalidArgumentError(absl::StrCat(
-      "device: dataset '", entry.spec.name, "' is not on ",
+      "device: dataset '", entry.spec->name(), "' is not on ",
       asked.ok() ? (*asked)->Description() : device, "; it is on ", there,
       ". Take one of these, or load it under another name with device=each"));
 }

@@ -40,12 +40,12 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/cache/dataset_cache.h"
 #include "server/cache/restore_journal.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/dataset_info.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/dataset/device_table.h"
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/per_user_limit.h"
@@ -70,7 +70,7 @@ namespace datasetd {
 
 // A dataset that an earlier daemon had loaded for a client.
 struct RestoredDataset {
-  DatasetSpec spec;
+  v1::DatasetSpec spec;  // CheckRequest accepts it
   Caller owner;
   // The cache key of a pushed dataset.
   std::string content_hash;
@@ -122,11 +122,11 @@ class DatasetRegistry {
   // Starts the load of a dataset or attaches to it, and holds it; the call says
   // which one it is. Does not wait for files or samples. Errors as
   // DatasetService.LoadDataset; Await returns those of files and samples.
-  absl::StatusOr<std::shared_ptr<LoadCall>> BeginLoad(DatasetSpec spec,
+  absl::StatusOr<std::shared_ptr<LoadCall>> BeginLoad(v1::DatasetSpec spec,
                                                       const Caller& caller);
   // BeginLoad, and blocks until the load is planned. Returns the dataset's id.
   // Errors as BeginLoad and, until then, as Await.
-  absl::StatusOr<uint64_t> Load(DatasetSpec spec, const Caller& caller);
+  absl::StatusOr<uint64_t> Load(v1::DatasetSpec spec, const Caller& caller);
   // Gives up a call: releases the hold that its session has by it.
   void Cancel(const std::shared_ptr<LoadCall>& call);
 
@@ -143,7 +143,7 @@ class DatasetRegistry {
   //   ALREADY_EXISTS  the name is in use
   //   CANCELLED       the push was cancelled
   // Other errors as Load, and of the source.
-  absl::StatusOr<uint64_t> Push(DatasetSpec spec,
+  absl::StatusOr<uint64_t> Push(v1::DatasetSpec spec,
                                 std::unique_ptr<SampleSource> source,
                                 const Caller& caller,
                                 std::function<void()> cancel);
@@ -151,7 +151,7 @@ class DatasetRegistry {
   // Starts a dry run of a load of `spec`: scans the source's files, then begins
   // to read its samples. Errors as Load for a bad spec or source.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
-      DatasetSpec spec, const Caller& caller,
+      v1::DatasetSpec spec, const Caller& caller,
       std::shared_ptr<SourceScan> scan = nullptr) const;
 
   // Holds an existing dataset and returns its description. NOT_FOUND if there
@@ -235,7 +235,8 @@ class DatasetRegistry {
     bool is_suspect = false;
   };
 
-  static absl::Status CheckSpec(const DatasetSpec& spec, const Caller& caller);
+  // CheckRequest, and whether the caller may pin.
+  static absl::Status CheckSpec(v1::DatasetSpec& spec, const Caller& caller);
   // A scan of the files of a source.
   struct ScanJob {
     std::shared_ptr<LoadCall> call;
@@ -280,7 +281,7 @@ class DatasetRegistry {
   // CheckAdmission, and then ResidentMemory::MakeRoom returned false.
   absl::StatusOr<EntryPtr> Admit(OpenedSource source, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ReserveTexts(DatasetEntry& entry, const DatasetSpec& spec,
+  absl::Status ReserveTexts(DatasetEntry& entry,
                             const std::vector<std::string>& class_names)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reserves memory for an entry's load, unless its sizes must be found first.

@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "server/dataset/bad_sample_text.h"
 #include "server/dataset/dataset_limits.h"
-#include "server/dataset/spec_id.h"
+#include "server/load/load_request.h"
 #include "server/load/replicate.h"
 #include "server/registry/dataset_registry.h"
 
@@ -28,20 +28,21 @@ absl::Status ShuttingDown() {
 
 }  // namespace
 
-absl::Status DatasetRegistry::CheckSpec(const DatasetSpec& spec,
+absl::Status DatasetRegistry::CheckSpec(v1::DatasetSpec& spec,
                                         const Caller& caller) {
-  if (spec.is_pinned && caller.session_id != 0 && !caller.is_privileged) {
+  DATASETD_RETURN_IF_ERROR(CheckRequest(spec));
+  if (spec.pin() && caller.session_id != 0 && !caller.is_privileged) {
     return absl::PermissionDeniedError(
         "pin: only root, the daemon's user and its configuration may pin a "
         "dataset");
   }
-  return CheckSpecTexts(spec);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<LoadCall>> DatasetRegistry::BeginLoad(
-    DatasetSpec spec, const Caller& caller) {
+    v1::DatasetSpec spec, const Caller& caller) {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
-  if (spec.format == kPushedFormat) {
+  if (spec.format() == kPushedFormat) {
     return absl::InvalidArgumentError(
         absl::StrCat("format: a dataset of format '", kPushedFormat,
                      "' has no files to "
@@ -49,13 +50,13 @@ absl::StatusOr<std::shared_ptr<LoadCall>> DatasetRegistry::BeginLoad(
   }
   const auto call = std::make_shared<LoadCall>();
   DATASETD_ASSIGN_OR_RETURN(call->placement, sources_.FindPlacement(spec));
-  call->spec = std::move(spec);
+  call->request_id = SpecId(spec, call->placement.devices.Text(), SourceInfo());
+  call->spec = std::make_shared<const v1::DatasetSpec>(std::move(spec));
   call->caller = caller;
   call->started = clock_->Monotonic();
-  call->request_id = SpecId(call->spec, SourceInfo());
   call->scan = std::make_shared<SourceScan>();
   MutexLock lock(&mutex_);
-  const EntryPtr present = table_.Get(call->spec.name);
+  const EntryPtr present = table_.Get(call->spec->name());
   EntryPtr added;
   if (present == nullptr || present->state == DatasetState::kFailed) {
     DATASETD_ASSIGN_OR_RETURN(added, AddEntry(call));
@@ -73,7 +74,7 @@ absl::StatusOr<std::shared_ptr<LoadCall>> DatasetRegistry::BeginLoad(
   return call;
 }
 
-absl::StatusOr<uint64_t> DatasetRegistry::Load(DatasetSpec spec,
+absl::StatusOr<uint64_t> DatasetRegistry::Load(v1::DatasetSpec spec,
                                                const Caller& caller) {
   DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<LoadCall> call,
                             BeginLoad(std::move(spec), caller));
@@ -103,11 +104,11 @@ absl::Status DatasetRegistry::CheckAdmission(const std::string& name,
 
 absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
     const std::shared_ptr<LoadCall>& call) {
-  DATASETD_RETURN_IF_ERROR(CheckAdmission(call->spec.name, call->caller));
+  DATASETD_RETURN_IF_ERROR(CheckAdmission(call->spec->name(), call->caller));
   auto entry = std::make_shared<DatasetEntry>();
   entry->spec = call->spec;
   entry->owner = call->caller;
-  DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, call->spec, {}));
+  DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, {}));
   entry->request_id = call->request_id;
   entry->placement = call->placement;
   entry->scan = call->scan;
@@ -115,7 +116,7 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
   entry->started = call->started;
   entry->last_used = entry->started;
   entry->holders.insert(call->caller.session_id);
-  entry->replaced = table_.Get(call->spec.name);
+  entry->replaced = table_.Get(call->spec->name());
   table_.Add(entry);
   call->id = entry->id;
   return entry;
@@ -135,7 +136,7 @@ absl::Status DatasetRegistry::Attach(DatasetEntry& entry,
                                      const std::shared_ptr<LoadCall>& call) {
   if (entry.is_cancelled()) {
     return absl::AbortedError(absl::StrCat("the load of dataset '",
-                                           entry.spec.name,
+                                           entry.spec->name(),
                                            "' is just being cancelled; try "
                                            "again"));
   }
@@ -204,7 +205,7 @@ DatasetRegistry::EntryPtr DatasetRegistry::Join(
       return Cancelled();
     }
     DATASETD_RETURN_IF_ERROR(opened.status());
-    const EntryPtr present = table_.Get(call->spec.name);
+    const EntryPtr present = table_.Get(call->spec->name());
     if (present == nullptr || present->state == DatasetState::kFailed) {
       return AddEntry(call);
     }
@@ -235,7 +236,7 @@ bool DatasetRegistry::PlanLoad(const EntryPtr& entry,
     }
     if (status.ok()) status = table_.CheckLimits(entry->owner, entry.get());
   } while (status.ok() && !opened->plan.needs_sizes() &&
-           memory_.MakeRoom(opened->spec, opened->placement, opened->plan,
+           memory_.MakeRoom(*entry->spec, opened->placement, opened->plan,
                             entry->owner));
   if (status.ok()) status = Prepare(*entry, *std::move(opened));
   if (!status.ok()) {
@@ -279,11 +280,11 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
     resident.placement = PlanPlacement(source.placement, source.plan, {});
   } else {
     DATASETD_ASSIGN_OR_RETURN(
-        resident, memory_.Reserve(source.spec, source.placement, source.plan,
+        resident, memory_.Reserve(*entry.spec, source.placement, source.plan,
                                   entry.owner));
   }
   DATASETD_RETURN_IF_ERROR(
-      ReserveTexts(entry, source.spec, source.reader->info().class_names));
+      ReserveTexts(entry, source.reader->info().class_names));
   entry.SetSource(source, resident.placement);
   entry.replica_reservations = resident.TakeReplicas();
   entry.load =
@@ -295,16 +296,16 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
 }
 
 absl::Status DatasetRegistry::ReserveTexts(
-    DatasetEntry& entry, const DatasetSpec& spec,
-    const std::vector<std::string>& class_names) {
+    DatasetEntry& entry, const std::vector<std::string>& class_names) {
   if (texts_ == nullptr) return absl::OkStatus();
   entry.text_reservation.Release();
   DATASETD_ASSIGN_OR_RETURN(
       entry.text_reservation,
-      texts_->Reserve(MemoryKind::kText, entry.owner.uid,
-                      DatasetTextBytes(spec, class_names),
-                      absl::StrCat("the texts of dataset '", spec.name, "'"),
-                      TermsOf(spec, entry.owner)));
+      texts_->Reserve(
+          MemoryKind::kText, entry.owner.uid,
+          DatasetTextBytes(*entry.spec, class_names),
+          absl::StrCat("the texts of dataset '", entry.spec->name(), "'"),
+          TermsOf(*entry.spec, entry.owner)));
   return absl::OkStatus();
 }
 
@@ -361,11 +362,11 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
       [&](const LoadPlan& plan) -> absl::StatusOr<PlacedMemory> {
     MutexLock lock(&mutex_);
     entry.replica_reservations.clear();
-    while (memory_.MakeRoom(entry.spec, entry.placement, plan, entry.owner)) {
+    while (memory_.MakeRoom(*entry.spec, entry.placement, plan, entry.owner)) {
     }
     DATASETD_ASSIGN_OR_RETURN(
         PlacedMemory reserved,
-        memory_.Reserve(entry.spec, entry.placement, plan, entry.owner));
+        memory_.Reserve(*entry.spec, entry.placement, plan, entry.owner));
     entry.SetPlan(plan, reserved.placement);
     entry.replica_reservations = reserved.TakeReplicas();
     return reserved;
@@ -373,10 +374,10 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
   if (journal_ == nullptr || !entry.is_restored) {
     return entry.load->Run(cache_, reserve, entry.counters);
   }
-  journal_->BeginRead(entry.spec.name);
+  journal_->BeginRead(entry.spec->name());
   auto dataset = entry.load->Run(cache_, reserve, entry.counters);
-  journal_->EndRead(entry.spec.name);
-  journal_->EndRestore(entry.spec.name);
+  journal_->EndRead(entry.spec->name());
+  journal_->EndRestore(entry.spec->name());
   return dataset;
 }
 
@@ -386,7 +387,7 @@ void DatasetRegistry::StoreInCache(
   DatasetCache::Description description = {.spec_id = entry.spec_id,
                                            .stored_by_uid = entry.owner.uid,
                                            .class_names = entry.class_names};
-  if (entry.spec.format == kPushedFormat) {
+  if (entry.spec->format() == kPushedFormat) {
     description.owner_uid = entry.owner.uid;
   }
   const BadSampleReport& bad_samples = dataset->bad_samples();
@@ -451,18 +452,18 @@ absl::Status DatasetRegistry::ReserveReport(DatasetEntry& entry,
       entry.report_reservation,
       texts_->Reserve(
           MemoryKind::kText, entry.owner.uid, bytes,
-          absl::StrCat("the bad samples of dataset '", entry.spec.name, "'"),
-          TermsOf(entry.spec, entry.owner)));
+          absl::StrCat("the bad samples of dataset '", entry.spec->name(), "'"),
+          TermsOf(*entry.spec, entry.owner)));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
-    DatasetSpec spec, const Caller& caller,
+    v1::DatasetSpec spec, const Caller& caller,
     std::shared_ptr<SourceScan> scan) const {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   if (scan == nullptr) scan = std::make_shared<SourceScan>();
-  const MemoryBudget::Terms terms = TermsOf(spec, caller);
-  return sources_.Estimate(std::move(spec), caller.uid, terms, std::move(scan));
+  return sources_.Estimate(spec, caller.uid, TermsOf(spec, caller),
+                           std::move(scan));
 }
 
 }  // namespace datasetd

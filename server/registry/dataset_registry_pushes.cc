@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "server/dataset/spec_id.h"
+#include "server/load/load_request.h"
 #include "server/registry/dataset_registry.h"
 
 namespace datasetd {
@@ -18,24 +18,27 @@ constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
 }  // namespace
 
 absl::StatusOr<uint64_t> DatasetRegistry::Push(
-    DatasetSpec spec, std::unique_ptr<SampleSource> source,
+    v1::DatasetSpec spec, std::unique_ptr<SampleSource> source,
     const Caller& caller, std::function<void()> cancel) {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource opened,
-      sources_.OpenPush(std::move(spec), std::move(source)));
+      sources_.OpenPush(
+          std::make_shared<const v1::DatasetSpec>(std::move(spec)),
+          std::move(source)));
+  const std::string& name = opened.spec->name();
   EntryPtr entry;
   {
     MutexLock lock(&mutex_);
     do {
-      DATASETD_RETURN_IF_ERROR(AwaitPlanned(opened.spec.name, caller));
-      const EntryPtr present = table_.Get(opened.spec.name);
+      DATASETD_RETURN_IF_ERROR(AwaitPlanned(name, caller));
+      const EntryPtr present = table_.Get(name);
       if (present != nullptr && present->state != DatasetState::kFailed) {
         return DatasetTable::NameTaken(*present, caller);
       }
-      DATASETD_RETURN_IF_ERROR(CheckAdmission(opened.spec.name, caller));
+      DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));
     } while (
-        memory_.MakeRoom(opened.spec, opened.placement, opened.plan, caller));
+        memory_.MakeRoom(*opened.spec, opened.placement, opened.plan, caller));
     DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
     entry->cancel = std::move(cancel);
   }
@@ -44,7 +47,7 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
     {
       MutexLock lock(&mutex_);
       entry->spec_id =
-          PushedSpecId(entry->spec.name, replicas->front()->content_hash(),
+          PushedSpecId(entry->spec->name(), replicas->front()->content_hash(),
                        entry->owner.uid);
     }
     StoreInCache(*entry, replicas->front());
@@ -86,6 +89,7 @@ absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,
 absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
     OpenedSource source, const Caller& caller) {
   auto entry = std::make_shared<DatasetEntry>();
+  entry->spec = source.spec;
   entry->owner = caller;
   entry->started = clock_->Monotonic();
   entry->last_used = entry->started;

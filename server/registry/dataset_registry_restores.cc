@@ -9,7 +9,7 @@
 #include "base/background_thread.h"
 #include "base/status_macros.h"
 #include "server/cache/cached_source.h"
-#include "server/dataset/spec_id.h"
+#include "server/load/load_request.h"
 #include "server/registry/dataset_registry.h"
 
 namespace datasetd {
@@ -18,15 +18,18 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
   std::vector<Restored> restored;
   MutexLock lock(&mutex_);
   for (RestoredDataset& dataset : datasets) {
-    if (table_.Get(dataset.spec.name) != nullptr) continue;
+    if (table_.Get(dataset.spec.name()) != nullptr) continue;
     const auto entry = std::make_shared<DatasetEntry>();
-    entry->spec = std::move(dataset.spec);
+    // If the device is not there, opening it says so.
+    const auto placement = sources_.FindPlacement(dataset.spec);
+    entry->request_id = SpecId(
+        dataset.spec,
+        placement.ok() ? placement->devices.Text() : dataset.spec.device(),
+        SourceInfo());
+    entry->spec =
+        std::make_shared<const v1::DatasetSpec>(std::move(dataset.spec));
     entry->owner = dataset.owner;
     entry->is_restored = true;
-    DatasetSpec spec = entry->spec;
-    // If the device is not there, opening it says so.
-    sources_.FindPlacement(spec).IgnoreError();
-    entry->request_id = SpecId(spec, SourceInfo());
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     table_.Add(entry);
@@ -57,7 +60,7 @@ void DatasetRegistry::RunRestore(std::vector<Restored> datasets) {
     if (restored.is_suspect) {
       MutexLock lock(&mutex_, Condition(&is_alone));
     }
-    const std::string name = restored.entry->spec.name;
+    const std::string name = restored.entry->spec->name();
     if (!BeginRestored(restored) && journal_ != nullptr) {
       journal_->EndRestore(name);
     }
@@ -70,25 +73,24 @@ void DatasetRegistry::RunRestore(std::vector<Restored> datasets) {
 
 bool DatasetRegistry::BeginRestored(const Restored& restored) {
   DatasetEntry& entry = *restored.entry;
-  // The spec does not change before the source is open.
-  if (journal_ != nullptr) journal_->BeginRead(entry.spec.name);
+  if (journal_ != nullptr) journal_->BeginRead(entry.spec->name());
   auto source = OpenAgain(entry, restored.content_hash);
-  if (journal_ != nullptr) journal_->EndRead(entry.spec.name);
+  if (journal_ != nullptr) journal_->EndRead(entry.spec->name());
   MutexLock lock(&mutex_);
   return PlanLoad(restored.entry, source);
 }
 
 absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
     const DatasetEntry& entry, const std::string& content_hash) const {
-  DATASETD_RETURN_IF_ERROR(CheckSpec(entry.spec, entry.owner));
-  if (entry.spec.format == kPushedFormat) {
-    return sources_.OpenPushed(entry.spec, content_hash, entry.owner.uid);
+  v1::DatasetSpec spec = *entry.spec;
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, entry.owner));
+  if (entry.spec->format() == kPushedFormat) {
+    return sources_.OpenPushed(std::move(spec), content_hash, entry.owner.uid);
   }
-  DatasetSpec spec = entry.spec;
   DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
                             sources_.FindPlacement(spec));
-  return sources_.OpenFiles(std::move(spec), std::move(placement),
-                            entry.owner.uid, entry.scan);
+  return sources_.OpenFiles(entry.spec, std::move(placement), entry.owner.uid,
+                            entry.scan);
 }
 
 }  // namespace datasetd

@@ -54,28 +54,28 @@ absl::Status DatasetTable::NotFound(const std::string& name,
 
 void DatasetTable::Add(EntryPtr entry) {
   entry->id = next_id_++;
-  EntryPtr& place = entries_[entry->spec.name];
+  EntryPtr& place = entries_[entry->spec->name()];
   if (place != nullptr) by_id_.erase(place->id);
   place = entry;
   by_id_[entry->id] = std::move(entry);
 }
 
 void DatasetTable::Remove(const DatasetEntry& entry) {
-  const auto found = entries_.find(entry.spec.name);
+  const auto found = entries_.find(entry.spec->name());
   if (found == entries_.end() || found->second.get() != &entry) return;
   by_id_.erase(entry.id);
   entries_.erase(found);
 }
 
 void DatasetTable::PutBack(EntryPtr entry) {
-  if (entries_.emplace(entry->spec.name, entry).second) {
+  if (entries_.emplace(entry->spec->name(), entry).second) {
     by_id_[entry->id] = std::move(entry);
   }
 }
 
 absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
                                      const Caller& caller) {
-  const std::string& name = present.spec.name;
+  const std::string& name = present.spec->name();
   if (!present.visibility().IsSeenBy(caller)) {
     return absl::AlreadyExistsError(
         absl::StrCat("the name '", name, "' is taken; choose another"));
@@ -87,10 +87,10 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
                      "have ended"));
   }
   return absl::AlreadyExistsError(absl::StrCat(
-      "dataset '", name, "' is there with another spec (", present.spec.format,
-      " from ",
-      present.spec.path.empty() ? "a client" : present.spec.path.c_str(),
-      " on ", present.spec.device, ", spec id ",
+      "dataset '", name, "' is there with another spec (",
+      present.spec->format(), " from ",
+      present.spec->path().empty() ? "a client" : present.spec->path().c_str(),
+      " on ", present.device(), ", spec id ",
       present.spec_id.empty() ? "not known yet" : present.spec_id.c_str(),
       "), or its files have changed; choose another name, get it as it is, or "
       "unload it"));

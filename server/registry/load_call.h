@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/caller.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/load/placement.h"
 #include "server/load/source_scan.h"
 
@@ -23,7 +23,7 @@ namespace datasetd {
 
 struct LoadCall {
   // These do not change, and need no lock.
-  DatasetSpec spec;  // names its devices
+  std::shared_ptr<const v1::DatasetSpec> spec;  // never null
   PlacementRequest placement;
   Caller caller;
   absl::Duration started;  // of the monotonic clock

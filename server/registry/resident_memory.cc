@@ -10,9 +10,9 @@ namespace datasetd {
 namespace {
 
 // For messages; names the memory where not all is in one device's.
-std::string NameIn(const DatasetSpec& spec, const Placement& placement,
+std::string NameIn(const v1::DatasetSpec& spec, const Placement& placement,
                    const Placement::Part& part) {
-  std::string name = absl::StrCat("dataset '", spec.name, "'");
+  std::string name = absl::StrCat("dataset '", spec.name(), "'");
   if (part.device == nullptr) {
     absl::StrAppend(&name, " in pinned host memory");
   } else if (placement.parts.size() > 1) {
@@ -23,10 +23,10 @@ std::string NameIn(const DatasetSpec& spec, const Placement& placement,
 
 }  // namespace
 
-MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller) {
+MemoryBudget::Terms TermsOf(const v1::DatasetSpec& spec, const Caller& caller) {
   return {.is_exempt = caller.session_id == 0,
           .is_privileged = caller.is_privileged,
-          .is_private = spec.is_private};
+          .is_private = spec.private_()};
 }
 
 ResidentMemory::ResidentMemory(Mutex* mutex, DatasetTable* table,
@@ -39,7 +39,7 @@ ResidentMemory::ResidentMemory(Mutex* mutex, DatasetTable* table,
       on_evicted_(std::move(on_evicted)) {}
 
 absl::StatusOr<PlacedMemory> ResidentMemory::Reserve(
-    const DatasetSpec& spec, const PlacementRequest& request,
+    const v1::DatasetSpec& spec, const PlacementRequest& request,
     const LoadPlan& plan, const Caller& caller) {
   const MemoryBudget::Terms terms = TermsOf(spec, caller);
   PlacedMemory memory;
@@ -69,22 +69,22 @@ absl::StatusOr<PlacedMemory> ResidentMemory::Reserve(
   return memory;
 }
 
-bool ResidentMemory::MakeRoom(const DatasetSpec& spec,
+bool ResidentMemory::MakeRoom(const v1::DatasetSpec& spec,
                               const PlacementRequest& request,
                               const LoadPlan& plan, const Caller& caller) {
   bool is_possible = false;
-  // kAuto takes the place of others on the device if all of it fits then.
+  // AUTO takes the place of others on the device if all of it fits then.
   if (MakeRoom(spec, PlanPlacement(request, plan, {}), caller, &is_possible)) {
     return true;
   }
-  if (is_possible || request.residency != Residency::kAuto) return false;
+  if (is_possible || request.residency != v1::RESIDENCY_AUTO) return false;
   const std::vector<int64_t> rooms =
       RoomsOf(request, caller.uid, TermsOf(spec, caller));
   return MakeRoom(spec, PlanPlacement(request, plan, rooms), caller,
                   &is_possible);
 }
 
-bool ResidentMemory::MakeRoom(const DatasetSpec& spec,
+bool ResidentMemory::MakeRoom(const v1::DatasetSpec& spec,
                               const Placement& placement, const Caller& caller,
                               bool* is_possible) {
   struct Need {
@@ -98,7 +98,7 @@ bool ResidentMemory::MakeRoom(const DatasetSpec& spec,
     // No other dataset goes for what the user may not have: Reserve says so.
     if (!budget
              ->CheckUser(MemoryKind::kDataset, caller.uid,
-                         static_cast<uint64_t>(part.size_bytes), spec.name,
+                         static_cast<uint64_t>(part.size_bytes), spec.name(),
                          TermsOf(spec, caller))
              .ok()) {
       return false;

@@ -15,9 +15,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/cache/dataset_cache.h"
 #include "server/dataset/caller.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/dataset/memory_budget.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
@@ -27,7 +27,7 @@
 namespace datasetd {
 
 // Returns the terms on which a caller reserves memory for a dataset.
-MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller);
+MemoryBudget::Terms TermsOf(const v1::DatasetSpec& spec, const Caller& caller);
 
 class ResidentMemory {
  public:
@@ -41,7 +41,7 @@ class ResidentMemory {
 
   // Decides what of a load goes where, and reserves that. RESOURCE_EXHAUSTED if
   // it does not fit.
-  absl::StatusOr<PlacedMemory> Reserve(const DatasetSpec& spec,
+  absl::StatusOr<PlacedMemory> Reserve(const v1::DatasetSpec& spec,
                                        const PlacementRequest& request,
                                        const LoadPlan& plan,
                                        const Caller& caller);
@@ -49,7 +49,7 @@ class ResidentMemory {
   // Evicts datasets for a load; none if that would not be enough. Returns
   // whether the mutex was given up meanwhile: then look at everything again,
   // and call again.
-  bool MakeRoom(const DatasetSpec& spec, const PlacementRequest& request,
+  bool MakeRoom(const v1::DatasetSpec& spec, const PlacementRequest& request,
                 const LoadPlan& plan, const Caller& caller);
   // Likewise, until `bytes` of the budget are free.
   bool MakeRoom(const MemoryBudget& budget, int64_t bytes);
@@ -59,7 +59,7 @@ class ResidentMemory {
 
  private:
   // Sets `is_possible` to whether all of it is, or can be made, free.
-  bool MakeRoom(const DatasetSpec& spec, const Placement& placement,
+  bool MakeRoom(const v1::DatasetSpec& spec, const Placement& placement,
                 const Caller& caller, bool* is_possible);
 
   Mutex* const mutex_;

@@ -13,6 +13,7 @@
 #include "base/background_thread.h"
 #include "base/status_macros.h"
 #include "proto/push_metadata.h"
+#include "server/load/load_request.h"
 #include "server/load/pushed_source.h"
 #include "server/readers/images/pushed_images.h"
 #include "server/service/grpc_status.h"
@@ -81,12 +82,10 @@ absl::Status DatasetService::Load(
     grpc::ServerContext* call, const v1::LoadDatasetRequest& request,
     grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-  DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec,
-                            DatasetSpecFromProto(request.spec()));
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             loads_.Take(caller.uid));
   const auto info = context_->TryAgainIf(absl::IsResourceExhausted, [&] {
-    return AwaitLoad(call, spec, caller, writer);
+    return AwaitLoad(call, request.spec(), caller, writer);
   });
   if (absl::IsCancelled(info.status())) {
     // Also when its session ends, or the daemon.
@@ -103,8 +102,8 @@ absl::Status DatasetService::Load(
 }
 
 absl::StatusOr<DatasetInfo> DatasetService::AwaitLoad(
-    grpc::ServerContext* call, const DatasetSpec& spec, const Caller& caller,
-    grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
+    grpc::ServerContext* call, const v1::DatasetSpec& spec,
+    const Caller& caller, grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
   DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<LoadCall> load,
                             datasets_->BeginLoad(spec, caller));
   const auto wait = [&]() -> absl::StatusOr<DatasetInfo> {
@@ -188,10 +187,9 @@ absl::Status DatasetService::Push(
   }
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
   DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info, push.is_encoded));
-  const std::string name = push.spec.name;
   DATASETD_ASSIGN_OR_RETURN(const uint64_t id,
                             PushSamples(call, reader, push, caller));
-  DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
+  DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, push.spec.name(), caller));
   DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
                             datasets_->Await(id, absl::ZeroDuration()));
   DatasetInfoToProto(info, true, response->mutable_dataset());
@@ -205,15 +203,15 @@ absl::StatusOr<std::unique_ptr<SampleSource>> DatasetService::OpenPush(
     return OpenPushedImages(
         {.info = push.info,
          .is_encoded = push.is_encoded,
-         .options = push.spec.options,
+         .spec = push.spec,
          .account = datasets_->AccountOf(caller.uid),
          .may_have_all = caller.is_privileged},
         std::move(next_block), [call] { return call->IsCancelled(); },
         push_spool_);
   }
-  if (!push.spec.options.empty()) {
+  if (push.spec.options_size() > 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: '", push.spec.options.begin()->first,
+        absl::StrCat("options: '", SortedOptions(push.spec).begin()->first,
                      "' is of encoded images, and no field is encoded"));
   }
   return std::make_unique<PushedSource>(push.info, std::move(next_block));
@@ -254,8 +252,6 @@ absl::Status DatasetService::Estimate(
     grpc::ServerContext* call, const v1::EstimateLoadRequest& request,
     grpc::ServerWriter<v1::EstimateLoadResponse>* writer) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-  DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec,
-                            DatasetSpecFromProto(request.spec()));
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             estimates_.Take(caller.uid));
   const auto scan = std::make_shared<SourceScan>();
@@ -264,7 +260,7 @@ absl::Status DatasetService::Estimate(
       call, scan.get(),
       [&]() -> absl::Status {
         DATASETD_ASSIGN_OR_RETURN(
-            estimator, datasets_->Estimate(std::move(spec), caller, scan));
+            estimator, datasets_->Estimate(request.spec(), caller, scan));
         return absl::OkStatus();
       },
       [&](int64_t num_entries) {
@@ -328,7 +324,7 @@ grpc::Status DatasetService::ListDatasets(
     DatasetInfoToProto(infos[i], false, response->add_datasets());
   }
   if (infos.size() > page_size) {
-    response->set_next_page_token(infos[page_size - 1].spec.name);
+    response->set_next_page_token(infos[page_size - 1].spec->name());
   }
   return grpc::Status::OK;
 }

@@ -66,7 +66,8 @@ class DatasetService final : public v1::DatasetService::Service {
   // Begins the load and tells its progress until it is READY or FAILED. An
   // error if it is neither; then the call holds nothing.
   absl::StatusOr<DatasetInfo> AwaitLoad(
-      grpc::ServerContext* call, const DatasetSpec& spec, const Caller& caller,
+      grpc::ServerContext* call, const v1::DatasetSpec& spec,
+      const Caller& caller,
       grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
   // Runs `open` on a separate thread and waits for it. Calls `tell`
   // periodically, and cancels the scan when the client gives up or the daemon

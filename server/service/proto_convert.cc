@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -12,11 +11,9 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
-#include "server/dataset/dataset_limits.h"
 #include "server/feed/latency_histogram.h"
 #include "server/pipeline/ops/transform.h"
 #include "server/pipeline/pipeline.h"
-#include "server/pipeline/transforms_hash.h"
 
 namespace datasetd {
 namespace {
@@ -33,15 +30,6 @@ static_assert(AsInt(DatasetState::kLoading) == v1::DATASET_STATE_LOADING);
 static_assert(AsInt(DatasetState::kReady) == v1::DATASET_STATE_READY);
 static_assert(AsInt(DatasetState::kFailed) == v1::DATASET_STATE_FAILED);
 static_assert(AsInt(DatasetState::kUnloading) == v1::DATASET_STATE_UNLOADING);
-static_assert(AsInt(BadSamplePolicy::kFail) == v1::BAD_SAMPLE_POLICY_FAIL);
-static_assert(AsInt(BadSamplePolicy::kSkip) == v1::BAD_SAMPLE_POLICY_SKIP);
-static_assert(AsInt(BadSamplePolicy::kReplace) ==
-              v1::BAD_SAMPLE_POLICY_REPLACE);
-static_assert(AsInt(Residency::kDevice) == v1::RESIDENCY_DEVICE);
-static_assert(AsInt(Residency::kPinned) == v1::RESIDENCY_PINNED);
-static_assert(AsInt(Residency::kSplit) == v1::RESIDENCY_SPLIT);
-static_assert(AsInt(Residency::kAuto) == v1::RESIDENCY_AUTO);
-static_assert(AsInt(Residency::kMapped) == v1::RESIDENCY_MAPPED);
 static_assert(AsInt(ExportKind::kMemfd) == v1::EXPORT_KIND_MEMFD);
 static_assert(AsInt(ExportKind::kCudaIpcHandle) ==
               v1::EXPORT_KIND_CUDA_IPC_HANDLE);
@@ -128,31 +116,6 @@ void BadSamplesToProto(
   }
 }
 
-absl::StatusOr<BadSamplePolicy> BadSamplePolicyFromProto(
-    v1::BadSamplePolicy policy) {
-  if (policy == v1::BAD_SAMPLE_POLICY_UNSPECIFIED) {
-    return BadSamplePolicy::kFail;
-  }
-  if (policy > v1::BAD_SAMPLE_POLICY_UNSPECIFIED &&
-      v1::BadSamplePolicy_IsValid(policy)) {
-    return static_cast<BadSamplePolicy>(policy);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("bad_samples: ", AsInt(policy),
-                   " is unknown; one of fail, skip, replace"));
-}
-
-absl::StatusOr<Residency> ResidencyFromProto(v1::Residency residency) {
-  if (residency == v1::RESIDENCY_UNSPECIFIED) return Residency::kDevice;
-  if (residency > v1::RESIDENCY_UNSPECIFIED &&
-      v1::Residency_IsValid(residency)) {
-    return static_cast<Residency>(residency);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("residency: ", AsInt(residency),
-                   " is unknown; one of device, pinned, split, auto, mapped"));
-}
-
 void SetRates(const DatasetInfo& info, v1::LoadProgress* progress) {
   const double seconds = absl::ToDoubleSeconds(info.elapsed);
   if (seconds <= 0 || info.num_samples_loaded <= 0) return;
@@ -183,45 +146,9 @@ void PlacementsToProto(
 
 }  // namespace
 
-absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
-  DatasetSpec to;
-  to.name = spec.name();
-  to.format = spec.format();
-  to.path = NormalPath(spec.path());
-  to.split = spec.split();
-  to.device = spec.device();
-  to.options.insert(spec.options().begin(), spec.options().end());
-  to.is_pinned = spec.pin();
-  to.is_private = spec.private_();
-  v1::DatasetSpec kept = spec;
-  kept.set_path(to.path);
-  to.wire = std::make_shared<const std::string>(kept.SerializeAsString());
-  DATASETD_ASSIGN_OR_RETURN(to.bad_samples,
-                            BadSamplePolicyFromProto(spec.bad_samples()));
-  if (spec.has_max_bad_samples()) to.max_bad_samples = spec.max_bad_samples();
-  DATASETD_ASSIGN_OR_RETURN(to.residency, ResidencyFromProto(spec.residency()));
-  if (spec.device_bytes() > static_cast<uint64_t>(INT64_MAX)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device_bytes: ", spec.device_bytes(),
-                     " is out of range; at most ", INT64_MAX));
-  }
-  to.device_bytes = static_cast<int64_t>(spec.device_bytes());
-  std::vector<FieldPipeline> pipelines;
-  for (const auto& [field, pipeline] : spec.pretransforms()) {
-    DATASETD_ASSIGN_OR_RETURN(
-        to.pretransforms[field],
-        CompleteTransforms(pipeline.transforms(),
-                           absl::StrCat("field '", field, "', pretransforms")));
-  }
-  for (const auto& [field, ops] : to.pretransforms) {
-    pipelines.push_back({.field = field, .transforms = ops});
-  }
-  to.pretransforms_key = TransformsHash(pipelines);
-  return to;
-}
-
 absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
-  v1::DatasetSpec spec;
+  PushSpec to;
+  v1::DatasetSpec& spec = to.spec;
   spec.set_name(header.name());
   spec.set_format("push");
   spec.set_device(header.device());
@@ -235,8 +162,6 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
     spec.set_max_bad_samples(header.max_bad_samples());
   }
   *spec.mutable_options() = header.options();
-  PushSpec to;
-  DATASETD_ASSIGN_OR_RETURN(to.spec, DatasetSpecFromProto(spec));
   to.info.num_samples = header.num_samples();
   to.info.class_names.assign(header.class_names().begin(),
                              header.class_names().end());
@@ -262,22 +187,22 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
 
 void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
                         v1::Dataset* dataset) {
-  dataset->set_name(info.spec.name);
+  dataset->set_name(info.spec->name());
   dataset->set_state(static_cast<v1::DatasetState>(info.state));
   if (!info.error.ok()) {
     dataset->set_error(PrintableUtf8(info.error.message()));
   }
-  dataset->set_device(info.spec.device);
-  dataset->set_format(info.spec.format);
-  dataset->set_path(info.spec.path);
-  dataset->set_split(info.spec.split);
+  dataset->set_device(info.device);
+  dataset->set_format(info.spec->format());
+  dataset->set_path(info.spec->path());
+  dataset->set_split(info.spec->split());
   dataset->set_num_samples(info.num_samples);
   for (const FieldSpec& field : info.fields) {
     FieldToProto(field, dataset->add_fields());
   }
   dataset->set_resident_bytes(info.resident_bytes);
   if (!info.placements.empty()) {
-    dataset->set_residency(static_cast<v1::Residency>(info.residency));
+    dataset->set_residency(info.residency);
   }
   PlacementsToProto(info.placements, dataset->mutable_placements());
   dataset->set_spec_id(info.spec_id);
@@ -285,8 +210,8 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
   dataset->set_num_feeds(info.num_feeds);
   dataset->set_num_holders(info.num_holders);
   dataset->set_owner_uid(info.owner.uid);
-  dataset->set_is_pinned(info.spec.is_pinned);
-  dataset->set_is_private(info.spec.is_private);
+  dataset->set_is_pinned(info.spec->pin());
+  dataset->set_is_private(info.spec->private_());
   dataset->set_num_bad_samples(info.bad_samples.num_samples);
   if (with_texts) {
     dataset->mutable_class_names()->Assign(info.class_names.begin(),
@@ -313,7 +238,7 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
   to->set_num_classes(estimate.num_classes);
   to->set_source_bytes(estimate.source_bytes);
   to->set_resident_bytes(estimate.resident_bytes);
-  to->set_residency(static_cast<v1::Residency>(estimate.residency));
+  to->set_residency(estimate.residency);
   to->set_free_bytes(estimate.free_bytes);
   to->set_host_bytes(estimate.host_bytes);
   PlacementsToProto(estimate.placements, to->mutable_placements());

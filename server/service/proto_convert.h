@@ -11,7 +11,6 @@
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset_info.h"
-#include "server/dataset/dataset_spec.h"
 #include "server/dataset/sample_source.h"
 #include "server/feed/feed_explanation.h"
 #include "server/feed/feed_info.h"
@@ -21,10 +20,9 @@
 
 namespace datasetd {
 
-absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
-// The header of a push. Its info is not checked yet.
+// The header of a push. Nothing is checked yet.
 struct PushSpec {
-  DatasetSpec spec;
+  v1::DatasetSpec spec;
   SourceInfo info;
   std::vector<bool> is_encoded;  // by field
   bool has_encoded() const {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/dataset/caller.h"
-#include "server/service/proto_convert.h"
+#include "server/load/load_request.h"
 
 namespace datasetd {
 namespace {
@@ -44,13 +44,13 @@ RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
   RestorePlan plan;
   for (const v1::Manifest::Entry& entry : entries) {
     const uint32_t uid = entry.owner_uid();
-    auto spec = DatasetSpecFromProto(entry.spec());
-    if (!spec.ok()) {
-      plan.left_out.emplace_back(entry.spec().name(), spec.status());
+    v1::DatasetSpec spec = entry.spec();
+    if (const absl::Status status = CheckRequest(spec); !status.ok()) {
+      plan.left_out.emplace_back(spec.name(), status);
       continue;
     }
     plan.datasets.push_back(
-        {.spec = *std::move(spec),
+        {.spec = std::move(spec),
          .owner = {.session_id = Caller::kEarlierSession,
                    .uid = uid,
                    .is_privileged = uid == 0 || uid == daemon_uid},

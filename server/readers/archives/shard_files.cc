@@ -44,19 +44,19 @@ int64_t DefaultLimit(int64_t size_bytes) {
 
 }  // namespace
 
-absl::StatusOr<ShardFiles> ShardFiles::Open(const FileSystem& files,
-                                            const SourceSpec& spec) {
+absl::StatusOr<ShardFiles> ShardFiles::Open(const v1::DatasetSpec& spec,
+                                            const ReaderContext& context) {
   ShardFiles shards;
-  shards.files_ = &files;
+  shards.files_ = &context.files;
   DATASETD_ASSIGN_OR_RETURN(
       shards.max_inflated_bytes_,
-      IntOption(spec, kOptionName, 0, 1, spec.max_inflated_bytes));
-  shards.configured_bytes_ = spec.max_inflated_bytes;
+      IntOption(spec, kOptionName, 0, 1, context.max_inflated_bytes));
+  shards.configured_bytes_ = context.max_inflated_bytes;
   DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                            ExpandBraces(spec.path));
+                            ExpandBraces(spec.path()));
   for (const std::string& path : paths) {
     DATASETD_ASSIGN_OR_RETURN(auto file,
-                              OpenSourceFile(files, path, kExpected));
+                              OpenSourceFile(context.files, path, kExpected));
     shards.infos_.push_back(file->info());
     uint8_t head[kHeadBytes];
     DATASETD_ASSIGN_OR_RETURN(const int64_t size,

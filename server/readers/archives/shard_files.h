@@ -2,7 +2,7 @@
 //
 // Compressed shards are inflated transparently (inflated_file.h). Each may
 // inflate to at most the option max_inflated_bytes (default: the larger of 100
-// times its size and 64 MiB), and never more than spec.max_inflated_bytes.
+// times its size and 64 MiB), and never more than the context allows.
 // Keeps the first 64 plain shards and the last four used compressed ones open;
 // others are opened for every read.
 
@@ -33,11 +33,10 @@ class ShardFiles {
   // The option that Open reads.
   static constexpr absl::string_view kOptionName = "max_inflated_bytes";
 
-  // Opens the tar files that spec.path names (brace_pattern.h). `files`
-  // outlives this object.
+  // Opens the tar files that spec.path() names (brace_pattern.h).
   //   INVALID_ARGUMENT  a bad pattern or option; a directory, an empty file
-  static absl::StatusOr<ShardFiles> Open(const FileSystem& files,
-                                         const SourceSpec& spec);
+  static absl::StatusOr<ShardFiles> Open(const v1::DatasetSpec& spec,
+                                         const ReaderContext& context);
 
   const std::vector<FileInfo>& infos() const { return infos_; }
 

@@ -80,7 +80,7 @@ bool CutName(absl::string_view name, std::string* key, std::string* ending) {
   return true;
 }
 
-absl::StatusOr<std::vector<Choice>> ParseChoices(const SourceSpec& spec) {
+absl::StatusOr<std::vector<Choice>> ParseChoices(const v1::DatasetSpec& spec) {
   std::vector<Choice> choices;
   DATASETD_ASSIGN_OR_RETURN(const std::vector<FieldName> names,
                             ParseFieldNames(spec, "fields"));
@@ -349,7 +349,7 @@ absl::Status WebdatasetSource::MakeFields(const RandomAccessFile& file) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
-    const SourceSpec& spec, const FileSystem& files) {
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
   std::vector<absl::string_view> known = {"fields", ShardFiles::kOptionName};
   known.insert(known.end(), std::begin(kImageOptionNames),
@@ -358,9 +358,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
   DATASETD_ASSIGN_OR_RETURN(const ImageOptions options,
                             ParseImageOptions(spec));
   DATASETD_ASSIGN_OR_RETURN(std::vector<Choice> choices, ParseChoices(spec));
-  DATASETD_ASSIGN_OR_RETURN(ShardFiles shards, ShardFiles::Open(files, spec));
+  DATASETD_ASSIGN_OR_RETURN(ShardFiles shards, ShardFiles::Open(spec, context));
   auto source = std::make_unique<WebdatasetSource>(
-      std::move(shards), std::move(choices), options, spec.account);
+      std::move(shards), std::move(choices), options, context.account);
   DATASETD_RETURN_IF_ERROR(source->Index());
   return source;
 }

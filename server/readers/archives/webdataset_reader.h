@@ -10,14 +10,13 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "server/files/file_system.h"
 #include "server/readers/reader.h"
 
 namespace datasetd {
 
 // Errors as OpenReader and tar_members.h.
 absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
-    const SourceSpec& spec, const FileSystem& files);
+    const v1::DatasetSpec& spec, const ReaderContext& context);
 
 }  // namespace datasetd
 

@@ -66,18 +66,17 @@ absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
 }
 
 absl::StatusOr<std::map<std::string, bool>> ParseChoice(
-    const SourceSpec& spec, absl::string_view option_name) {
+    const v1::DatasetSpec& spec, absl::string_view option_name) {
   std::map<std::string, bool> choice;
-  const auto option = spec.options.find(std::string(option_name));
-  if (option == spec.options.end()) return choice;
-  for (absl::string_view item : absl::StrSplit(option->second, ',')) {
+  const std::string* const option = FindOption(spec, option_name);
+  if (option == nullptr) return choice;
+  for (absl::string_view item : absl::StrSplit(*option, ',')) {
     item = absl::StripAsciiWhitespace(item);
     const bool is_chosen = !absl::ConsumePrefix(&item, "-");
     if (!IsFieldName(item) ||
         !choice.emplace(std::string(item), is_chosen).second) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "option ", option_name, " is '",
-          absl::Utf8SafeCHexEscape(option->second),
+          "option ", option_name, " is '", absl::Utf8SafeCHexEscape(*option),
           "', expected a comma-separated list of fields, each once, with a "
           "minus before those that are not ",
           option_name));
@@ -88,7 +87,7 @@ absl::StatusOr<std::map<std::string, bool>> ParseChoice(
 
 }  // namespace
 
-absl::StatusOr<ImageChoices> ParseImageChoices(const SourceSpec& spec) {
+absl::StatusOr<ImageChoices> ParseImageChoices(const v1::DatasetSpec& spec) {
   ImageChoices choices;
   DATASETD_ASSIGN_OR_RETURN(choices.images, ParseChoice(spec, kImagesOption));
   DATASETD_ASSIGN_OR_RETURN(choices.masks, ParseChoice(spec, kMasksOption));

@@ -27,7 +27,7 @@ struct ImageChoices {
   std::map<std::string, bool> images;
   std::map<std::string, bool> masks;
 };
-absl::StatusOr<ImageChoices> ParseImageChoices(const SourceSpec& spec);
+absl::StatusOr<ImageChoices> ParseImageChoices(const v1::DatasetSpec& spec);
 
 // Returns the field `name` for an array of samples, by the rules of
 // npy_reader.h, and removes its entries from `choices`. Errors start with

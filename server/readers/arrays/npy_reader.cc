@@ -129,24 +129,25 @@ absl::StatusOr<NpyField> OpenField(const FileInfo& entry, ImageChoices& choices,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
-                                                      const FileSystem& files) {
+absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {kImagesOption, kMasksOption}));
   DATASETD_ASSIGN_OR_RETURN(ImageChoices choices, ParseImageChoices(spec));
   DATASETD_RETURN_IF_ERROR(
-      CheckDirectory(files, spec.path, "one .npy file per field"));
+      CheckDirectory(context.files, spec.path(), "one .npy file per field"));
   DATASETD_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries,
-                            files.List(spec.path));
+                            context.files.List(spec.path()));
   SourceInfo info;
   std::vector<NpyField> fields;
   for (const FileInfo& entry : entries) {
     if (entry.is_directory || !absl::EndsWith(entry.path, ".npy")) continue;
     if (fields.size() == kMaxFields) {
       return absl::InvalidArgumentError(
-          absl::StrCat(spec.path, ": more than ", kMaxFields, " .npy files"));
+          absl::StrCat(spec.path(), ": more than ", kMaxFields, " .npy files"));
     }
-    DATASETD_ASSIGN_OR_RETURN(NpyField field, OpenField(entry, choices, files));
+    DATASETD_ASSIGN_OR_RETURN(NpyField field,
+                              OpenField(entry, choices, context.files));
     const int64_t num_samples = field.header.shape[0];
     if (fields.empty()) {
       info.num_samples = num_samples;
@@ -161,9 +162,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
   }
   if (fields.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        spec.path, ": holds no .npy file, expected one per field"));
+        spec.path(), ": holds no .npy file, expected one per field"));
   }
-  DATASETD_RETURN_IF_ERROR(CheckAllTaken(choices, spec.path));
+  DATASETD_RETURN_IF_ERROR(CheckAllTaken(choices, spec.path()));
   return std::make_unique<NpyReader>(std::move(info), std::move(fields));
 }
 

@@ -9,14 +9,13 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "server/files/file_system.h"
 #include "server/readers/reader.h"
 
 namespace datasetd {
 
 // Errors as OpenReader.
-absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
-                                                      const FileSystem& files);
+absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(
+    const v1::DatasetSpec& spec, const ReaderContext& context);
 
 }  // namespace datasetd
 

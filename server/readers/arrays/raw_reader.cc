@@ -142,8 +142,9 @@ class RawReader : public Reader {
   int64_t position_ = 0;
 };
 
-absl::StatusOr<bool> Choose(const SourceSpec& spec, absl::string_view option,
-                            absl::string_view no, absl::string_view yes) {
+absl::StatusOr<bool> Choose(const v1::DatasetSpec& spec,
+                            absl::string_view option, absl::string_view no,
+                            absl::string_view yes) {
   const std::string value = OptionOr(spec, option, no);
   if (value == no) return false;
   if (value == yes) return true;
@@ -152,7 +153,8 @@ absl::StatusOr<bool> Choose(const SourceSpec& spec, absl::string_view option,
                    "', expected ", no, " or ", yes));
 }
 
-absl::StatusOr<FieldSpec> MakeDataField(const SourceSpec& spec, bool is_chw) {
+absl::StatusOr<FieldSpec> MakeDataField(const v1::DatasetSpec& spec,
+                                        bool is_chw) {
   FieldSpec field;
   DATASETD_ASSIGN_OR_RETURN(
       field.dtype,
@@ -187,7 +189,7 @@ absl::StatusOr<FieldSpec> MakeDataField(const SourceSpec& spec, bool is_chw) {
                    " bytes a record, expected at most ", kMaxRecordBytes));
 }
 
-absl::StatusOr<RawFormat> ParseFormat(const SourceSpec& spec) {
+absl::StatusOr<RawFormat> ParseFormat(const v1::DatasetSpec& spec) {
   RawFormat format;
   DATASETD_ASSIGN_OR_RETURN(format.is_chw,
                             Choose(spec, "layout", "hwc", "chw"));
@@ -206,15 +208,16 @@ absl::StatusOr<RawFormat> ParseFormat(const SourceSpec& spec) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Reader>> OpenRawReader(const SourceSpec& spec,
-                                                      const FileSystem& files) {
+absl::StatusOr<std::unique_ptr<Reader>> OpenRawReader(
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
   DATASETD_RETURN_IF_ERROR(
       CheckOptions(spec, {"dtype", "header_bytes", "label", "label_bytes",
                           "layout", "name", "shape"}));
   DATASETD_ASSIGN_OR_RETURN(RawFormat format, ParseFormat(spec));
   DATASETD_ASSIGN_OR_RETURN(
-      auto file, OpenSourceFile(files, spec.path, "a file of records"));
+      auto file,
+      OpenSourceFile(context.files, spec.path(), "a file of records"));
   const FileInfo& file_info = file->info();
   const int64_t data_bytes = file_info.size_bytes - format.header_bytes;
   const int64_t record_bytes = format.record_bytes();

@@ -20,6 +20,7 @@
 #include "server/readers/csv_line.h"
 #include "server/readers/images/image_list.h"
 #include "server/readers/images/image_options.h"
+#include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
 
 namespace datasetd {
@@ -50,7 +51,7 @@ bool IsHeader(const std::vector<std::string>& values) {
 
 class CsvParser {
  public:
-  CsvParser(const SourceSpec& spec) : spec_(spec) {}
+  CsvParser(const v1::DatasetSpec& spec) : spec_(spec) {}
 
   absl::StatusOr<std::vector<Row>> Parse(absl::string_view text) {
     absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
@@ -95,11 +96,10 @@ class CsvParser {
 
  private:
   absl::Status Error(absl::string_view what) const {
-    return LineError(spec_.path, line_number_, what);
+    return LineError(spec_.path(), line_number_, what);
   }
   std::string Option(absl::string_view name) const {
-    const auto option = spec_.options.find(std::string(name));
-    return option == spec_.options.end() ? "" : option->second;
+    return OptionOr(spec_, name, "");
   }
 
   absl::Status ReadHeader() {
@@ -126,7 +126,7 @@ class CsvParser {
                      absl::Utf8SafeCHexEscape(absl::StrJoin(values_, ", "))));
   }
 
-  const SourceSpec& spec_;
+  const v1::DatasetSpec& spec_;
   std::vector<std::string> values_;
   int64_t line_number_ = 0;
   bool is_first_ = true;
@@ -162,7 +162,7 @@ void SetLabels(const std::vector<Row>& rows, ImageList& list) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
-    const SourceSpec& spec, const FileSystem& files) {
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
   std::vector<absl::string_view> known(std::begin(kImageOptionNames),
                                        std::end(kImageOptionNames));
@@ -171,10 +171,10 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, known));
   DATASETD_ASSIGN_OR_RETURN(const ImageOptions options,
                             ParseImageOptions(spec));
-  DATASETD_ASSIGN_OR_RETURN(const auto file, files.Open(spec.path));
+  DATASETD_ASSIGN_OR_RETURN(const auto file, context.files.Open(spec.path()));
   if (file->info().size_bytes > kMaxCsvBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat(spec.path, ": ", file->info().size_bytes,
+        absl::StrCat(spec.path(), ": ", file->info().size_bytes,
                      " bytes, and a CSV file may have ", kMaxCsvBytes));
   }
   std::string text(static_cast<size_t>(file->info().size_bytes), '\0');
@@ -184,27 +184,28 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
                             CsvParser(spec).Parse(text));
   if (rows.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(spec.path,
+        absl::StrCat(spec.path(),
                      ": empty: zero samples, expected lines of a "
                      "path and a label"));
   }
   ImageList list;
   list.other_files.push_back(file->info());
   SetLabels(rows, list);
-  const std::string directory = spec.path.substr(0, spec.path.rfind('/'));
+  const std::string directory = spec.path().substr(0, spec.path().rfind('/'));
   for (const Row& row : rows) {
     FileInfo image;
     image.path = absl::StartsWith(row.path, "/")
                      ? row.path
                      : JoinPath(directory, row.path);
     // A file that cannot be opened is a bad sample, found when it is read.
-    if (auto info = files.Stat(image.path); info.ok()) {
+    if (auto info = context.files.Stat(image.path); info.ok()) {
       image.size_bytes = info->size_bytes;
       image.mtime_nanoseconds = info->mtime_nanoseconds;
     }
     list.images.push_back(std::move(image));
   }
-  return OpenImageList(std::move(list), options, files, spec.account);
+  return OpenImageList(std::move(list), options, context.files,
+                       context.account);
 }
 
 }  // namespace datasetd

@@ -7,14 +7,13 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "server/files/file_system.h"
 #include "server/readers/reader.h"
 
 namespace datasetd {
 
 // Errors as OpenReader; an error in a line is INVALID_ARGUMENT with its number.
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
-    const SourceSpec& spec, const FileSystem& files);
+    const v1::DatasetSpec& spec, const ReaderContext& context);
 
 }  // namespace datasetd
 

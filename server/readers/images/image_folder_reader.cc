@@ -74,26 +74,27 @@ absl::Status Walk(const std::string& path, int depth, const FileSystem& files,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> FindRoot(const SourceSpec& spec,
+absl::StatusOr<std::string> FindRoot(const v1::DatasetSpec& spec,
                                      const FileSystem& files) {
   DATASETD_RETURN_IF_ERROR(
-      CheckDirectory(files, spec.path, "a directory for each class"));
-  if (spec.split.empty()) return spec.path;
-  const std::string path = JoinPath(spec.path, spec.split);
+      CheckDirectory(files, spec.path(), "a directory for each class"));
+  if (spec.split().empty()) return spec.path();
+  const std::string path = JoinPath(spec.path(), spec.split());
   const bool is_name =
-      !absl::StrContains(spec.split, '/') && spec.split != "..";
+      !absl::StrContains(spec.split(), '/') && spec.split() != "..";
   const auto info = files.Stat(path);
   if (is_name && info.ok() && info->is_directory) return path;
   if (is_name && absl::IsPermissionDenied(info.status())) return info.status();
   return absl::InvalidArgumentError(absl::StrCat(
-      spec.path, " has no split '", absl::Utf8SafeCHexEscape(spec.split),
+      spec.path(), " has no split '", absl::Utf8SafeCHexEscape(spec.split()),
       "': a split is the directory of that name in it"));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
-    const SourceSpec& spec, const FileSystem& files) {
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
+  const FileSystem& files = context.files;
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, kImageOptionNames));
   DATASETD_ASSIGN_OR_RETURN(const ImageOptions options,
                             ParseImageOptions(spec));
@@ -135,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
     return absl::InvalidArgumentError(absl::StrCat(
         root, ": holds no directory, expected one for each class"));
   }
-  return OpenImageList(std::move(list), options, files, spec.account);
+  return OpenImageList(std::move(list), options, files, context.account);
 }
 
 }  // namespace datasetd

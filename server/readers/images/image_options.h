@@ -25,7 +25,7 @@ inline constexpr absl::string_view kImageOptionNames[] = {
     "apply_exif", "channels", "fast_decode", "max_pixels"};
 
 //   INVALID_ARGUMENT  an invalid value
-absl::StatusOr<ImageOptions> ParseImageOptions(const SourceSpec& spec);
+absl::StatusOr<ImageOptions> ParseImageOptions(const v1::DatasetSpec& spec);
 
 }  // namespace datasetd
 

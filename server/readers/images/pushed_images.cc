@@ -13,6 +13,7 @@
 #include "server/readers/images/image_codec.h"
 #include "server/readers/images/image_options.h"
 #include "server/readers/list_memory.h"
+#include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
 
 namespace datasetd {
@@ -332,12 +333,12 @@ class PushedImages final : public SampleSource {
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenPushedImages(
     PushedImagesOptions options, PushedSource::NextBlock next_block,
     std::function<bool()> is_cancelled, SpoolSpace* space) {
-  const SourceSpec spec = {.format = "push", .options = options.options};
+  const v1::DatasetSpec& spec = options.spec;
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, kPushedOptions));
-  const auto channels = spec.options.find("channels");
-  if (channels != spec.options.end() && channels->second != "as_is") {
+  const std::string* const channels = FindOption(spec, "channels");
+  if (channels != nullptr && *channels != "as_is") {
     return absl::InvalidArgumentError(absl::StrCat(
-        "option channels is '", absl::Utf8SafeCHexEscape(channels->second),
+        "option channels is '", absl::Utf8SafeCHexEscape(*channels),
         "', expected as_is: else it is in the field's shape"));
   }
   DATASETD_ASSIGN_OR_RETURN(const ImageOptions image, ParseImageOptions(spec));

@@ -8,12 +8,11 @@
 #define DATASETD_SERVER_READERS_IMAGES_PUSHED_IMAGES_H_
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/sample_source.h"
 #include "server/files/spool.h"
 #include "server/load/decode_budget.h"
@@ -25,9 +24,9 @@ struct PushedImagesOptions {
   // CheckPushedInfo accepted both.
   SourceInfo info;
   std::vector<bool> is_encoded;  // by field
-  // Of ParseImageOptions. Of channels only `as_is`, which makes a sample bad
-  // whose number is not that of the field's shape.
-  std::map<std::string, std::string> options;
+  // Its options are those of ParseImageOptions. Of channels only `as_is`, which
+  // makes a sample bad whose number is not that of the field's shape.
+  v1::DatasetSpec spec;
   // Pays for the list of the samples, and for those that are looked at to find
   // the size of images.
   DecodeAccount account;

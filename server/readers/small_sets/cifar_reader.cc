@@ -136,20 +136,20 @@ class CifarReader : public Reader {
   int64_t record_ = 0;     // its record in the file
 };
 
-absl::StatusOr<std::string> FindDirectory(const SourceSpec& spec,
+absl::StatusOr<std::string> FindDirectory(const v1::DatasetSpec& spec,
                                           const CifarFormat& format,
                                           const FileSystem& files) {
   DATASETD_RETURN_IF_ERROR(CheckDirectory(
-      files, spec.path, absl::StrCat(format.train_files.front(), ", ...")));
-  const std::string below = JoinPath(spec.path, format.subdirectory);
+      files, spec.path(), absl::StrCat(format.train_files.front(), ", ...")));
+  const std::string below = JoinPath(spec.path(), format.subdirectory);
   const auto info = files.Stat(below);
   if (info.ok() && info->is_directory) return below;
-  if (info.ok() || absl::IsNotFound(info.status())) return spec.path;
+  if (info.ok() || absl::IsNotFound(info.status())) return spec.path();
   return info.status();
 }
 
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBatch(
-    const std::string& directory, const char* name, const SourceSpec& spec,
+    const std::string& directory, const char* name, const v1::DatasetSpec& spec,
     const CifarFormat& format, const FileSystem& files) {
   auto file = files.Open(JoinPath(directory, name));
   if (absl::IsNotFound(file.status()) &&
@@ -157,26 +157,30 @@ absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBatch(
     return absl::InvalidArgumentError(
         absl::StrCat(directory, ": holds the Python version (",
                      format.python_file, "), expected the binary version (",
-                     name, ") for format ", spec.format));
+                     name, ") for format ", spec.format()));
   }
   return file;
 }
 
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Reader>> OpenCifarReader(
-    const SourceSpec& spec, CifarFormat format, const FileSystem& files) {
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
+  CifarFormat format =
+      spec.format() == "cifar10" ? Cifar10Format() : Cifar100Format();
   DATASETD_ASSIGN_OR_RETURN(const std::string split,
                             ChooseSplit(spec, kCifarSplits));
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {}));
   DATASETD_ASSIGN_OR_RETURN(const std::string directory,
-                            FindDirectory(spec, format, files));
+                            FindDirectory(spec, format, context.files));
 
   SourceInfo info;
   std::vector<std::unique_ptr<RandomAccessFile>> opened;
   const int64_t record_bytes = format.record_bytes();
   for (const char* name :
        split == "train" ? format.train_files : format.test_files) {
-    DATASETD_ASSIGN_OR_RETURN(auto file,
-                              OpenBatch(directory, name, spec, format, files));
+    DATASETD_ASSIGN_OR_RETURN(
+        auto file, OpenBatch(directory, name, spec, format, context.files));
     const FileInfo& file_info = file->info();
     if (file_info.size_bytes == 0) {
       return absl::InvalidArgumentError(
@@ -184,12 +188,12 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenCifarReader(
                        record_bytes, " bytes for each"));
     }
     if (file_info.size_bytes % record_bytes != 0) {
-      return absl::DataLossError(
-          absl::StrCat(file_info.path, ": ", file_info.size_bytes,
-                       " bytes, expected a multiple of a record's ",
-                       record_bytes, "; the last record begins at offset ",
-                       file_info.size_bytes / record_bytes * record_bytes,
-                       " and is cut off, or this is not format ", spec.format));
+      return absl::DataLossError(absl::StrCat(
+          file_info.path, ": ", file_info.size_bytes,
+          " bytes, expected a multiple of a record's ", record_bytes,
+          "; the last record begins at offset ",
+          file_info.size_bytes / record_bytes * record_bytes,
+          " and is cut off, or this is not format ", spec.format()));
     }
     info.num_samples += file_info.size_bytes / record_bytes;
     info.files.push_back(file_info);
@@ -197,7 +201,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenCifarReader(
   }
   DATASETD_ASSIGN_OR_RETURN(
       ClassNames class_names,
-      ReadClassNames(files, JoinPath(directory, format.class_names_file),
+      ReadClassNames(context.files,
+                     JoinPath(directory, format.class_names_file),
                      format.labels.front().num_classes));
   if (!class_names.names.empty()) {
     info.files.push_back(class_names.file);
@@ -213,18 +218,6 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenCifarReader(
   }
   return std::make_unique<CifarReader>(std::move(format), std::move(info),
                                        std::move(opened));
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Reader>> OpenCifar10Reader(
-    const SourceSpec& spec, const FileSystem& files) {
-  return OpenCifarReader(spec, Cifar10Format(), files);
-}
-
-absl::StatusOr<std::unique_ptr<Reader>> OpenCifar100Reader(
-    const SourceSpec& spec, const FileSystem& files) {
-  return OpenCifarReader(spec, Cifar100Format(), files);
 }
 
 }  // namespace datasetd

@@ -47,36 +47,37 @@ class MnistReader : public Reader {
 
 // `kind` is "images-idx3" or "labels-idx1".
 absl::StatusOr<std::unique_ptr<InputStream>> OpenIdxFile(
-    const SourceSpec& spec, absl::string_view prefix, absl::string_view kind,
-    const FileSystem& files) {
+    const v1::DatasetSpec& spec, absl::string_view prefix,
+    absl::string_view kind, const FileSystem& files) {
   const std::string name = absl::StrCat(prefix, "-", kind, "-ubyte");
   std::string dotted = name;
   dotted[dotted.rfind("-idx")] = '.';
   for (const std::string& candidate :
        {name, absl::StrCat(name, ".gz"), dotted, absl::StrCat(dotted, ".gz")}) {
-    auto file = files.Open(JoinPath(spec.path, candidate));
+    auto file = files.Open(JoinPath(spec.path(), candidate));
     if (absl::IsNotFound(file.status())) continue;
     DATASETD_RETURN_IF_ERROR(file.status());
     return OpenInputStream(*std::move(file));
   }
-  return absl::NotFoundError(absl::StrCat(
-      spec.path, ": holds no ", name, ", plain or .gz, as seen by the daemon"));
+  return absl::NotFoundError(
+      absl::StrCat(spec.path(), ": holds no ", name,
+                   ", plain or .gz, as seen by the daemon"));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenMnistReader(
-    const SourceSpec& spec, const FileSystem& files) {
+    const v1::DatasetSpec& spec, const ReaderContext& context) {
   DATASETD_ASSIGN_OR_RETURN(const std::string split,
                             ChooseSplit(spec, kMnistSplits));
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {}));
-  DATASETD_RETURN_IF_ERROR(
-      CheckDirectory(files, spec.path, "train-images-idx3-ubyte, ..."));
+  DATASETD_RETURN_IF_ERROR(CheckDirectory(context.files, spec.path(),
+                                          "train-images-idx3-ubyte, ..."));
   const absl::string_view prefix = split == "train" ? "train" : "t10k";
-  DATASETD_ASSIGN_OR_RETURN(auto images,
-                            OpenIdxFile(spec, prefix, "images-idx3", files));
-  DATASETD_ASSIGN_OR_RETURN(auto labels,
-                            OpenIdxFile(spec, prefix, "labels-idx1", files));
+  DATASETD_ASSIGN_OR_RETURN(
+      auto images, OpenIdxFile(spec, prefix, "images-idx3", context.files));
+  DATASETD_ASSIGN_OR_RETURN(
+      auto labels, OpenIdxFile(spec, prefix, "labels-idx1", context.files));
   DATASETD_ASSIGN_OR_RETURN(const std::vector<int64_t> image_extents,
                             ReadIdxHeader(*images, 3));
   DATASETD_ASSIGN_OR_RETURN(const std::vector<int64_t> label_extents,

@@ -26,6 +26,7 @@
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
 #include "server/attach/seqpacket.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/temp_dir.h"
@@ -89,15 +90,15 @@ class World {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     datasets_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{}, devices_.get(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-          return std::make_unique<testing::FakeSource>(10, 1, spec.path, 7,
+          return std::make_unique<testing::FakeSource>(10, 1, spec.path(), 7,
                                                        &gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    DatasetSpec spec;
-    spec.name = "a";
-    Check(datasets_->Load(spec, {.session_id = 1u << 30}).ok(), "load");
+    Check(
+        datasets_->Load(testing::NamedSpec("a"), {.session_id = 1u << 30}).ok(),
+        "load");
     Check(
         datasets_->Await("a", absl::Seconds(30))->state == DatasetState::kReady,
         "dataset");

@@ -18,6 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     files.Write("/c/test_batch.bin", input.Rest());
   }
   datasetd::testing::FuzzReader(
-      {is_cifar100 ? "cifar100" : "cifar10", "/c", "test", {}}, files);
+      datasetd::testing::SpecOf(is_cifar100 ? "cifar100" : "cifar10", "/c",
+                                "test"),
+      files);
   return 0;
 }

@@ -39,7 +39,7 @@ std::string InputCutter::Part() {
   return part;
 }
 
-void FuzzReader(const SourceSpec& spec, const MemoryFileSystem& files) {
+void FuzzReader(const v1::DatasetSpec& spec, const MemoryFileSystem& files) {
   const auto whole = ReadAll(spec, files, int64_t{1} << 40);
   Require(IsAllowed(whole.status()), whole.status());
   const auto blocks = ReadAll(spec, files, 3);

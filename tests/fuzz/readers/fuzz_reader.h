@@ -8,8 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "server/readers/reader.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "tests/server/readers/memory_file_system.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 
@@ -31,7 +32,7 @@ class InputCutter {
 
 // Opens and reads the source in blocks of two sizes. Aborts if a status is not
 // one that damaged files may give, or if the two disagree.
-void FuzzReader(const SourceSpec& spec, const MemoryFileSystem& files);
+void FuzzReader(const v1::DatasetSpec& spec, const MemoryFileSystem& files);
 
 }  // namespace datasetd::testing
 

@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   files.Write("/d/1", image);
   files.Write("/d/2", image);
   files.Write("/d/list.csv", input.Rest());
-  datasetd::testing::FuzzReader({"image_csv", "/d/list.csv", "", options},
-                                files);
+  datasetd::testing::FuzzReader(
+      datasetd::testing::SpecOf("image_csv", "/d/list.csv", "", options),
+      files);
   return 0;
 }

@@ -27,12 +27,12 @@ bool IsPath(const std::string& path) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   datasetd::testing::InputCutter input(data, size);
   const uint8_t choice = input.Byte();
-  datasetd::SourceSpec spec{
-      "image_folder", "/d", "", {{"max_pixels", "10000"}}};
-  if (choice & 1) spec.options["channels"] = "as_is";
-  if (choice & 2) spec.options["apply_exif"] = "true";
-  if (choice & 4) spec.options["fast_decode"] = "true";
-  spec.split = input.Part();
+  datasetd::v1::DatasetSpec spec = datasetd::testing::SpecOf(
+      "image_folder", "/d", "", {{"max_pixels", "10000"}});
+  if (choice & 1) datasetd::testing::SetOption(spec, "channels", "as_is");
+  if (choice & 2) datasetd::testing::SetOption(spec, "apply_exif", "true");
+  if (choice & 4) datasetd::testing::SetOption(spec, "fast_decode", "true");
+  spec.set_split(input.Part());
   datasetd::testing::MemoryFileSystem files;
   while (!input.Rest().empty()) {
     const std::string path = input.Part();

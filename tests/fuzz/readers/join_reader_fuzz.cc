@@ -33,12 +33,13 @@ std::string Array() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   datasetd::testing::InputCutter input(data, size);
-  datasetd::SourceSpec spec{"join", "/j", "", {}};
+  datasetd::v1::DatasetSpec spec = datasetd::testing::SpecOf("join", "/j");
   std::istringstream lines(input.Part());
   for (std::string line; std::getline(lines, line);) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
-    spec.options[line.substr(0, equals)] = line.substr(equals + 1);
+    datasetd::testing::SetOption(spec, line.substr(0, equals),
+                                 line.substr(equals + 1));
   }
   datasetd::testing::MemoryFileSystem files;
   files.Write("/j/faces/a/1.bmp", Bitmap());

@@ -7,9 +7,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   datasetd::testing::InputCutter input(data, size);
-  datasetd::SourceSpec spec{"npy", "/n", "", {}};
+  datasetd::v1::DatasetSpec spec = datasetd::testing::SpecOf("npy", "/n");
   const std::string images = input.Part();
-  if (!images.empty()) spec.options["images"] = images;
+  if (!images.empty()) datasetd::testing::SetOption(spec, "images", images);
   datasetd::testing::MemoryFileSystem files;
   files.Write("/n/image.npy", input.Part());
   const std::string second = input.Rest();

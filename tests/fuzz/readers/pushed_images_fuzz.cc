@@ -46,9 +46,10 @@ PushedImagesOptions OptionsOf(uint8_t bits) {
                                    .is_mask = true});
     options.is_encoded.push_back(true);
   }
-  options.options["max_pixels"] = "4096";
-  if ((bits & 16) != 0) options.options["apply_exif"] = "true";
-  if ((bits & 32) != 0) options.options["channels"] = "as_is";
+  auto& to = *options.spec.mutable_options();
+  to["max_pixels"] = "4096";
+  if ((bits & 16) != 0) to["apply_exif"] = "true";
+  if ((bits & 32) != 0) to["channels"] = "as_is";
   return options;
 }
 

@@ -9,12 +9,13 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   datasetd::testing::InputCutter input(data, size);
-  datasetd::SourceSpec spec{"raw", "/r.bin", "", {}};
+  datasetd::v1::DatasetSpec spec = datasetd::testing::SpecOf("raw", "/r.bin");
   std::istringstream lines(input.Part());
   for (std::string line; std::getline(lines, line);) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
-    spec.options[line.substr(0, equals)] = line.substr(equals + 1);
+    datasetd::testing::SetOption(spec, line.substr(0, equals),
+                                 line.substr(equals + 1));
   }
   datasetd::testing::MemoryFileSystem files;
   files.Write("/r.bin", input.Rest());

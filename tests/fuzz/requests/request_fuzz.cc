@@ -23,6 +23,7 @@
 #include "server/load/pushed_source.h"
 #include "server/registry/dataset_registry.h"
 #include "server/service/proto_convert.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/memory_channel.h"
 
@@ -94,15 +95,12 @@ class World {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     datasets_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{}, devices_.get(),
-        [](const DatasetSpec&, std::shared_ptr<SourceScan>)
+        [](const v1::DatasetSpec&, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           return std::make_unique<Samples>();
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    DatasetSpec spec;
-    spec.name = "a";
-    spec.format = "samples";
-    Check(datasets_->Load(spec, Caller()).ok(), "load");
+    Check(datasets_->Load(testing::NamedSpec("a"), Caller()).ok(), "load");
     const auto loaded = datasets_->Await("a", kTimeout);
     Check(loaded.ok() && loaded->state == DatasetState::kReady, "dataset");
     auto feeds = FeedTable::Create(
@@ -197,8 +195,7 @@ class World {
     v1::LoadDatasetRequest request;
     if (!request.ParseFromString(message)) return;
     request.mutable_spec()->set_name("b");
-    const auto spec = DatasetSpecFromProto(request.spec());
-    if (!spec.ok() || !datasets_->Load(*spec, kCaller).ok()) return;
+    if (!datasets_->Load(request.spec(), kCaller).ok()) return;
     const auto info = datasets_->Await("b", kTimeout);
     Check(info.ok() && info->state != DatasetState::kLoading, "a load hangs",
           info.status());

@@ -1,6 +1,5 @@
 #include "server/dataset/dataset_limits.h"
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,13 +8,17 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::SetOption;
+using ::datasetd::testing::SpecOf;
 using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(DatasetLimitsTest, PathsAreShortened) {
@@ -41,29 +44,28 @@ TEST(DatasetLimitsTest, PathsAreShortened) {
 }
 
 TEST(DatasetLimitsTest, EveryTextOfASpecHasALimit) {
-  DatasetSpec spec;
-  spec.name = "a";
-  spec.path = std::string(kMaxPathBytes, 'p');
+  v1::DatasetSpec spec = SpecOf("", std::string(kMaxPathBytes, 'p'));
+  spec.set_name("a");
   EXPECT_THAT(CheckSpecTexts(spec), IsOk());
-  spec.path += "p";
+  spec.mutable_path()->push_back('p');
   EXPECT_THAT(CheckSpecTexts(spec),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("path: has 4097 bytes")));
-  spec.path.clear();
-  spec.split = std::string(257, 's');
+  spec.clear_path();
+  spec.set_split(std::string(257, 's'));
   EXPECT_THAT(CheckSpecTexts(spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("split")));
-  spec.split.clear();
-  spec.options["key"] = std::string(kMaxSpecTextBytes, 'v');
-  EXPECT_THAT(CheckSpecTexts(spec), StatusIs(absl::StatusCode::kInvalidArgument,
-                                             HasSubstr("at most 65536")));
-  spec.options.clear();
-  spec.wire = std::make_shared<const std::string>(kMaxSpecTextBytes + 1, 'w');
+  spec.clear_split();
+  // 3 bytes are the name, and 13 the key and lengths.
+  SetOption(spec, "key", std::string(kMaxSpecTextBytes - 16, 'v'));
+  EXPECT_THAT(CheckSpecTexts(spec), IsOk());
+  SetOption(spec, "key", std::string(kMaxSpecTextBytes - 15, 'v'));
   EXPECT_THAT(CheckSpecTexts(spec),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("spec: has 65537 bytes")));
-  spec.wire = nullptr;
-  spec.name = "../a";
+                       AllOf(HasSubstr("spec: has 65537 bytes"),
+                             HasSubstr("at most 65536"))));
+  spec.clear_options();
+  spec.set_name("../a");
   EXPECT_THAT(CheckSpecTexts(spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
 }
@@ -81,11 +83,14 @@ TEST(DatasetLimitsTest, NamesOfClassesHaveALimitTogether) {
 }
 
 TEST(DatasetLimitsTest, WhatIsKeptIsCounted) {
-  DatasetSpec spec;
-  spec.wire = std::make_shared<const std::string>(100, 'w');
-  EXPECT_EQ(DatasetTextBytes(spec, {}), 200u);
+  v1::DatasetSpec spec = SpecOf("npy", "/data/a");
+  SetOption(spec, "key", std::string(1000, 'v'));
+  const uint64_t bytes = DatasetTextBytes(spec, {});
+  EXPECT_GE(bytes, spec.ByteSizeLong());
+  SetOption(spec, "another", std::string(3000, 'v'));
+  EXPECT_GE(DatasetTextBytes(spec, {}), bytes + 3000);
   EXPECT_EQ(DatasetTextBytes(spec, {"cat", "dogs"}),
-            200u + 2 * sizeof(std::string) + 7);
+            DatasetTextBytes(spec, {}) + 2 * sizeof(std::string) + 7);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
@@ -24,9 +25,11 @@ namespace {
 using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::Op;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::With;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -49,14 +52,12 @@ class FeedTableTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-          return std::make_unique<FakeSource>(10, 1, spec.path, 7, &gate_);
+          return std::make_unique<FakeSource>(10, 1, spec.path(), 7, &gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    DatasetSpec spec;
-    spec.name = "a";
-    EXPECT_THAT(registry_->Load(spec, kAlice), IsOk());
+    EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
     EXPECT_EQ(registry_->Await("a", absl::Seconds(30))->state,
               DatasetState::kReady);
     auto table = FeedTable::Create(
@@ -193,9 +194,7 @@ TEST_F(FeedTableTest, AwaitEndedWaitsForWhatRuns) {
 }
 
 TEST_F(FeedTableTest, OpeningEvictsADatasetThatNobodyUses) {
-  DatasetSpec spec;
-  spec.name = "unused";
-  ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("unused"), kBob), IsOk());
   ASSERT_EQ(registry_->Await("unused", absl::Seconds(30))->state,
             DatasetState::kReady);
   // How much a feed takes.
@@ -223,9 +222,7 @@ TEST_F(FeedTableTest, OpeningEvictsADatasetThatNobodyUses) {
 }
 
 TEST_F(FeedTableTest, OpeningEvictsNothingForAFeedThatCannotFit) {
-  DatasetSpec spec;
-  spec.name = "unused";
-  ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("unused"), kBob), IsOk());
   ASSERT_EQ(registry_->Await("unused", absl::Seconds(30))->state,
             DatasetState::kReady);
   registry_->ReleaseSession(kBob.session_id);
@@ -249,9 +246,7 @@ TEST_F(FeedTableTest, OpeningEvictsNothingForAFeedThatCannotFit) {
 }
 
 TEST_F(FeedTableTest, FeedsOfAPrivateDatasetAreSeenByThoseWhoSeeIt) {
-  DatasetSpec spec;
-  spec.name = "secret";
-  spec.is_private = true;
+  const v1::DatasetSpec spec = With(NamedSpec("secret"), "private: true");
   ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
   ASSERT_EQ(registry_->Await("secret", absl::Seconds(30))->state,
             DatasetState::kReady);

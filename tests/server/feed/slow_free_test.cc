@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/feed/feed_table.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/fault_plan.h"
@@ -30,6 +31,7 @@ using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
 using ::testing::SizeIs;
 
@@ -112,15 +114,13 @@ class SlowFreeTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{}, devices_.get(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-          return std::make_unique<FakeSource>(10, 1, spec.path, 7,
+          return std::make_unique<FakeSource>(10, 1, spec.path(), 7,
                                               &source_gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    DatasetSpec spec;
-    spec.name = "a";
-    EXPECT_THAT(registry_->Load(spec, kAlice), IsOk());
+    EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
     EXPECT_EQ(registry_->Await("a", kLong)->state, DatasetState::kReady);
     auto table = FeedTable::Create(
         {}, devices_.get(), registry_.get(),

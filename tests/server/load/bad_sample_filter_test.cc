@@ -25,7 +25,7 @@ using ::testing::StartsWith;
 // Fields of one byte and of two: 'a' and "aA" for good samples, '?' for bad.
 class BadSampleFilterTest : public ::testing::Test {
  protected:
-  BadSampleFilter Filter(BadSamplePolicy policy, int64_t max_bad = 100) {
+  BadSampleFilter Filter(v1::BadSamplePolicy policy, int64_t max_bad = 100) {
     return BadSampleFilter(policy, max_bad, &source_, {1, 2});
   }
 
@@ -59,7 +59,7 @@ class BadSampleFilterTest : public ::testing::Test {
 };
 
 TEST_F(BadSampleFilterTest, SkipKeepsTheGoodInOrder) {
-  BadSampleFilter filter = Filter(BadSamplePolicy::kSkip);
+  BadSampleFilter filter = Filter(v1::BAD_SAMPLE_POLICY_SKIP);
   EXPECT_EQ(*Run(filter, "?ab??c?"), "abc");
   EXPECT_EQ(*Run(filter, "de"), "de");
   EXPECT_EQ(*Run(filter, "??"), "");
@@ -72,7 +72,7 @@ TEST_F(BadSampleFilterTest, SkipKeepsTheGoodInOrder) {
 }
 
 TEST_F(BadSampleFilterTest, ReplaceTakesTheGoodOneBeforeOrTheFirst) {
-  BadSampleFilter filter = Filter(BadSamplePolicy::kReplace);
+  BadSampleFilter filter = Filter(v1::BAD_SAMPLE_POLICY_REPLACE);
   EXPECT_EQ(*Run(filter, "??ab?c?"), "aaabbcc");
   EXPECT_EQ(*Run(filter, "?d??"), "cddd");
   EXPECT_EQ(*Run(filter, "??"), "dd");
@@ -81,14 +81,14 @@ TEST_F(BadSampleFilterTest, ReplaceTakesTheGoodOneBeforeOrTheFirst) {
 }
 
 TEST_F(BadSampleFilterTest, ReplaceNeedsAGoodOneInTheFirstChunk) {
-  BadSampleFilter filter = Filter(BadSamplePolicy::kReplace);
+  BadSampleFilter filter = Filter(v1::BAD_SAMPLE_POLICY_REPLACE);
   EXPECT_THAT(Run(filter, "???"),
               StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("the first 3 samples are all bad")));
 }
 
 TEST_F(BadSampleFilterTest, FailNamesTheFirstWithPathAndWhatToDo) {
-  BadSampleFilter filter = Filter(BadSamplePolicy::kFail);
+  BadSampleFilter filter = Filter(v1::BAD_SAMPLE_POLICY_FAIL);
   EXPECT_EQ(*Run(filter, "abc"), "abc");
   EXPECT_THAT(Run(filter, "??d"),
               StatusIs(absl::StatusCode::kDataLoss,
@@ -98,11 +98,11 @@ TEST_F(BadSampleFilterTest, FailNamesTheFirstWithPathAndWhatToDo) {
 
 TEST_F(BadSampleFilterTest, APathIsNotNamedTwice) {
   bad_ = absl::NotFoundError("/fake/0: no such file");
-  BadSampleFilter fail = Filter(BadSamplePolicy::kFail);
+  BadSampleFilter fail = Filter(v1::BAD_SAMPLE_POLICY_FAIL);
   EXPECT_THAT(Run(fail, "?"), StatusIs(absl::StatusCode::kNotFound,
                                        StartsWith("/fake/0: no such file;")));
   next_ = 0;
-  BadSampleFilter skip = Filter(BadSamplePolicy::kSkip);
+  BadSampleFilter skip = Filter(v1::BAD_SAMPLE_POLICY_SKIP);
   EXPECT_EQ(*Run(skip, "?"), "");
   EXPECT_EQ(skip.report().listed[0].reason, "no such file");
   EXPECT_THAT(skip.NothingLeft(),
@@ -112,8 +112,8 @@ TEST_F(BadSampleFilterTest, APathIsNotNamedTwice) {
 }
 
 TEST_F(BadSampleFilterTest, TheLoadEndsAboveTheLimit) {
-  for (const BadSamplePolicy policy :
-       {BadSamplePolicy::kSkip, BadSamplePolicy::kReplace}) {
+  for (const v1::BadSamplePolicy policy :
+       {v1::BAD_SAMPLE_POLICY_SKIP, v1::BAD_SAMPLE_POLICY_REPLACE}) {
     next_ = 0;
     BadSampleFilter filter = Filter(policy, 3);
     EXPECT_THAT(Run(filter, "a???"), IsOk());
@@ -131,14 +131,14 @@ TEST_F(BadSampleFilterTest, OtherErrorsEndTheLoadWhateverThePolicy) {
         absl::ResourceExhaustedError("x"),
         absl::FailedPreconditionError("x")}) {
     bad_ = error;
-    BadSampleFilter filter = Filter(BadSamplePolicy::kSkip);
+    BadSampleFilter filter = Filter(v1::BAD_SAMPLE_POLICY_SKIP);
     next_ = 0;
     EXPECT_THAT(Run(filter, "?"), StatusIs(error.code(), "/fake/0: x"));
   }
 }
 
 TEST_F(BadSampleFilterTest, TheListIsBoundedAndTheCountIsNot) {
-  BadSampleFilter filter = Filter(BadSamplePolicy::kSkip, 5000);
+  BadSampleFilter filter = Filter(v1::BAD_SAMPLE_POLICY_SKIP, 5000);
   for (int i = 0; i < 20; ++i) {
     EXPECT_THAT(Run(filter, std::string(99, '?') + "a"), IsOk());
   }

@@ -93,7 +93,7 @@ class DatasetLoaderTest : public ::testing::Test {
 
   const Transforms crop_ = {
       Op("center_crop { height: $0 width: $1 }", kExtent, kExtent)};
-  BadSamplePolicy policy_ = BadSamplePolicy::kFail;
+  v1::BadSamplePolicy policy_ = v1::BAD_SAMPLE_POLICY_FAIL;
   int num_threads_ = 3;
   LoadCounters counters_;
   DecodeBudget decode_budget_{DecodeBudget::Limits()};
@@ -135,7 +135,7 @@ TEST_F(DatasetLoaderTest, ASampleThatTakesTooMuchMemoryIsABadOne) {
                        AllOf(HasSubstr("/fake/2: "), HasSubstr("it takes "),
                              HasSubstr("bytes of host memory"),
                              HasSubstr("max_sample_memory_mib"))));
-  policy_ = BadSamplePolicy::kSkip;
+  policy_ = v1::BAD_SAMPLE_POLICY_SKIP;
   FakeEncodedSource skipping(4, size_of);
   const auto dataset = Load(skipping, ops);
   ASSERT_THAT(dataset, IsOk());
@@ -144,7 +144,7 @@ TEST_F(DatasetLoaderTest, ASampleThatTakesTooMuchMemoryIsABadOne) {
   EXPECT_EQ(small.used_bytes(), 0);
   // With room for it, all of it is counted.
   account_.budget = &decode_budget_;
-  policy_ = BadSamplePolicy::kFail;
+  policy_ = v1::BAD_SAMPLE_POLICY_FAIL;
   FakeEncodedSource fitting(4, size_of);
   EXPECT_THAT(Load(fitting, ops), IsOk());
   EXPECT_GE(decode_budget_.peak_bytes(), 9 * kLarge * kLarge);
@@ -184,7 +184,7 @@ TEST_F(DatasetLoaderTest, WithoutPretransformsAllMustBeOfOneSize) {
   ASSERT_THAT(dataset, IsOk());
   for (int64_t i = 0; i < 100; ++i) ExpectSample(**dataset, i, i, OneSize(i));
   FakeEncodedSource many(100, ManySizes);
-  policy_ = BadSamplePolicy::kSkip;  // is no way out
+  policy_ = v1::BAD_SAMPLE_POLICY_SKIP;  // is no way out
   EXPECT_THAT(Load(many, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(StartsWith("/fake/1: "), HasSubstr("71x77"),
@@ -200,7 +200,7 @@ TEST_F(DatasetLoaderTest, PretransformsMustGiveOneSize) {
 }
 
 TEST_F(DatasetLoaderTest, SkippedSamplesLeaveNoGap) {
-  policy_ = BadSamplePolicy::kSkip;
+  policy_ = v1::BAD_SAMPLE_POLICY_SKIP;
   FakeEncodedSource source(4000, ManySizes);
   std::vector<int64_t> good;
   for (int64_t i = 0; i < 4000; ++i) {
@@ -223,7 +223,7 @@ TEST_F(DatasetLoaderTest, SkippedSamplesLeaveNoGap) {
 }
 
 TEST_F(DatasetLoaderTest, ReplacedSamplesAreTheGoodOnesBefore) {
-  policy_ = BadSamplePolicy::kReplace;
+  policy_ = v1::BAD_SAMPLE_POLICY_REPLACE;
   FakeEncodedSource source(4000, ManySizes);
   for (int64_t i = 0; i < 4000; ++i) {
     if (i % 9 < 2) source.SetBad(i, absl::InvalidArgumentError("odd"));
@@ -238,7 +238,7 @@ TEST_F(DatasetLoaderTest, ReplacedSamplesAreTheGoodOnesBefore) {
 }
 
 TEST_F(DatasetLoaderTest, NothingButBadSamplesIsAnError) {
-  policy_ = BadSamplePolicy::kSkip;
+  policy_ = v1::BAD_SAMPLE_POLICY_SKIP;
   FakeEncodedSource source(10, OneSize);
   for (int64_t i = 0; i < 10; ++i) {
     source.SetBad(i, absl::DataLossError("torn"));

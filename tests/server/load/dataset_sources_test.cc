@@ -8,6 +8,7 @@
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/status_matchers.h"
 
@@ -16,8 +17,10 @@ namespace {
 
 using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::With;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -33,26 +36,21 @@ class DatasetSourcesTest : public ::testing::Test {
     sources_ = std::make_unique<DatasetSources>(
         devices_.get(), /*cache=*/nullptr, &decode_budget_,
         /*list_budget=*/nullptr, TransformLimits(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (scan->is_cancelled) return absl::CancelledError("not wanted");
-          return std::make_unique<FakeSource>(100, 2, spec.path, 7, &gate_);
+          return std::make_unique<FakeSource>(100, 2, spec.path(), 7, &gate_);
         });
   }
-  static DatasetSpec Spec() {
-    DatasetSpec spec;
-    spec.name = "a";
-    spec.format = "fake";
-    spec.path = "/data/a";
-    return spec;
-  }
 
-  absl::StatusOr<OpenedSource> OpenFiles(DatasetSpec spec,
+  absl::StatusOr<OpenedSource> OpenFiles(v1::DatasetSpec spec,
                                          std::shared_ptr<SourceScan> scan) {
     auto placement = sources_->FindPlacement(spec);
     if (!placement.ok()) return placement.status();
-    return sources_->OpenFiles(std::move(spec), *std::move(placement),
-                               /*uid=*/7, std::move(scan));
+    return sources_->OpenFiles(
+        std::make_shared<const v1::DatasetSpec>(std::move(spec)),
+        *std::move(placement),
+        /*uid=*/7, std::move(scan));
   }
 
   SourceGate gate_;
@@ -62,10 +60,10 @@ class DatasetSourcesTest : public ::testing::Test {
 };
 
 TEST_F(DatasetSourcesTest, WhatIsKnownBeforeASampleIsRead) {
-  const auto opened = OpenFiles(Spec(), std::make_shared<SourceScan>());
+  const auto opened = OpenFiles(NamedSpec("a"), std::make_shared<SourceScan>());
   ASSERT_THAT(opened, IsOk());
   EXPECT_EQ(&opened->placement.devices.first(), &devices_->first());
-  EXPECT_EQ(opened->spec.device, "cpu");
+  EXPECT_EQ(opened->placement.devices.Text(), "cpu");
   EXPECT_THAT(opened->spec_id, SizeIs(64));
   EXPECT_EQ(opened->plan.resident_bytes, 200);
   EXPECT_EQ(opened->reader->info().num_samples, 100);
@@ -74,28 +72,28 @@ TEST_F(DatasetSourcesTest, WhatIsKnownBeforeASampleIsRead) {
 
 TEST_F(DatasetSourcesTest, APushHasNoIdBeforeItsContentIsKnown) {
   const auto opened = sources_->OpenPush(
-      Spec(), std::make_unique<FakeSource>(50, 2, "", 7, &gate_));
+      std::make_shared<const v1::DatasetSpec>(NamedSpec("a")),
+      std::make_unique<FakeSource>(50, 2, "", 7, &gate_));
   ASSERT_THAT(opened, IsOk());
   EXPECT_THAT(opened->spec_id, IsEmpty());
   EXPECT_EQ(opened->plan.resident_bytes, 100);
 }
 
 TEST_F(DatasetSourcesTest, WithoutACacheAnEarlierPushIsLost) {
-  EXPECT_THAT(sources_->OpenPushed(Spec(), "00ff", 1000),
+  EXPECT_THAT(sources_->OpenPushed(NamedSpec("a"), "00ff", 1000),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("content hash 00ff"),
                              HasSubstr("push them again"))));
 }
 
 TEST_F(DatasetSourcesTest, ErrorsAreTheDevicesOrTheOpeners) {
-  DatasetSpec spec = Spec();
-  spec.device = "cuda:7";
+  const v1::DatasetSpec spec = With(NamedSpec("a"), "device: 'cuda:7'");
   EXPECT_THAT(
       OpenFiles(spec, std::make_shared<SourceScan>()),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'cuda:7'")));
   const auto scan = std::make_shared<SourceScan>();
   scan->is_cancelled = true;
-  EXPECT_THAT(OpenFiles(Spec(), scan),
+  EXPECT_THAT(OpenFiles(NamedSpec("a"), scan),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("not wanted")));
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::Op;
+using ::datasetd::testing::SetPretransforms;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -28,11 +30,10 @@ SourceInfo SourceOf(int num_fields) {
 // More fields than a feed carries, which ended the daemon.
 TEST(LoadPlannerTest, EveryFieldMayHavePretransforms) {
   const int last = kMaxDatasetFields - 1;
-  const DatasetSpec spec = {
-      .name = "a",
-      .pretransforms = {
-          {absl::StrCat("f", last), {Op("center_crop { height: 2 width: 2 }")}},
-          {"f8", {Op("center_crop { height: 2 width: 3 }")}}}};
+  v1::DatasetSpec spec;
+  SetPretransforms(spec, absl::StrCat("f", last),
+                   {Op("center_crop { height: 2 width: 2 }")});
+  SetPretransforms(spec, "f8", {Op("center_crop { height: 2 width: 3 }")});
   const auto plan = PlanSource(spec, SourceOf(kMaxDatasetFields));
   ASSERT_THAT(plan, IsOk());
   EXPECT_EQ(plan->fields[8].resident.shape, (std::vector<int64_t>{2, 3, 1}));
@@ -40,7 +41,7 @@ TEST(LoadPlannerTest, EveryFieldMayHavePretransforms) {
 }
 
 TEST(LoadPlannerTest, ADatasetHasSoManyFieldsAtMost) {
-  EXPECT_THAT(PlanSource({.name = "a"}, SourceOf(kMaxDatasetFields + 1)),
+  EXPECT_THAT(PlanSource(v1::DatasetSpec(), SourceOf(kMaxDatasetFields + 1)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("the source has 257 fields; a dataset has at "
                                  "most 256")));
@@ -60,10 +61,9 @@ TEST(LoadPlannerTest, SamplesThatAreStillToComeAreNotTransformed) {
   source.is_encoded = source.is_awaited = true;
   source.fields[0].is_ragged = true;
   source.fields[0].shape = {1, 1, 1};
-  const DatasetSpec spec = {
-      .name = "a",
-      .pretransforms = {{"f0", {Op("resize { size { height: 2 width: 3 } }")}},
-                        {"f1", {Op("center_crop { height: 2 width: 2 }")}}}};
+  v1::DatasetSpec spec;
+  SetPretransforms(spec, "f0", {Op("resize { size { height: 2 width: 3 } }")});
+  SetPretransforms(spec, "f1", {Op("center_crop { height: 2 width: 2 }")});
   const auto early = PlanSource(spec, source);
   ASSERT_THAT(early, IsOk());
   EXPECT_TRUE(early->fields[0].needs_sizes);
@@ -80,7 +80,7 @@ TEST(LoadPlannerTest, SamplesThatAreStillToComeAreNotTransformed) {
 TEST(LoadPlannerTest, ASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;
-  const DatasetSpec spec = {.name = "a"};
+  const v1::DatasetSpec spec;
   EXPECT_THAT(PlanSource(spec, OneField(3, {300, 1 << 20, 1}), {}, limits),
               IsOk());
   EXPECT_THAT(
@@ -98,8 +98,8 @@ TEST(LoadPlannerTest, BothFormsOfASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;
   const auto plan = [&](int64_t height, const std::string& op) {
-    const DatasetSpec spec = {.name = "a",
-                              .pretransforms = {{"image", {Op(op)}}}};
+    v1::DatasetSpec spec;
+    SetPretransforms(spec, "image", {Op(op)});
     return PlanSource(spec, OneField(1000, {height, 1 << 20, 1}), {}, limits);
   };
   const auto small = plan(200, "crop { height: 3 width: 3 }");

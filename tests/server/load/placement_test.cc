@@ -34,7 +34,7 @@ class PlacementTest : public ::testing::Test {
   }
 
   PlacementRequest Request(PlacementKind kind, int num_devices,
-                           Residency residency = Residency::kDevice,
+                           v1::Residency residency = v1::RESIDENCY_DEVICE,
                            int64_t device_bytes = 0) {
     PlacementRequest request = {.residency = residency,
                                 .device_bytes = device_bytes,
@@ -82,14 +82,14 @@ TEST_F(PlacementTest, OneDeviceHasAllByDefault) {
   EXPECT_TRUE(placement.is_whole());
   ASSERT_EQ(placement.parts.size(), 1u);
   EXPECT_EQ(placement.parts[0].size_bytes, 1000);
-  EXPECT_EQ(placement.residency, Residency::kDevice);
+  EXPECT_EQ(placement.residency, v1::RESIDENCY_DEVICE);
 }
 
 TEST_F(PlacementTest, ASplitIsOfWholeSamples) {
   const Placement placement = PlanPlacement(
-      Request(PlacementKind::kOne, 1, Residency::kSplit, 399), Plan(), {});
+      Request(PlacementKind::kOne, 1, v1::RESIDENCY_SPLIT, 399), Plan(), {});
   EXPECT_FALSE(placement.is_whole());
-  EXPECT_EQ(placement.residency, Residency::kSplit);
+  EXPECT_EQ(placement.residency, v1::RESIDENCY_SPLIT);
   ASSERT_EQ(placement.parts.size(), 2u);
   EXPECT_EQ(placement.parts[0].device, &devices_[0]);
   EXPECT_THAT(placement.parts[0].field_bytes, ElementsAre(3 * 96, 3 * 4));
@@ -100,15 +100,15 @@ TEST_F(PlacementTest, ASplitIsOfWholeSamples) {
 
 TEST_F(PlacementTest, ASplitThatHoldsAllIsTheDevices) {
   const Placement placement = PlanPlacement(
-      Request(PlacementKind::kOne, 1, Residency::kSplit, 1000), Plan(), {});
+      Request(PlacementKind::kOne, 1, v1::RESIDENCY_SPLIT, 1000), Plan(), {});
   EXPECT_TRUE(placement.is_whole());
-  EXPECT_EQ(placement.residency, Residency::kDevice);
+  EXPECT_EQ(placement.residency, v1::RESIDENCY_DEVICE);
 }
 
 TEST_F(PlacementTest, PinnedIsAllOfTheHosts) {
   const Placement placement = PlanPlacement(
-      Request(PlacementKind::kEach, 3, Residency::kPinned), Plan(), {});
-  EXPECT_EQ(placement.residency, Residency::kPinned);
+      Request(PlacementKind::kEach, 3, v1::RESIDENCY_PINNED), Plan(), {});
+  EXPECT_EQ(placement.residency, v1::RESIDENCY_PINNED);
   ASSERT_EQ(placement.parts.size(), 1u);
   EXPECT_EQ(placement.parts[0].device, nullptr);
   const auto infos = placement.Describe();
@@ -120,7 +120,7 @@ TEST_F(PlacementTest, PinnedIsAllOfTheHosts) {
 TEST_F(PlacementTest, AShardIsEven) {
   const Placement placement =
       PlanPlacement(Request(PlacementKind::kShard, 4), Plan(), {});
-  EXPECT_EQ(placement.residency, Residency::kDevice);
+  EXPECT_EQ(placement.residency, v1::RESIDENCY_DEVICE);
   ASSERT_EQ(placement.parts.size(), 4u);
   std::vector<int64_t> counts;
   for (const Placement::Part& part : placement.parts) {
@@ -132,26 +132,27 @@ TEST_F(PlacementTest, AShardIsEven) {
 
 TEST_F(PlacementTest, AutoTakesWhatTheRoomsAllow) {
   const PlacementRequest request =
-      Request(PlacementKind::kOne, 1, Residency::kAuto);
+      Request(PlacementKind::kOne, 1, v1::RESIDENCY_AUTO);
   EXPECT_TRUE(PlanPlacement(request, Plan(), {1000}).is_whole());
   const Placement split = PlanPlacement(request, Plan(), {500});
-  EXPECT_EQ(split.residency, Residency::kSplit);
+  EXPECT_EQ(split.residency, v1::RESIDENCY_SPLIT);
   EXPECT_EQ(split.parts[0].size_bytes, 500);
-  EXPECT_EQ(PlanPlacement(request, Plan(), {0}).residency, Residency::kPinned);
+  EXPECT_EQ(PlanPlacement(request, Plan(), {0}).residency,
+            v1::RESIDENCY_PINNED);
 }
 
 TEST_F(PlacementTest, AutoReplicasAreOnEachDeviceOrPinned) {
   const PlacementRequest request =
-      Request(PlacementKind::kEach, 2, Residency::kAuto);
+      Request(PlacementKind::kEach, 2, v1::RESIDENCY_AUTO);
   EXPECT_TRUE(PlanPlacement(request, Plan(), {1000, 1000}).is_replicated);
   const Placement pinned = PlanPlacement(request, Plan(), {1000, 999});
   EXPECT_FALSE(pinned.is_replicated);
-  EXPECT_EQ(pinned.residency, Residency::kPinned);
+  EXPECT_EQ(pinned.residency, v1::RESIDENCY_PINNED);
 }
 
 TEST_F(PlacementTest, RoomsLeaveAPartToFeeds) {
   const PlacementRequest request =
-      Request(PlacementKind::kShard, 2, Residency::kAuto);
+      Request(PlacementKind::kShard, 2, v1::RESIDENCY_AUTO);
   const auto reservation =
       devices_[1].budget->Reserve(MemoryKind::kSlab, 0, 500, "slab");
   ASSERT_THAT(reservation, IsOk());
@@ -172,22 +173,22 @@ TEST_F(PlacementTest, WhatIsRefused) {
   using absl::StatusCode::kFailedPrecondition;
   using absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(
-      CheckPlacement(Request(PlacementKind::kOne, 1, Residency::kSplit)),
+      CheckPlacement(Request(PlacementKind::kOne, 1, v1::RESIDENCY_SPLIT)),
       StatusIs(kInvalidArgument, HasSubstr("'split' needs it")));
   EXPECT_THAT(
-      CheckPlacement(Request(PlacementKind::kOne, 1, Residency::kPinned, 5)),
+      CheckPlacement(Request(PlacementKind::kOne, 1, v1::RESIDENCY_PINNED, 5)),
       StatusIs(kInvalidArgument, HasSubstr("belongs to no other")));
   EXPECT_THAT(
-      CheckPlacement(Request(PlacementKind::kOne, 1, Residency::kMapped)),
+      CheckPlacement(Request(PlacementKind::kOne, 1, v1::RESIDENCY_MAPPED)),
       StatusIs(kInvalidArgument, HasSubstr("is not for cuda:0")));
   EXPECT_THAT(
-      CheckPlacement(Request(PlacementKind::kEach, 2, Residency::kSplit, 5)),
+      CheckPlacement(Request(PlacementKind::kEach, 2, v1::RESIDENCY_SPLIT, 5)),
       StatusIs(kInvalidArgument, HasSubstr("not for replicas")));
   // A fake device has no peers.
   EXPECT_THAT(CheckPlacement(Request(PlacementKind::kShard, 2)),
               StatusIs(kFailedPrecondition,
                        HasSubstr("cuda:0 cannot read the memory of cuda:1")));
-  PlacementRequest none = Request(PlacementKind::kOne, 1, Residency::kPinned);
+  PlacementRequest none = Request(PlacementKind::kOne, 1, v1::RESIDENCY_PINNED);
   none.pinned = nullptr;
   EXPECT_THAT(CheckPlacement(none), StatusIs(kFailedPrecondition));
 }

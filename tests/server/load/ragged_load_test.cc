@@ -24,6 +24,7 @@
 #include "server/load/load_planner.h"
 #include "server/load/sample_scan.h"
 #include "server/registry/dataset_registry.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_encoded_source.h"
 #include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
@@ -38,9 +39,12 @@ using ::datasetd::testing::FakeEncodedSource;
 using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::Op;
+using ::datasetd::testing::SetPretransforms;
 using ::datasetd::testing::StatusIs;
 using ::datasetd::testing::TempDir;
+using ::datasetd::testing::With;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -119,7 +123,7 @@ class RaggedLoadTest : public ::testing::Test {
     return plan;
   }
 
-  DatasetSpec spec_ = {.max_bad_samples = kNumSamples};
+  v1::DatasetSpec spec_ = With({}, "max_bad_samples: 2000");
   int num_threads_ = 3;
   DecodeBudget decode_budget_{DecodeBudget::Limits()};
   LoadPlan plan_;
@@ -166,8 +170,9 @@ TEST_F(RaggedLoadTest, SamplesThatAreAlikeAreStoredAsEver) {
 }
 
 TEST_F(RaggedLoadTest, APretransformMayLeaveSizes) {
-  spec_.pretransforms["image"] = {
-      Op("pad { padding { left: 1 top: 2 right: 3 bottom: 4 } }")};
+  SetPretransforms(
+      spec_, "image",
+      {Op("pad { padding { left: 1 top: 2 right: 3 bottom: 4 } }")});
   FakeEncodedSource source(300, SizeOf);
   const auto dataset = Load(source);
   ASSERT_THAT(dataset, IsOk());
@@ -181,14 +186,15 @@ TEST_F(RaggedLoadTest, APretransformMayLeaveSizes) {
     EXPECT_EQ(pixels[0], 0);
     EXPECT_EQ(pixels[2 * place.width + 1], FakeEncodedSource::Pixel(i, 0, 0));
   }
-  spec_.pretransforms["image"] = {Op("resize { size { height: 8 width: 8 } }")};
+  SetPretransforms(spec_, "image",
+                   {Op("resize { size { height: 8 width: 8 } }")});
   const auto plan = PlanSource(spec_, source.info());
   ASSERT_THAT(plan, IsOk());
   EXPECT_FALSE(plan->needs_sizes());
 }
 
 TEST_F(RaggedLoadTest, SkippedSamplesLeaveNoGap) {
-  spec_.bad_samples = BadSamplePolicy::kSkip;
+  spec_.set_bad_samples(v1::BAD_SAMPLE_POLICY_SKIP);
   FakeEncodedSource source(kNumSamples, SizeOf);
   std::vector<int64_t> good;
   for (int64_t i = 0; i < kNumSamples; ++i) {
@@ -222,7 +228,7 @@ TEST_F(RaggedLoadTest, SkippedSamplesLeaveNoGap) {
 }
 
 TEST_F(RaggedLoadTest, ReplacedSamplesShareThePlaceOfTheGoodOne) {
-  spec_.bad_samples = BadSamplePolicy::kReplace;
+  spec_.set_bad_samples(v1::BAD_SAMPLE_POLICY_REPLACE);
   FakeEncodedSource source(kNumSamples, SizeOf);
   std::vector<int64_t> good;
   for (int64_t i = 0; i < kNumSamples; ++i) {
@@ -341,7 +347,7 @@ class RaggedRegistryTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.cache = cache_.get()}, devices_.get(),
-        [this](const DatasetSpec&, std::shared_ptr<SourceScan>)
+        [this](const v1::DatasetSpec&, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           auto source =
               std::make_unique<FakeEncodedSource>(kNumSamples, SizeOf);
@@ -350,15 +356,8 @@ class RaggedRegistryTest : public ::testing::Test {
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   }
-  static DatasetSpec Spec() {
-    DatasetSpec spec;
-    spec.name = "a";
-    spec.format = "fake";
-    spec.path = "/data";
-    return spec;
-  }
   DatasetInfo Load() {
-    EXPECT_THAT(registry_->Load(Spec(), kAlice), IsOk());
+    EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
     const auto info = registry_->Await("a", absl::Seconds(60));
     EXPECT_THAT(info, IsOk());
     return *info;
@@ -392,7 +391,7 @@ class RaggedRegistryTest : public ::testing::Test {
 };
 
 TEST_F(RaggedRegistryTest, BudgetAndDryRunCountWhatIsResident) {
-  const auto estimator = registry_->Estimate(Spec(), kAlice);
+  const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
   ASSERT_THAT(estimator, IsOk());
   ASSERT_TRUE((*estimator)->Await(absl::Seconds(60)));
   const LoadEstimate estimate = (*estimator)->Result();

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/manifest/manifest_format.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_file_system.h"
 #include "tests/testing/status_matchers.h"
@@ -20,23 +21,23 @@ namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
+using ::datasetd::testing::SetOption;
 using ::datasetd::testing::StatusIs;
 using ::datasetd::testing::TempDir;
+using ::datasetd::testing::With;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-DatasetInfo Info(const std::string& name, uint32_t uid) {
-  v1::DatasetSpec spec;
-  spec.set_name(name);
-  spec.set_format("npy");
-  spec.set_path("/data/" + name);
-  spec.set_pin(true);
+// With an option of so many bytes.
+DatasetInfo Info(const std::string& name, uint32_t uid,
+                 size_t option_bytes = 0) {
+  v1::DatasetSpec spec = With(NamedSpec(name), "pin: true");
+  SetOption(spec, "o", std::string(option_bytes, 'x'));
   DatasetInfo info;
-  info.spec.name = name;
-  info.spec.wire =
-      std::make_shared<const std::string>(spec.SerializeAsString());
+  info.spec = std::make_shared<const v1::DatasetSpec>(std::move(spec));
   info.owner.uid = uid;
   info.content_hash = std::string(64, 'a');
   return info;
@@ -116,13 +117,8 @@ TEST_F(DatasetManifestTest, ADamagedOneIsSetAside) {
   EXPECT_THAT(Names(), ElementsAre("b"));
 }
 
-TEST_F(DatasetManifestTest, WhatCannotBeMadeAgainIsNotKept) {
-  DatasetInfo info = Info("a", 0);
-  info.spec.wire = nullptr;
-  manifest_->Add(info);
-  info.spec.wire =
-      std::make_shared<const std::string>(std::string(2 << 20, 'a'));
-  manifest_->Add(info);
+TEST_F(DatasetManifestTest, ASpecBeyondTheLimitIsNotKept) {
+  manifest_->Add(Info("a", 0, 2 << 20));
   EXPECT_THAT(Names(), IsEmpty());
 }
 
@@ -234,17 +230,8 @@ TEST_F(DatasetManifestTest, AJournalThatMakesNoSenseIsNoReasonNotToStart) {
 }
 
 TEST_F(DatasetManifestTest, OneUserFillsTheListForNobodyElse) {
-  const auto big = [](const std::string& name, uint32_t uid) {
-    v1::DatasetSpec spec;
-    spec.set_name(name);
-    (*spec.mutable_options())["o"] = std::string(60'000, 'x');
-    DatasetInfo info = Info(name, uid);
-    info.spec.wire =
-        std::make_shared<const std::string>(spec.SerializeAsString());
-    return info;
-  };
   for (int i = 10; i < 40; ++i) {
-    manifest_->Add(big(absl::StrCat("d", i), 1000));
+    manifest_->Add(Info(absl::StrCat("d", i), 1000, 60'000));
   }
   manifest_->Add(Info("of another", 1001));
   EXPECT_THAT(manifest_->Entries(),
@@ -256,11 +243,11 @@ TEST_F(DatasetManifestTest, OneUserFillsTheListForNobodyElse) {
   // There is room again when one goes.
   manifest_->Remove("d10");
   events_.clear();
-  manifest_->Add(big("d39", 1000));
+  manifest_->Add(Info("d39", 1000, 60'000));
   EXPECT_THAT(events_, IsEmpty());
   // One that does not fit any more leaves nothing of what it was.
   manifest_->Add(Info("d40", 1000));
-  manifest_->Add(big("d40", 1000));
+  manifest_->Add(Info("d40", 1000, 60'000));
   EXPECT_THAT(Names(), ::testing::Not(::testing::Contains("d40")));
 }
 

@@ -6,6 +6,7 @@
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 
@@ -22,7 +23,7 @@ std::string Record(const std::string& labels) {
   return labels + std::string(3072, '\x7f');
 }
 
-absl::Status ReadStatus(const SourceSpec& spec, const FileSystem& files) {
+absl::Status ReadStatus(const v1::DatasetSpec& spec, const FileSystem& files) {
   return ReadAll(spec, files, 2).status();
 }
 
@@ -30,7 +31,8 @@ TEST(CifarReaderTest, LabelOutOfRangeNamesFileRecordAndValue) {
   MemoryFileSystem files;
   files.Write("/c/test_batch.bin", Record("\x09") + Record("\x01") +
                                        Record("\x02") + Record("\x0a"));
-  const absl::Status status = ReadStatus({"cifar10", "/c", "test", {}}, files);
+  const absl::Status status =
+      ReadStatus(SpecOf("cifar10", "/c", "test"), files);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "/c/test_batch.bin: record 3: label is 10, expected 0 to 9");
@@ -39,10 +41,10 @@ TEST(CifarReaderTest, LabelOutOfRangeNamesFileRecordAndValue) {
 TEST(CifarReaderTest, BothLabelsOfCifar100AreChecked) {
   MemoryFileSystem files;
   files.Write("/c/test.bin", Record("\x13\x63") + Record("\x14\x63"));
-  EXPECT_EQ(ReadStatus({"cifar100", "/c", "test", {}}, files).message(),
+  EXPECT_EQ(ReadStatus(SpecOf("cifar100", "/c", "test"), files).message(),
             "/c/test.bin: record 1: coarse_label is 20, expected 0 to 19");
   files.Write("/c/test.bin", Record("\x13\x64"));
-  EXPECT_EQ(ReadStatus({"cifar100", "/c", "test", {}}, files).message(),
+  EXPECT_EQ(ReadStatus(SpecOf("cifar100", "/c", "test"), files).message(),
             "/c/test.bin: record 0: label is 100, expected 0 to 99");
 }
 
@@ -51,7 +53,7 @@ TEST(CifarReaderTest, AMissingBatchIsNotFound) {
   for (const char* name : {"1", "2", "3", "5"}) {
     files.Write(absl::StrCat("/c/data_batch_", name, ".bin"), Record("\x01"));
   }
-  const absl::Status status = ReadStatus({"cifar10", "/c", "", {}}, files);
+  const absl::Status status = ReadStatus(SpecOf("cifar10", "/c"), files);
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/c/data_batch_4.bin"));
 }
@@ -59,7 +61,7 @@ TEST(CifarReaderTest, AMissingBatchIsNotFound) {
 TEST(CifarReaderTest, ThePythonVersionIsRecognized) {
   MemoryFileSystem files;
   files.Write("/c/data_batch_1", "\x80\x02");
-  const absl::Status status = ReadStatus({"cifar10", "/c", "", {}}, files);
+  const absl::Status status = ReadStatus(SpecOf("cifar10", "/c"), files);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("Python version"));
 }
@@ -68,15 +70,15 @@ TEST(CifarReaderTest, ClassNamesMustBeAsManyAsClasses) {
   MemoryFileSystem files;
   files.Write("/c/test_batch.bin", Record("\x01"));
   files.Write("/c/batches.meta.txt", "cat\ndog\n");
-  absl::Status status = ReadStatus({"cifar10", "/c", "test", {}}, files);
+  absl::Status status = ReadStatus(SpecOf("cifar10", "/c", "test"), files);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("/c/batches.meta.txt: 2 class names, expected 10"));
   files.Write("/c/batches.meta.txt", "cat\ndog\xff\n");
-  status = ReadStatus({"cifar10", "/c", "test", {}}, files);
+  status = ReadStatus(SpecOf("cifar10", "/c", "test"), files);
   EXPECT_THAT(std::string(status.message()), HasSubstr("line 2"));
   files.Write("/c/batches.meta.txt", std::string(100'000, 'a'));
-  status = ReadStatus({"cifar10", "/c", "test", {}}, files);
+  status = ReadStatus(SpecOf("cifar10", "/c", "test"), files);
   EXPECT_THAT(std::string(status.message()), HasSubstr("100000 bytes"));
 }
 

@@ -21,24 +21,26 @@ constexpr uid_t kUid = 1000;
 class FirstSampleTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FirstSampleTest, IsChargedWhileItIsLookedAt) {
-  GeneratedCase generated = LoadGeneratedCase(GetParam());
+  const GeneratedCase generated = LoadGeneratedCase(GetParam());
   const MemoryFileSystem files = CopyToMemory(generated);
   DecodeBudget budget{DecodeBudget::Limits()};
-  generated.spec.account = {.budget = &budget, .uid = kUid};
-  const auto reader = OpenReader(generated.spec, files);
+  const auto reader =
+      OpenReader(generated.spec,
+                 {.files = files, .account = {.budget = &budget, .uid = kUid}});
   ASSERT_THAT(reader, IsOk());
   EXPECT_GT(budget.peak_bytes(), 0);
   EXPECT_EQ(budget.used_bytes(), 0);
 }
 
 TEST_P(FirstSampleTest, IsRefusedWhereItIsMoreThanASampleMayTake) {
-  GeneratedCase generated = LoadGeneratedCase(GetParam());
+  const GeneratedCase generated = LoadGeneratedCase(GetParam());
   const MemoryFileSystem files = CopyToMemory(generated);
   DecodeBudget budget({.sample_bytes = 1, .total_bytes = 2});
-  generated.spec.account = {.budget = &budget, .uid = kUid};
-  EXPECT_THAT(OpenReader(generated.spec, files),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("max_sample_memory_mib")));
+  EXPECT_THAT(
+      OpenReader(generated.spec,
+                 {.files = files, .account = {.budget = &budget, .uid = kUid}}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("max_sample_memory_mib")));
   EXPECT_EQ(budget.used_bytes(), 0);
 }
 
@@ -49,12 +51,13 @@ INSTANTIATE_TEST_SUITE_P(Formats, FirstSampleTest,
 class SampleListTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SampleListTest, IsChargedWhileTheSourceLives) {
-  GeneratedCase generated = LoadGeneratedCase(GetParam());
+  const GeneratedCase generated = LoadGeneratedCase(GetParam());
   const MemoryFileSystem files = CopyToMemory(generated);
   DecodeBudget lists{DecodeBudget::Limits()};
-  generated.spec.account = {.uid = kUid, .lists = &lists};
   {
-    const auto reader = OpenReader(generated.spec, files);
+    const auto reader =
+        OpenReader(generated.spec,
+                   {.files = files, .account = {.uid = kUid, .lists = &lists}});
     ASSERT_THAT(reader, IsOk());
     EXPECT_GT(lists.used_bytes(), 0);
   }
@@ -62,13 +65,14 @@ TEST_P(SampleListTest, IsChargedWhileTheSourceLives) {
 }
 
 TEST_P(SampleListTest, IsRefusedWhereItIsMoreThanTheUserMayHave) {
-  GeneratedCase generated = LoadGeneratedCase(GetParam());
+  const GeneratedCase generated = LoadGeneratedCase(GetParam());
   const MemoryFileSystem files = CopyToMemory(generated);
   DecodeBudget lists({.sample_bytes = 1, .total_bytes = 2});
-  generated.spec.account = {.uid = kUid, .lists = &lists};
-  EXPECT_THAT(OpenReader(generated.spec, files),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("lists of samples of this user's loads")));
+  EXPECT_THAT(
+      OpenReader(generated.spec,
+                 {.files = files, .account = {.uid = kUid, .lists = &lists}}),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr("lists of samples of this user's loads")));
   EXPECT_EQ(lists.used_bytes(), 0);
 }
 

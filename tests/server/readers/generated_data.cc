@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 namespace {
@@ -54,13 +55,13 @@ GeneratedCase LoadGeneratedCase(const std::string& name) {
   const auto json = nlohmann::json::parse(
       ReadFileOrDie(absl::StrCat(directory, "/expected.json")));
   GeneratedCase generated;
-  generated.spec.format = json["format"];
-  generated.spec.split = json["split"];
-  generated.spec.options = json["options"];
+  generated.spec.set_format(json["format"]);
+  generated.spec.set_split(json["split"]);
+  SetOptions(generated.spec, json["options"].get<SpecOptions>());
   generated.directory = absl::StrCat(directory, "/source");
-  generated.spec.path = generated.directory;
+  generated.spec.set_path(generated.directory);
   if (const std::string below = json.value("path", ""); !below.empty()) {
-    absl::StrAppend(&generated.spec.path, "/", below);
+    absl::StrAppend(generated.spec.mutable_path(), "/", below);
   }
   generated.num_samples = json["num_samples"];
   generated.class_names = json["class_names"];

@@ -12,7 +12,7 @@
 namespace datasetd::testing {
 
 struct GeneratedCase {
-  SourceSpec spec;        // spec.path is real: `directory`, or below it
+  v1::DatasetSpec spec;   // spec.path() is real: `directory`, or below it
   std::string directory;  // of all files
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;

@@ -5,18 +5,21 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::SpecOf;
+using ::datasetd::testing::SpecOptions;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-SourceSpec Spec(std::map<std::string, std::string> options) {
-  return {"image_folder", "/x", "", std::move(options)};
+v1::DatasetSpec Spec(const SpecOptions& options) {
+  return SpecOf("image_folder", "/x", "", options);
 }
 
 TEST(ImageOptionsTest, TheDefaultsAreThoseOfTorchvision) {

@@ -9,6 +9,7 @@
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 
@@ -36,7 +37,7 @@ std::string TinyBmp() {
 
 absl::Status FolderStatus(const MemoryFileSystem& files,
                           std::map<std::string, std::string> options = {}) {
-  return ReadAll({"image_folder", "/d", "", std::move(options)}, files, kWhole)
+  return ReadAll(SpecOf("image_folder", "/d", "", options), files, kWhole)
       .status();
 }
 
@@ -44,7 +45,7 @@ absl::StatusOr<AllSamples> ReadCsv(
     MemoryFileSystem& files, const std::string& text,
     std::map<std::string, std::string> options = {}) {
   files.Write("/d/list.csv", text);
-  return ReadAll({"image_csv", "/d/list.csv", "", std::move(options)}, files,
+  return ReadAll(SpecOf("image_csv", "/d/list.csv", "", options), files,
                  kWhole);
 }
 
@@ -70,7 +71,7 @@ TEST(ImageFolderReaderTest, TheFirstGoodImageGivesTheShape) {
   MemoryFileSystem files;
   files.Write("/d/a/0.jpg", "damaged");
   files.Write("/d/a/1.bmp", TinyBmp());
-  const auto reader = OpenReader({"image_folder", "/d", "", {}}, files);
+  const auto reader = OpenReader(SpecOf("image_folder", "/d"), {files});
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->info().num_samples, 2);
   EXPECT_THAT((*reader)->info().fields[0].shape, ElementsAre(1, 2, 3));
@@ -95,14 +96,14 @@ TEST(ImageFolderReaderTest, AsItIsWantsTheChannelsOfTheFirst) {
   grey[10] = 0x3E;
   grey.replace(54, 8, std::string("\0\0\0\0\xFF\xFF\xFF\0\x40\0\0\0", 12));
   files.Write(absl::StrCat(generated.directory, "/zoo/1.bmp"), grey);
-  SourceSpec spec = generated.spec;
+  v1::DatasetSpec spec = generated.spec;
   EXPECT_TRUE(ReadAll(spec, files, kWhole).ok());
-  spec.options["channels"] = "as_is";
+  SetOption(spec, "channels", "as_is");
   const absl::Status status = ReadAll(spec, files, kWhole).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status),
               AllOf(HasSubstr("/zoo/1.bmp: 1 channels"), HasSubstr("has 3")));
-  spec.options["channels"] = "2";
+  SetOption(spec, "channels", "2");
   EXPECT_THAT(Message(ReadAll(spec, files, kWhole).status()),
               HasSubstr("option channels is '2'"));
 }
@@ -111,10 +112,11 @@ TEST(ImageFolderReaderTest, ASplitIsADirectoryAndNothingElse) {
   MemoryFileSystem files;
   files.Write("/d/train/cat/1.bmp", TinyBmp());
   files.Write("/d/file", "x");
-  EXPECT_TRUE(ReadAll({"image_folder", "/d", "train", {}}, files, kWhole).ok());
+  EXPECT_TRUE(
+      ReadAll(SpecOf("image_folder", "/d", "train"), files, kWhole).ok());
   for (const char* split : {"file", "..", "train/cat", "none"}) {
     const absl::Status status =
-        OpenReader({"image_folder", "/d", split, {}}, files).status();
+        OpenReader(SpecOf("image_folder", "/d", split), {files}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << split;
     EXPECT_THAT(Message(status), HasSubstr(absl::StrCat("'", split, "'")));
   }
@@ -142,7 +144,7 @@ class ImageFolderLinkTest : public ::testing::Test {
     std::filesystem::create_symlink(target, absl::StrCat(base_, "/", path));
   }
   absl::StatusOr<AllSamples> Read() {
-    return ReadAll({"image_folder", absl::StrCat(base_, "/root/d"), "", {}},
+    return ReadAll(SpecOf("image_folder", absl::StrCat(base_, "/root/d")),
                    *files_, kWhole);
   }
 
@@ -234,7 +236,7 @@ TEST(ImageCsvReaderTest, AMissingFileIsABadSampleNotABadList) {
   MemoryFileSystem files;
   files.Write("/d/1.bmp", TinyBmp());
   files.Write("/d/list.csv", "1.bmp,1\n2.bmp,2\n");
-  const auto reader = OpenReader({"image_csv", "/d/list.csv", "", {}}, files);
+  const auto reader = OpenReader(SpecOf("image_csv", "/d/list.csv"), {files});
   ASSERT_TRUE(reader.ok()) << reader.status();
   RawSample raw;
   EXPECT_TRUE((*reader)->ReadRaw(0, raw).ok());

@@ -6,6 +6,7 @@
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 
@@ -23,8 +24,8 @@ std::string ErrorOf(
   const GeneratedCase generated = LoadGeneratedCase("join");
   MemoryFileSystem files = CopyToMemory(generated);
   files.Write(generated.directory + "/few.bin", "123");
-  SourceSpec spec = generated.spec;
-  for (const auto& [key, value] : changes) spec.options[key] = value;
+  v1::DatasetSpec spec = generated.spec;
+  for (const auto& [key, value] : changes) SetOption(spec, key, value);
   const absl::Status status = ReadAll(spec, files, 2).status();
   EXPECT_EQ(status.code(), code) << status;
   return std::string(status.message());
@@ -56,11 +57,11 @@ TEST(JoinReaderTest, PartsMustAgreeInLength) {
 TEST(JoinReaderTest, WhatReadsInOrderOnlyIsRefusedWithTheWayOut) {
   const GeneratedCase generated = LoadGeneratedCase("mnist_test");
   const MemoryFileSystem files = CopyToMemory(generated);
-  SourceSpec spec = generated.spec;
-  spec.format = "join";
-  spec.split = "";
-  spec.options = {{"parts", "mnist:."}, {"0.split", "test"}};
-  const absl::Status status = OpenReader(spec, files).status();
+  v1::DatasetSpec spec = generated.spec;
+  spec.set_format("join");
+  spec.set_split("");
+  SetOptions(spec, {{"parts", "mnist:."}, {"0.split", "test"}});
+  const absl::Status status = OpenReader(spec, {files}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
       std::string(status.message()),

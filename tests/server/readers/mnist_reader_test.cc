@@ -6,6 +6,7 @@
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 
@@ -42,7 +43,7 @@ absl::Status StatusOf(const std::string& images, const std::string& labels) {
   MemoryFileSystem files;
   files.Write(kImages, images);
   files.Write(kLabels, labels);
-  return ReadAll({"mnist", "/m", "", {}}, files, 2).status();
+  return ReadAll(SpecOf("mnist", "/m"), files, 2).status();
 }
 
 TEST(MnistReaderTest, ReadsASmallSet) {
@@ -89,8 +90,7 @@ TEST(MnistReaderTest, ImagesAndLabelsMustAgree) {
 TEST(MnistReaderTest, MissingLabelsAreNotFound) {
   MemoryFileSystem files;
   files.Write(kImages, Images(3, 2, 5, 30));
-  const absl::Status status =
-      ReadAll({"mnist", "/m", "", {}}, files, 2).status();
+  const absl::Status status = ReadAll(SpecOf("mnist", "/m"), files, 2).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("train-labels-idx1-ubyte"));
@@ -119,7 +119,7 @@ TEST(MnistReaderTest, ADamagedChecksumIsFoundWithTheLastSample) {
   std::string content = files.contents().at(path);
   content[content.size() - 8] ^= 1;  // of the CRC
   files.Write(path, content);
-  auto reader = OpenReader(generated.spec, files);
+  auto reader = OpenReader(generated.spec, {files});
   ASSERT_TRUE(reader.ok()) << reader.status();
   const absl::Status status = ReadAll(generated.spec, files, 2).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

@@ -9,6 +9,7 @@
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 
@@ -35,8 +36,8 @@ std::string Npy(const std::string& descr, const std::string& shape,
 
 absl::StatusOr<AllSamples> Read(const FileSystem& files,
                                 const std::string& images = "") {
-  SourceSpec spec{"npy", "/n", "", {}};
-  if (!images.empty()) spec.options["images"] = images;
+  v1::DatasetSpec spec = SpecOf("npy", "/n");
+  if (!images.empty()) SetOption(spec, "images", images);
   return ReadAll(spec, files, 2);
 }
 
@@ -106,7 +107,8 @@ TEST(NpyReaderTest, MasksOptionIsCheckedAgainstTheFields) {
   files.Write("/n/b.npy", Npy("|u1", "(3, 2, 2)", 12));
   const auto error_of = [&](const std::string& masks,
                             const std::string& images) {
-    SourceSpec spec{"npy", "/n", "", {{"masks", masks}, {"images", images}}};
+    v1::DatasetSpec spec =
+        SpecOf("npy", "/n", "", {{"masks", masks}, {"images", images}});
     const absl::Status status = ReadAll(spec, files, 2).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
@@ -139,7 +141,7 @@ TEST(NpyReaderTest, SamplesOfMoreThan31BitsAreRefused) {
   auto files = CreateRootedFileSystem({directory});
   ASSERT_TRUE(files.ok()) << files.status();
   const absl::Status status =
-      OpenReader({"npy", directory, "", {}}, **files).status();
+      OpenReader(SpecOf("npy", directory), {**files}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("more than 2^31 - 1 elements a sample"));

@@ -12,6 +12,7 @@
 #include "tests/server/readers/generated_data.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
@@ -27,8 +28,8 @@ class PartReaderTest : public ::testing::TestWithParam<const char*> {
         files_(CopyToMemory(generated_)) {}
 
   AllSamples Read(const std::string& part, int64_t block) {
-    SourceSpec spec = generated_.spec;
-    if (!part.empty()) spec.options[kPartOption] = part;
+    v1::DatasetSpec spec = generated_.spec;
+    if (!part.empty()) SetOption(spec, kPartOption, part);
     auto samples = ReadAll(spec, files_, block);
     EXPECT_THAT(samples, IsOk()) << part;
     return *samples;
@@ -109,9 +110,9 @@ TEST_P(PartReaderTest, SeveralPartsAreInTheOrderOfTheWhole) {
 
 TEST_P(PartReaderTest, TheTextIsChecked) {
   const auto error_of = [&](const std::string& part) {
-    SourceSpec spec = generated_.spec;
-    spec.options[kPartOption] = part;
-    const auto opened = OpenReader(spec, files_);
+    v1::DatasetSpec spec = generated_.spec;
+    SetOption(spec, kPartOption, part);
+    const auto opened = OpenReader(spec, {files_});
     EXPECT_THAT(opened, StatusIs(absl::StatusCode::kInvalidArgument)) << part;
     return std::string(opened.status().message());
   };

@@ -9,12 +9,14 @@
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::SetOptions;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -256,16 +258,16 @@ TEST_F(PushedImagesTest, ACancelledPushIsDecodedNoMore) {
 
 TEST_F(PushedImagesTest, OptionsAreThoseOfImages) {
   PushedImagesOptions options = Options(1);
-  options.options = {{"max_pixels", "5"}};
+  SetOptions(options.spec, {{"max_pixels", "5"}});
   EXPECT_THAT(
       Receive(options, File(Bmp(2, 3, 5)) + "a"),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sample 0: ")));
   EXPECT_THAT(Receive(options, File(Bmp(2, 2, 5)) + "a"), IsOk());
-  options.options = {{"channels", "3"}};
+  SetOptions(options.spec, {{"channels", "3"}});
   EXPECT_THAT(Receive(options, ""),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("option channels is '3', expected as_is")));
-  options.options = {{"quality", "3"}};
+  SetOptions(options.spec, {{"quality", "3"}});
   EXPECT_THAT(Receive(options, ""),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("no option 'quality'"),
@@ -277,7 +279,7 @@ TEST_F(PushedImagesTest, ChannelsAreThoseOfTheShape) {
   options.info.fields[0].shape[2] = 1;
   const std::string bytes = File(Bmp(2, 3, 5)) + "a";
   EXPECT_THAT(Receive(options, bytes), IsOk());
-  options.options = {{"channels", "as_is"}};
+  SetOptions(options.spec, {{"channels", "as_is"}});
   EXPECT_THAT(Receive(options, bytes),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("3 channels, and the push declares 1")));

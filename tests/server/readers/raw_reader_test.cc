@@ -5,6 +5,7 @@
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 
@@ -24,7 +25,7 @@ std::string ErrorOf(
   MemoryFileSystem files;
   files.Write("/r/data.bin", content);
   const absl::Status status =
-      ReadAll({"raw", "/r/data.bin", "", options}, files, 2).status();
+      ReadAll(SpecOf("raw", "/r/data.bin", "", options), files, 2).status();
   EXPECT_EQ(status.code(), code) << status;
   return std::string(status.message());
 }

@@ -108,9 +108,9 @@ absl::Status ReadAllEncoded(const SampleSource& source, int64_t block,
 
 }  // namespace
 
-absl::StatusOr<AllSamples> ReadAll(const SourceSpec& spec,
+absl::StatusOr<AllSamples> ReadAll(const v1::DatasetSpec& spec,
                                    const FileSystem& files, int64_t block) {
-  DATASETD_ASSIGN_OR_RETURN(const auto reader, OpenReader(spec, files));
+  DATASETD_ASSIGN_OR_RETURN(const auto reader, OpenReader(spec, {files}));
   AllSamples all;
   all.info = reader->info();
   DATASETD_RETURN_IF_ERROR(CheckInfo(all.info));

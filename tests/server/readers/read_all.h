@@ -25,7 +25,7 @@ struct AllSamples {
 // first. Ragged samples stand one after the other, each in its own size. The
 // path is before the error of an encoded sample. INTERNAL if the reader breaks
 // its own contract: bad fields, or more bytes declared than its files can hold.
-absl::StatusOr<AllSamples> ReadAll(const SourceSpec& spec,
+absl::StatusOr<AllSamples> ReadAll(const v1::DatasetSpec& spec,
                                    const FileSystem& files, int64_t block);
 
 }  // namespace datasetd::testing

@@ -13,6 +13,7 @@
 #include "server/readers/formats.h"
 #include "tests/server/readers/allocation_meter.h"
 #include "tests/server/readers/read_all.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 namespace {
@@ -69,7 +70,7 @@ TEST_P(ReaderConformanceTest, BlocksOfAnySizeGiveTheSameBytes) {
 TEST_P(ReaderConformanceTest, ListsItsFilesWithSizeAndTime) {
   auto files = CreateRootedFileSystem({GeneratedDirectory()});
   ASSERT_TRUE(files.ok()) << files.status();
-  auto reader = OpenReader(generated_.spec, **files);
+  auto reader = OpenReader(generated_.spec, {**files});
   ASSERT_TRUE(reader.ok()) << reader.status();
   std::vector<std::string> paths;
   for (const FileInfo& info : (*reader)->info().files) {
@@ -82,7 +83,7 @@ TEST_P(ReaderConformanceTest, ListsItsFilesWithSizeAndTime) {
 }
 
 TEST_P(ReaderConformanceTest, RefusesToReadMoreThanThereIs) {
-  auto reader = OpenReader(generated_.spec, memory_);
+  auto reader = OpenReader(generated_.spec, {memory_});
   ASSERT_TRUE(reader.ok()) << reader.status();
   if ((*reader)->info().is_encoded) return;  // has no position
   std::vector<std::string> storage;
@@ -155,7 +156,7 @@ TEST_P(ReaderConformanceTest, FlippedBitsGiveSamplesOrAnErrorWithinBounds) {
     int64_t output_bytes = 0;
     {
       const AllocationMeter meter;
-      const auto reader = OpenReader(generated_.spec, memory_);
+      const auto reader = OpenReader(generated_.spec, {memory_});
       EXPECT_LE(meter.peak_bytes(), kMaxReaderBytes) << path;
       if (reader.ok() && (*reader)->info().is_encoded) {
         output_bytes = kMaxEncodedBytes;
@@ -181,7 +182,7 @@ TEST_P(ReaderConformanceTest, EmptyFilesAreInvalid) {
     if (IsText(path)) continue;
     const std::string whole = memory_.contents().at(path);
     memory_.Write(path, "");
-    const auto reader = OpenReader(generated_.spec, memory_);
+    const auto reader = OpenReader(generated_.spec, {memory_});
     // An encoded sample is looked at when it is decoded.
     const absl::Status status =
         reader.ok() && (*reader)->info().is_encoded
@@ -218,7 +219,7 @@ TEST_P(ReaderConformanceTest, ADirectoryInPlaceOfAFileIsNotRead) {
     for (const auto& [other, content] : memory_.contents()) {
       files.Write(other == path ? absl::StrCat(path, "/x") : other, content);
     }
-    const auto reader = OpenReader(generated_.spec, files);
+    const auto reader = OpenReader(generated_.spec, {files});
     // What is not there is no field, or no sample, of the dataset; or it is a
     // bad sample.
     if (reader.ok() && (*reader)->info().is_encoded) {
@@ -230,7 +231,7 @@ TEST_P(ReaderConformanceTest, ADirectoryInPlaceOfAFileIsNotRead) {
             << all.status();
       }
     } else if (reader.ok()) {
-      EXPECT_EQ(generated_.spec.format, "npy");
+      EXPECT_EQ(generated_.spec.format(), "npy");
       EXPECT_LT((*reader)->info().fields.size(), generated_.fields.size());
     } else {
       EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument)
@@ -240,19 +241,19 @@ TEST_P(ReaderConformanceTest, ADirectoryInPlaceOfAFileIsNotRead) {
 }
 
 TEST_P(ReaderConformanceTest, AFileInPlaceOfADirectoryOrTheReverseIsInvalid) {
-  SourceSpec spec = generated_.spec;
-  const bool is_file = spec.path != generated_.directory;
-  spec.path = is_file ? generated_.directory : generated_.files.front();
-  const absl::Status status = OpenReader(spec, memory_).status();
+  v1::DatasetSpec spec = generated_.spec;
+  const bool is_file = spec.path() != generated_.directory;
+  spec.set_path(is_file ? generated_.directory : generated_.files.front());
+  const absl::Status status = OpenReader(spec, {memory_}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(Message(status), HasSubstr(is_file ? "a directory, expected"
                                                  : "expected the directory"));
 }
 
 TEST_P(ReaderConformanceTest, AMissingDirectoryIsNotFound) {
-  SourceSpec spec = generated_.spec;
-  spec.path = "/none";
-  EXPECT_EQ(OpenReader(spec, memory_).status().code(),
+  v1::DatasetSpec spec = generated_.spec;
+  spec.set_path("/none");
+  EXPECT_EQ(OpenReader(spec, {memory_}).status().code(),
             absl::StatusCode::kNotFound);
 }
 
@@ -265,20 +266,20 @@ TEST_P(ReaderConformanceTest, LinksAndDotDotOutOfTheRootAreDenied) {
   std::filesystem::copy(generated_.directory, absl::StrCat(root, "/source"),
                         std::filesystem::copy_options::recursive);
   const std::string below =
-      generated_.spec.path.substr(generated_.directory.size());
+      generated_.spec.path().substr(generated_.directory.size());
   std::filesystem::create_directories(absl::StrCat(base, "/outside"));
   std::filesystem::create_symlink("../outside", absl::StrCat(root, "/link"));
   auto files = CreateRootedFileSystem({root});
   ASSERT_TRUE(files.ok()) << files.status();
-  SourceSpec spec = generated_.spec;
+  v1::DatasetSpec spec = generated_.spec;
   for (const char* path : {"/link", "/../outside", "/source/../../outside"}) {
-    spec.path = absl::StrCat(root, path, below);
-    EXPECT_EQ(OpenReader(spec, **files).status().code(),
+    spec.set_path(absl::StrCat(root, path, below));
+    EXPECT_EQ(OpenReader(spec, {**files}).status().code(),
               absl::StatusCode::kPermissionDenied)
         << path;
   }
   // One file of the source is a link to the same bytes outside.
-  spec.path = absl::StrCat(root, "/source", below);
+  spec.set_path(absl::StrCat(root, "/source", below));
   for (const std::string& original : generated_.files) {
     const std::string relative =
         original.substr(generated_.directory.size() + 1);
@@ -292,18 +293,18 @@ TEST_P(ReaderConformanceTest, LinksAndDotDotOutOfTheRootAreDenied) {
     std::filesystem::remove(path);
     std::filesystem::copy(original, path);
   }
-  EXPECT_TRUE(OpenReader(spec, **files).ok());
+  EXPECT_TRUE(OpenReader(spec, {**files}).ok());
 }
 
 TEST_P(ReaderConformanceTest, UnknownSplitAndOptionAreNamed) {
-  SourceSpec spec = generated_.spec;
-  spec.split = "validation";
-  absl::Status status = OpenReader(spec, memory_).status();
+  v1::DatasetSpec spec = generated_.spec;
+  spec.set_split("validation");
+  absl::Status status = OpenReader(spec, {memory_}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("'validation'"));
   spec = generated_.spec;
-  spec.options["colour"] = "blue";
-  status = OpenReader(spec, memory_).status();
+  SetOption(spec, "colour", "blue");
+  status = OpenReader(spec, {memory_}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("'colour'"));
 }

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "server/readers/formats.h"
 #include "tests/server/readers/memory_file_system.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd {
 namespace {
@@ -23,7 +24,7 @@ TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
   const testing::MemoryFileSystem files;
   for (const char* format : {"", "cifar", "CIFAR10", "zip"}) {
     const absl::Status status =
-        OpenReader({format, "/x", "", {}}, files).status();
+        OpenReader(testing::SpecOf(format, "/x"), {files}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("join, mnist, npy, raw, webdataset"));
@@ -40,7 +41,7 @@ TEST(ReaderTest, AFormatOfThePythonPackageIsRefusedWithTheWayToReadIt) {
         {"npz", "npz"},
         {"tfrecord", "tfrecord"}}) {
     const absl::Status status =
-        OpenReader({format, "/x", "", {}}, files).status();
+        OpenReader(testing::SpecOf(format, "/x"), {files}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(std::string(status.message()),
               absl::StrCat("format \"", format,

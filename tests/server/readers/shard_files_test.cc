@@ -10,6 +10,7 @@
 #include "server/readers/reader.h"
 #include "tests/server/readers/deflate.h"
 #include "tests/server/readers/memory_file_system.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
@@ -35,9 +36,9 @@ absl::StatusOr<int64_t> Inflate(const std::string& packed,
   MemoryFileSystem files;
   files.Write("/s0", "plain");
   files.Write("/s1", packed);
-  SourceSpec spec{"webdataset", "/s{0..1}", "", {}};
-  if (!limit.empty()) spec.options["max_inflated_bytes"] = limit;
-  const auto shards = ShardFiles::Open(files, spec);
+  v1::DatasetSpec spec = SpecOf("webdataset", "/s{0..1}");
+  if (!limit.empty()) SetOption(spec, "max_inflated_bytes", limit);
+  const auto shards = ShardFiles::Open(spec, {files});
   if (!shards.ok()) return shards.status();
   const auto plain = shards->OpenOne(0);
   EXPECT_THAT(plain, IsOk());

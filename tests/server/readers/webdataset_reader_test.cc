@@ -6,6 +6,7 @@
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
+#include "tests/testing/dataset_specs.h"
 
 namespace datasetd::testing {
 
@@ -24,9 +25,9 @@ absl::Status ReadWith(const std::map<std::string, std::string>& options,
                       const std::string& path = "") {
   const GeneratedCase generated = LoadGeneratedCase("webdataset_gnu");
   const MemoryFileSystem files = CopyToMemory(generated);
-  SourceSpec spec = generated.spec;
-  spec.options = options;
-  if (!path.empty()) spec.path = path;
+  v1::DatasetSpec spec = generated.spec;
+  SetOptions(spec, options);
+  if (!path.empty()) spec.set_path(path);
   return ReadAll(spec, files, 2).status();
 }
 
@@ -59,10 +60,10 @@ TEST(WebdatasetReaderTest, ASplitIsAPattern) {
 TEST(WebdatasetReaderTest, DamagedGzipNamesTheFileAndItsOffset) {
   const GeneratedCase generated = LoadGeneratedCase("webdataset_gzip");
   MemoryFileSystem files = CopyToMemory(generated);
-  std::string content = files.contents().at(generated.spec.path);
+  std::string content = files.contents().at(generated.spec.path());
   const auto error = [&] {
-    files.Write(generated.spec.path, content);
-    const absl::Status status = OpenReader(generated.spec, files).status();
+    files.Write(generated.spec.path(), content);
+    const absl::Status status = OpenReader(generated.spec, {files}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     return std::string(status.message());
   };
@@ -77,11 +78,11 @@ TEST(WebdatasetReaderTest, DamagedGzipNamesTheFileAndItsOffset) {
 TEST(WebdatasetReaderTest, WhatAShardInflatesToHasALimit) {
   GeneratedCase generated = LoadGeneratedCase("webdataset_gzip");
   const MemoryFileSystem files = CopyToMemory(generated);
-  generated.spec.options["max_inflated_bytes"] = "100";
-  const absl::Status status = OpenReader(generated.spec, files).status();
+  SetOption(generated.spec, "max_inflated_bytes", "100");
+  const absl::Status status = OpenReader(generated.spec, {files}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(generated.spec.path + ": its "),
+              AllOf(HasSubstr(generated.spec.path() + ": its "),
                     HasSubstr("option max_inflated_bytes")));
 }
 

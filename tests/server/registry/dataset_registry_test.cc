@@ -12,6 +12,7 @@
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/ops.h"
@@ -22,9 +23,13 @@ namespace {
 
 using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::Op;
+using ::datasetd::testing::SetOption;
+using ::datasetd::testing::SetPretransforms;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::With;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -45,13 +50,13 @@ class DatasetRegistryTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-          if (spec.path == "/missing") {
+          if (spec.path() == "/missing") {
             return absl::NotFoundError("/missing: no such file");
           }
           opening_.Pass().IgnoreError();
-          const std::string file = file_.empty() ? spec.path : file_;
+          const std::string file = file_.empty() ? spec.path() : file_;
           if (file == "/endless") {
             scan->num_entries = 12;
             ++num_scanning_;
@@ -69,20 +74,13 @@ class DatasetRegistryTest : public ::testing::Test {
     opening_.Open();
   }
 
-  static DatasetSpec Spec(const std::string& name) {
-    DatasetSpec spec;
-    spec.name = name;
-    spec.format = "fake";
-    spec.path = "/data/" + name;
-    return spec;
-  }
   DatasetInfo AwaitSettled(const std::string& name) {
     const auto info = registry_->Await(name, absl::Seconds(30));
     EXPECT_THAT(info, IsOk());
     return *info;
   }
   void LoadAndAwait(const std::string& name, const Caller& caller) {
-    ASSERT_THAT(registry_->Load(Spec(name), caller), IsOk());
+    ASSERT_THAT(registry_->Load(NamedSpec(name), caller), IsOk());
     ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
     clock_.Advance(absl::Seconds(1));
   }
@@ -93,10 +91,8 @@ class DatasetRegistryTest : public ::testing::Test {
     return registry_->counters().num_loads.load();
   }
 
-  static DatasetSpec Endless(const std::string& name) {
-    DatasetSpec spec = Spec(name);
-    spec.path = "/endless";
-    return spec;
+  static v1::DatasetSpec Endless(const std::string& name) {
+    return With(NamedSpec(name), "path: '/endless'");
   }
   // Begins a load whose scan does not end, and leaves it scanning.
   std::shared_ptr<LoadCall> BeginEndless(const std::string& name,
@@ -125,8 +121,8 @@ class DatasetRegistryTest : public ::testing::Test {
 
 TEST_F(DatasetRegistryTest, ASecondLoadAttachesAlsoWhileTheFirstRuns) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
-  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 2);
@@ -136,17 +132,16 @@ TEST_F(DatasetRegistryTest, ASecondLoadAttachesAlsoWhileTheFirstRuns) {
   EXPECT_EQ(info.state, DatasetState::kReady);
   EXPECT_EQ(info.num_samples, 100);
   EXPECT_EQ(info.resident_bytes, 100);
-  EXPECT_EQ(info.spec.device, "cpu");
+  EXPECT_EQ(info.device, "cpu");
   EXPECT_THAT(info.content_hash, SizeIs(64));
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   EXPECT_EQ(gate_.num_reads(), 1);
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
 TEST_F(DatasetRegistryTest, ANameTakenByAnotherSpecIsAnError) {
   LoadAndAwait("a", kAlice);
-  DatasetSpec other = Spec("a");
-  other.path = "/data/other";
+  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
   EXPECT_THAT(registry_->Load(other, kBob),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("'a'"), HasSubstr("/data/a"))));
@@ -163,26 +158,24 @@ TEST_F(DatasetRegistryTest, TheContentHashIsOfTheSamplesNotOfTheName) {
 }
 
 TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
-  EXPECT_THAT(registry_->Load(Spec(""), kAlice),
+  EXPECT_THAT(registry_->Load(NamedSpec(""), kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
-  EXPECT_THAT(registry_->Load(Spec("../a"), kAlice),
+  EXPECT_THAT(registry_->Load(NamedSpec("../a"), kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
-  DatasetSpec missing = Spec("a");
-  missing.path = "/missing";
+  const v1::DatasetSpec missing = With(NamedSpec("a"), "path: '/missing'");
   EXPECT_THAT(registry_->Load(missing, kAlice),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/missing")));
-  DatasetSpec elsewhere = Spec("a");
-  elsewhere.device = "cuda:7";
+  const v1::DatasetSpec elsewhere = With(NamedSpec("a"), "device: 'cuda:7'");
   EXPECT_THAT(registry_->Load(elsewhere, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("cuda:7"), HasSubstr("cpu"))));
-  DatasetSpec random = Spec("a");
-  random.pretransforms["image"] = {Op("random_horizontal_flip {}")};
+  v1::DatasetSpec random = NamedSpec("a");
+  SetPretransforms(random, "image", {Op("random_horizontal_flip {}")});
   EXPECT_THAT(registry_->Load(random, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("random op cannot run at load")));
-  DatasetSpec unknown = Spec("a");
-  unknown.pretransforms["mask"] = {Op("to_dtype { dtype: DTYPE_FLOAT32 }")};
+  v1::DatasetSpec unknown = NamedSpec("a");
+  SetPretransforms(unknown, "mask", {Op("to_dtype { dtype: DTYPE_FLOAT32 }")});
   EXPECT_THAT(registry_->Load(unknown, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("no field 'mask'")));
@@ -196,7 +189,7 @@ TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
 
 TEST_F(DatasetRegistryTest, AFailedLoadIsToldAndGivesItsMemoryBack) {
   gate_.FailWith(absl::DataLossError("/data/a: truncated"));
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
   EXPECT_EQ(info.state, DatasetState::kFailed);
   EXPECT_THAT(info.error,
@@ -212,7 +205,7 @@ TEST_F(DatasetRegistryTest, AFailedLoadIsToldAndGivesItsMemoryBack) {
 
 TEST_F(DatasetRegistryTest, OverBudgetNamesBothNumbersBeforeReading) {
   num_samples_ = 5000;
-  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("5000"), HasSubstr("1000"))));
   EXPECT_EQ(gate_.num_reads(), 0);
@@ -224,7 +217,7 @@ TEST_F(DatasetRegistryTest, ALoadIsADatasetFromTheFirstMoment) {
   clock_.Advance(absl::Seconds(5));
   const std::vector<DatasetInfo> infos = registry_->List();
   ASSERT_THAT(infos, SizeIs(1));
-  EXPECT_EQ(infos[0].spec.name, "a");
+  EXPECT_EQ(infos[0].spec->name(), "a");
   EXPECT_EQ(infos[0].state, DatasetState::kLoading);
   EXPECT_TRUE(infos[0].is_scanning);
   EXPECT_EQ(infos[0].num_entries_scanned, 12);
@@ -237,7 +230,7 @@ TEST_F(DatasetRegistryTest, ALoadIsADatasetFromTheFirstMoment) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("still loading")));
   // Its name is taken, and others go on.
-  EXPECT_THAT(registry_->Load(Spec("a"), kBob),
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("/endless"),
                              HasSubstr("spec id not known yet"))));
@@ -287,15 +280,14 @@ TEST_F(DatasetRegistryTest, ShutdownEndsScansAndWhoWaitsForThem) {
   // Does not wait for the load.
   EXPECT_THAT(registry_->Await(*call, absl::InfiniteDuration()), IsOk());
   EXPECT_THAT(
-      registry_->BeginLoad(Spec("c"), kAlice),
+      registry_->BeginLoad(NamedSpec("c"), kAlice),
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("shutting down")));
   registry_.reset();
   EXPECT_EQ(num_scanning_, 0);
 }
 
 TEST_F(DatasetRegistryTest, ALoadThatIsNotOpenedLeavesNothing) {
-  DatasetSpec missing = Spec("a");
-  missing.path = "/missing";
+  const v1::DatasetSpec missing = With(NamedSpec("a"), "path: '/missing'");
   const auto call = registry_->BeginLoad(missing, kAlice);
   ASSERT_THAT(call, IsOk());
   // As often as it is asked, also when the dataset has gone.
@@ -307,7 +299,7 @@ TEST_F(DatasetRegistryTest, ALoadThatIsNotOpenedLeavesNothing) {
   EXPECT_THAT(registry_->List(), SizeIs(0));
   // The failure of an earlier load stays.
   gate_.FailWith(absl::DataLossError("/data/a: truncated"));
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   const DatasetInfo failed = AwaitSettled("a");
   EXPECT_THAT(registry_->Load(missing, kAlice),
               StatusIs(absl::StatusCode::kNotFound));
@@ -344,7 +336,7 @@ TEST_F(DatasetRegistryTest, ScansWaitForThreadsByUser) {
 TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
   LoadAndAwait("a", kAlice);
   file_ = "/endless";
-  const auto call = registry_->BeginLoad(Spec("a"), kBob);
+  const auto call = registry_->BeginLoad(NamedSpec("a"), kBob);
   ASSERT_THAT(call, IsOk());
   while (num_scanning_ == 0) std::this_thread::yield();
   const auto info = registry_->Await(**call, absl::ZeroDuration());
@@ -355,17 +347,17 @@ TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
   EXPECT_EQ(AwaitSettled("a").num_holders, 1);
   registry_->Cancel(*call);
   ExpectCancelled(**call);
-  const auto other = registry_->BeginLoad(Spec("a"), kBob);
+  const auto other = registry_->BeginLoad(NamedSpec("a"), kBob);
   ASSERT_THAT(other, IsOk());
   registry_->ReleaseSession(kBob.session_id);
   ExpectCancelled(**other);
   // Files that changed make another dataset.
   file_ = "/data/changed";
-  EXPECT_THAT(registry_->Load(Spec("a"), kBob),
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        HasSubstr("its files have changed")));
   file_ = "";
-  EXPECT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   EXPECT_EQ(AwaitSettled("a").num_holders, 2);
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
@@ -373,7 +365,7 @@ TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
 TEST_F(DatasetRegistryTest, WhatWasUnloadedMeanwhileIsLoadedAgain) {
   LoadAndAwait("a", kAlice);
   opening_.Close();
-  const auto call = registry_->BeginLoad(Spec("a"), kBob);
+  const auto call = registry_->BeginLoad(NamedSpec("a"), kBob);
   ASSERT_THAT(call, IsOk());
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   opening_.Open();
@@ -386,12 +378,12 @@ TEST_F(DatasetRegistryTest, WhatWasUnloadedMeanwhileIsLoadedAgain) {
 
 TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
-  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   registry_->ReleaseSession(kAlice.session_id);
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
   registry_->ReleaseSession(kBob.session_id);
-  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("try again")));
   gate_.Open();
   while (!registry_->List().empty()) {
@@ -405,7 +397,7 @@ TEST_F(DatasetRegistryTest, UnusedDatasetsMakeRoomLeastRecentlyUsedFirst) {
   LoadAndAwait("new", kAlice);
   registry_->ReleaseSession(kAlice.session_id);
   { ASSERT_THAT(registry_->Use("old", kAlice), IsOk()); }  // now the newer one
-  ASSERT_THAT(registry_->Load(Spec("third"), kBob), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("third"), kBob), IsOk());
   EXPECT_EQ(AwaitSettled("third").state, DatasetState::kReady);
   EXPECT_THAT(registry_->Use("new", kAlice),
               StatusIs(absl::StatusCode::kNotFound));
@@ -419,7 +411,7 @@ TEST_F(DatasetRegistryTest, WhatIsHeldOrUsedIsNeverEvicted) {
   const auto use = registry_->Use("used", kAlice);
   ASSERT_THAT(use, IsOk());
   registry_->ReleaseSession(kBob.session_id);
-  EXPECT_THAT(registry_->Load(Spec("third"), kBob),
+  EXPECT_THAT(registry_->Load(NamedSpec("third"), kBob),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
 }
@@ -442,7 +434,7 @@ TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
             DatasetState::kUnloading);
   EXPECT_THAT(registry_->Use("a", kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("being unloaded")));
   EXPECT_EQ(used_bytes(), 100);
@@ -453,7 +445,7 @@ TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
 
 TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   gate_.Open();
   while (!registry_->List().empty()) {
@@ -463,9 +455,8 @@ TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
 
 TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
   const auto push = [this](const std::string& name) {
-    DatasetSpec spec = Spec(name);
-    spec.format = "push";
-    spec.path = "";
+    const v1::DatasetSpec spec =
+        With(NamedSpec(name), "format: 'push' path: ''");
     return registry_->Push(
         spec, std::make_unique<FakeSource>(num_samples_, 1, "", fill_, &gate_),
         kAlice, [] {});
@@ -477,7 +468,7 @@ TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
   EXPECT_EQ(used_bytes(), 100);
   EXPECT_THAT(push("a"), StatusIs(absl::StatusCode::kAlreadyExists,
                                   AllOf(HasSubstr("'a'"), HasSubstr("push"))));
-  EXPECT_THAT(registry_->Load(Spec("a"), kBob),
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a'")));
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   ASSERT_THAT(push("a"), IsOk());
@@ -496,7 +487,7 @@ TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
   std::thread pusher([&] {
     status =
         registry_
-            ->Push(Spec("a"),
+            ->Push(NamedSpec("a"),
                    std::make_unique<FakeSource>(100, 1, "", 7, &gate_), kAlice,
                    [this] {
                      gate_.FailWith(
@@ -516,8 +507,7 @@ TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
 }
 
 TEST_F(DatasetRegistryTest, APrivateDatasetIsItsUsersAlone) {
-  DatasetSpec spec = Spec("a");
-  spec.is_private = true;
+  const v1::DatasetSpec spec = With(NamedSpec("a"), "private: true");
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
   ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   EXPECT_THAT(registry_->Use("a", kBob),
@@ -548,14 +538,13 @@ TEST_F(DatasetRegistryTest, OnlyTheOwnerAndThePrivilegedUnload) {
 
 TEST_F(DatasetRegistryTest, PinnedDatasetsStayAndOnlyThePrivilegedPin) {
   num_samples_ = 600;
-  DatasetSpec pinned = Spec("a");
-  pinned.is_pinned = true;
+  const v1::DatasetSpec pinned = With(NamedSpec("a"), "pin: true");
   EXPECT_THAT(registry_->Load(pinned, kAlice),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
   ASSERT_THAT(registry_->Load(pinned, kRoot), IsOk());
   ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   registry_->ReleaseSession(kRoot.session_id);
-  EXPECT_THAT(registry_->Load(Spec("b"), kAlice),
+  EXPECT_THAT(registry_->Load(NamedSpec("b"), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }
@@ -565,22 +554,21 @@ TEST_F(DatasetRegistryTest, OneUserHasOnlySoManyDatasets) {
   LoadAndAwait("a", kAlice);
   LoadAndAwait("b", kAlice);
   LoadAndAwait("c", kAlice);
-  EXPECT_THAT(registry_->Load(Spec("d"), kAlice),
+  EXPECT_THAT(registry_->Load(NamedSpec("d"), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("uid 1000"),
                              HasSubstr("user_limits.max_datasets"))));
   // Attaching is no loading, and another user is another user.
-  EXPECT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
-  EXPECT_THAT(registry_->Load(Spec("d"), kBob), IsOk());
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  EXPECT_THAT(registry_->Load(NamedSpec("d"), kBob), IsOk());
 }
 
 TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
   num_samples_ = 50;
-  DatasetSpec spec = Spec("a");
-  spec.pretransforms["image"] = {
-      Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
-      Op("normalize { mean: 0.5 std: 0.25 }")};
-  spec.pretransforms_key = "float";
+  v1::DatasetSpec spec = NamedSpec("a");
+  SetPretransforms(spec, "image",
+                   {Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
+                    Op("normalize { mean: 0.5 std: 0.25 }")});
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
@@ -601,7 +589,7 @@ TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatCannotFit) {
   LoadAndAwait("unused", kBob);
   registry_->ReleaseSession(kBob.session_id);
   num_samples_ = 700;  // 600 at most, if "unused" goes
-  EXPECT_THAT(registry_->Load(Spec("third"), kBob),
+  EXPECT_THAT(registry_->Load(NamedSpec("third"), kBob),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
   registry_->MakeRoom("cpu", 601);
@@ -621,9 +609,9 @@ TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatTheUserMayNotHave) {
   devices_ = std::make_unique<DeviceTable>(std::move(devices));
   registry_ = std::make_unique<DatasetRegistry>(
       DatasetRegistry::Options{}, devices_.get(),
-      [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+      [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
           -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-        return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+        return std::make_unique<FakeSource>(num_samples_, 1, spec.path(), fill_,
                                             &gate_);
       },
       &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
@@ -633,28 +621,28 @@ TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatTheUserMayNotHave) {
   registry_->ReleaseSession(kAlice.session_id);
   registry_->ReleaseSession(kRoot.session_id);
   num_samples_ = 600;
-  EXPECT_THAT(registry_->Load(Spec("c"), kBob),
+  EXPECT_THAT(registry_->Load(NamedSpec("c"), kBob),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("user_limits.max_dataset_mib")));
   EXPECT_THAT(registry_->List(), SizeIs(2));
 }
 
 TEST_F(DatasetRegistryTest, TextsAreCountedAndLimitedByUser) {
-  MemoryBudget texts(1000, {.text_bytes = 200}, "text_budget_mib");
+  MemoryBudget texts(10'000, {.text_bytes = 2'000}, "text_budget_mib");
   registry_ = std::make_unique<DatasetRegistry>(
       DatasetRegistry::Options{.texts = &texts}, devices_.get(),
-      [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+      [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
           -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-        return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+        return std::make_unique<FakeSource>(num_samples_, 1, spec.path(), fill_,
                                             &gate_);
       },
       &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-  DatasetSpec spec = Spec("a");
-  spec.wire = std::make_shared<const std::string>(80, 'w');
+  v1::DatasetSpec spec = NamedSpec("a");
+  SetOption(spec, "o", std::string(1'000, 'o'));
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
   ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
-  EXPECT_EQ(texts.used_bytes_of_uid(kAlice.uid), 160u);
-  spec.name = "b";
+  EXPECT_GE(texts.used_bytes_of_uid(kAlice.uid), spec.ByteSizeLong());
+  spec.set_name("b");
   EXPECT_THAT(registry_->Load(spec, kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("the texts of dataset 'b'"),
@@ -665,16 +653,16 @@ TEST_F(DatasetRegistryTest, TextsAreCountedAndLimitedByUser) {
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   ASSERT_THAT(registry_->Unload("b", false, kBob), IsOk());
   EXPECT_EQ(texts.used_bytes(), 0u);
-  spec.wire = std::make_shared<const std::string>(65 << 10, 'w');
+  SetOption(spec, "o", std::string(65 << 10, 'o'));
   EXPECT_THAT(registry_->Load(spec, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("spec: has 66560 bytes")));
+                       HasSubstr(absl::StrCat("spec: has ", spec.ByteSizeLong(),
+                                              " bytes"))));
   registry_.reset();
 }
 
 TEST_F(DatasetRegistryTest, NotThereAndNotYoursAreOneAnswer) {
-  DatasetSpec spec = Spec("secret");
-  spec.is_private = true;
+  const v1::DatasetSpec spec = With(NamedSpec("secret"), "private: true");
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
   ASSERT_EQ(AwaitSettled("secret").state, DatasetState::kReady);
   const auto use = registry_->Use("secret", kAlice);
@@ -719,15 +707,14 @@ TEST_F(DatasetRegistryTest, AForcedUnloadEndsNoOtherUsersFeeds) {
 }
 
 TEST_F(DatasetRegistryTest, AnIdIsOneDatasetsAndNotItsNames) {
-  const auto first = registry_->Load(Spec("a"), kAlice);
+  const auto first = registry_->Load(NamedSpec("a"), kAlice);
   ASSERT_THAT(first, IsOk());
   EXPECT_EQ(registry_->Await(*first, absl::Seconds(30))->state,
             DatasetState::kReady);
   // Attached to, it is the same.
-  EXPECT_EQ(*registry_->Load(Spec("a"), kBob), *first);
+  EXPECT_EQ(*registry_->Load(NamedSpec("a"), kBob), *first);
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
-  DatasetSpec secret = Spec("a");
-  secret.is_private = true;
+  const v1::DatasetSpec secret = With(NamedSpec("a"), "private: true");
   ASSERT_THAT(registry_->Load(secret, kBob), IsOk());
   AwaitSettled("a");
   EXPECT_THAT(registry_->Await(*first, absl::ZeroDuration()),
@@ -743,7 +730,7 @@ TEST_F(DatasetRegistryTest, TheListHasPages) {
   const auto names = [&](const std::string& after, size_t limit) {
     std::string text;
     for (const DatasetInfo& info : registry_->List(kAlice, after, limit)) {
-      text += info.spec.name;
+      text += info.spec->name();
     }
     return text;
   };

@@ -7,12 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -32,7 +34,7 @@ class DatasetTableTest : public ::testing::Test {
   DatasetTable::EntryPtr Add(const std::string& name, DatasetState state,
                              const Caller& owner = kAlice) {
     const auto entry = std::make_shared<DatasetEntry>();
-    entry->spec.name = name;
+    entry->spec = std::make_shared<v1::DatasetSpec>(NamedSpec(name));
     entry->bytes_in = {{&cpu_, 100}};
     entry->owner = owner;
     entry->state = state;
@@ -45,10 +47,15 @@ class DatasetTableTest : public ::testing::Test {
     entry->last_used = absl::Seconds(last_used);
     return entry;
   }
+  static void Set(DatasetEntry& entry, void (v1::DatasetSpec::*flag)(bool)) {
+    auto spec = std::make_shared<v1::DatasetSpec>(*entry.spec);
+    (*spec.*flag)(true);
+    entry.spec = std::move(spec);
+  }
   std::vector<std::string> TakeUnused(int64_t bytes) {
     std::vector<std::string> names;
     for (const auto& entry : table_.TakeUnused(cpu_, bytes)) {
-      names.push_back(entry->spec.name);
+      names.push_back(entry->spec->name());
     }
     return names;
   }
@@ -60,7 +67,7 @@ class DatasetTableTest : public ::testing::Test {
 };
 
 TEST_F(DatasetTableTest, APrivateDatasetIsItsOwnersAndThePrivilegedOnes) {
-  Add("a", DatasetState::kReady)->spec.is_private = true;
+  Set(*Add("a", DatasetState::kReady), &v1::DatasetSpec::set_private_);
   Add("b", DatasetState::kReady);
   EXPECT_THAT(table_.Find("a", kAlice), IsOk());
   EXPECT_THAT(table_.Find("a", kRoot), IsOk());
@@ -119,7 +126,7 @@ TEST_F(DatasetTableTest, WhatIsUnusedGoesLeastRecentlyUsedFirst) {
 TEST_F(DatasetTableTest, WhatIsHeldUsedPinnedOrNotReadyStays) {
   AddReady("held", 1)->holders.insert(7);
   AddReady("used", 1)->num_feeds_of[1000] = 1;
-  AddReady("pinned", 1)->spec.is_pinned = true;
+  Set(*AddReady("pinned", 1), &v1::DatasetSpec::set_pin);
   AddReady("elsewhere", 1)->bytes_in = {{&gpu_, 100}};
   Add("loading", DatasetState::kLoading);
   Add("failed", DatasetState::kFailed);

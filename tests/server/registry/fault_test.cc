@@ -20,6 +20,7 @@
 #include "server/feed/feed_table.h"
 #include "server/readers/formats.h"
 #include "server/registry/dataset_registry.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
 #include "tests/testing/faulty_file_system.h"
@@ -36,6 +37,7 @@ using ::datasetd::testing::FaultyFileSystem;
 using ::datasetd::testing::FaultyStoreDirectory;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::SpecOf;
 using ::datasetd::testing::TempDir;
 using ::testing::HasSubstr;
 
@@ -100,19 +102,12 @@ class Life {
     files_ = std::make_unique<FaultyFileSystem>(std::move(files), plan_);
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.cache = cache_.get()}, devices_.get(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>) {
-          return OpenReader({.format = spec.format,
-                             .path = spec.path,
-                             .split = spec.split,
-                             .options = spec.options},
-                            *files_);
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>) {
+          return OpenReader(spec, {*files_});
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    DatasetSpec spec;
-    spec.name = "d";
-    spec.format = "cifar10";
-    spec.path = data_;
-    spec.split = "test";
+    v1::DatasetSpec spec = SpecOf("cifar10", data_, "test");
+    spec.set_name("d");
     DATASETD_RETURN_IF_ERROR(registry_->Load(spec, kAlice).status());
     DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
                               registry_->Await("d", kLong));

@@ -16,8 +16,9 @@
 #include "gtest/gtest.h"
 #include "server/cache/dataset_cache.h"
 #include "server/cache/restore_journal.h"
-#include "server/dataset/spec_id.h"
+#include "server/load/load_request.h"
 #include "server/registry/dataset_registry.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/status_matchers.h"
@@ -28,9 +29,11 @@ namespace {
 
 using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
 using ::datasetd::testing::TempDir;
+using ::datasetd::testing::With;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -71,13 +74,14 @@ class RegistryRestartTest : public ::testing::Test {
                                  .cache = cache_.get(),
                                  .journal = journal_},
         devices_.get(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-          if (spec.path == "/data/missing") {
+          if (spec.path() == "/data/missing") {
             return absl::NotFoundError("/data/missing: no such file");
           }
           opened_.Pass().IgnoreError();
-          return std::make_unique<FakeSource>(100, 1, spec.path, fill_, &gate_);
+          return std::make_unique<FakeSource>(100, 1, spec.path(), fill_,
+                                              &gate_);
         },
         &clock_,
         [this](DatasetEvent event, const DatasetInfo&, const Caller&) {
@@ -85,39 +89,29 @@ class RegistryRestartTest : public ::testing::Test {
         });
   }
 
-  static DatasetSpec Spec(const std::string& name) {
-    DatasetSpec spec;
-    spec.name = name;
-    spec.format = "fake";
-    spec.path = "/data/" + name;
-    return spec;
-  }
   DatasetInfo AwaitSettled(const std::string& name) {
     const auto info = registry_->Await(name, kLong);
     EXPECT_THAT(info, IsOk());
     return *info;
   }
   void LoadAndStore(const std::string& name) {
-    ASSERT_THAT(registry_->Load(Spec(name), kAlice), IsOk());
+    ASSERT_THAT(registry_->Load(NamedSpec(name), kAlice), IsOk());
     ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
     ASSERT_TRUE(cache_->AwaitIdle(kLong));
     ASSERT_GT(cache_->counters().num_stored, 0u);
   }
-  void Restore(std::vector<DatasetSpec> specs,
+  void Restore(std::vector<v1::DatasetSpec> specs,
                const std::string& content_hash = "") {
     std::vector<RestoredDataset> restored;
-    for (DatasetSpec& spec : specs) {
+    for (v1::DatasetSpec& spec : specs) {
       restored.push_back({.spec = std::move(spec),
                           .owner = kEarlierAlice,
                           .content_hash = content_hash});
     }
     registry_->Restore(std::move(restored));
   }
-  static DatasetSpec Pushed(const std::string& name) {
-    DatasetSpec spec = Spec(name);
-    spec.format = kPushedFormat;
-    spec.path = "";
-    return spec;
+  static v1::DatasetSpec Pushed(const std::string& name) {
+    return With(NamedSpec(name), "format: 'push' path: ''");
   }
   // Returns its content hash.
   std::string PushAndStore(const std::string& name, const Caller& caller) {
@@ -169,7 +163,7 @@ TEST_F(RegistryRestartTest, AWarmLoadReadsNoSourceAndGivesTheSame) {
   const DatasetInfo cold = AwaitSettled("a");
   EXPECT_EQ(gate_.num_reads(), 1);
   Restart();
-  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   const DatasetInfo warm = AwaitSettled("a");
   EXPECT_EQ(gate_.num_reads(), 1);
   EXPECT_EQ(warm.state, DatasetState::kReady);
@@ -191,8 +185,7 @@ TEST_F(RegistryRestartTest, AWarmLoadReadsNoSourceAndGivesTheSame) {
 TEST_F(RegistryRestartTest, AnotherSpecIsAMiss) {
   LoadAndStore("a");
   Restart();
-  DatasetSpec spec = Spec("a");
-  spec.split = "test";
+  const v1::DatasetSpec spec = With(NamedSpec("a"), "split: 'test'");
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
   AwaitSettled("a");
   EXPECT_EQ(gate_.num_reads(), 2);
@@ -210,7 +203,7 @@ TEST_F(RegistryRestartTest, WithADamagedEntryTheSourceIsRead) {
     file.put('\0');
   }
   Restart();
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
   EXPECT_EQ(info.state, DatasetState::kReady);
   EXPECT_EQ(info.content_hash, hash);
@@ -267,7 +260,7 @@ TEST_F(RegistryRestartTest, AnEntryThatLiesIsNotBelieved) {
     Stop();
     Forge(path_, std::filesystem::path(CacheFile()).filename(), lies[i]);
     Restart();
-    ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+    ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
     const DatasetInfo info = AwaitSettled("a");
     EXPECT_EQ(info.state, DatasetState::kReady) << i;
     EXPECT_EQ(gate_.num_reads(), static_cast<int>(i) + 2);
@@ -280,7 +273,7 @@ TEST_F(RegistryRestartTest, AnEntryThatLiesIsNotBelieved) {
 }
 
 TEST_F(RegistryRestartTest, WhatAnEarlierDaemonHadComesBackHeldByNobody) {
-  Restore({Spec("a"), Spec("b")});
+  Restore({NamedSpec("a"), NamedSpec("b")});
   for (const char* name : {"a", "b"}) {
     const DatasetInfo info = AwaitSettled(name);
     EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
@@ -290,7 +283,7 @@ TEST_F(RegistryRestartTest, WhatAnEarlierDaemonHadComesBackHeldByNobody) {
   }
   // They count as the user's.
   EXPECT_THAT(
-      registry_->Load(Spec("c"), kAlice),
+      registry_->Load(NamedSpec("c"), kAlice),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("uid 1000")));
   EXPECT_THAT(registry_->Unload("a", false, kBob),
               StatusIs(absl::StatusCode::kPermissionDenied));
@@ -300,25 +293,24 @@ TEST_F(RegistryRestartTest, WhatAnEarlierDaemonHadComesBackHeldByNobody) {
 
 TEST_F(RegistryRestartTest, WhatCameBackMakesRoomUnlessItIsPinned) {
   Restart(/*budget=*/250);
-  DatasetSpec pinned = Spec("a");
-  pinned.is_pinned = true;
+  const v1::DatasetSpec pinned = With(NamedSpec("a"), "pin: true");
   registry_->Restore({{.spec = pinned,
                        .owner = {.session_id = Caller::kEarlierSession,
                                  .is_privileged = true}},
-                      {.spec = Spec("b"), .owner = kEarlierAlice}});
+                      {.spec = NamedSpec("b"), .owner = kEarlierAlice}});
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
-  ASSERT_THAT(registry_->Load(Spec("c"), kBob), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("c"), kBob), IsOk());
   EXPECT_EQ(AwaitSettled("c").state, DatasetState::kReady);
   EXPECT_THAT(registry_->Hold("b", kAlice),
               StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_TRUE(AwaitSettled("a").spec.is_pinned);
+  EXPECT_TRUE(AwaitSettled("a").spec->pin());
 }
 
 TEST_F(RegistryRestartTest, WhatCannotComeBackIsFailedAndSaysWhy) {
-  DatasetSpec pinned = Spec("a");
-  pinned.is_pinned = true;  // its user may not
-  Restore({Spec("missing"), pinned, Spec("b")});
+  const v1::DatasetSpec pinned =
+      With(NamedSpec("a"), "pin: true");  // its user may not
+  Restore({NamedSpec("missing"), pinned, NamedSpec("b")});
   EXPECT_THAT(AwaitSettled("missing").error,
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
   EXPECT_THAT(AwaitSettled("a").error,
@@ -329,13 +321,13 @@ TEST_F(RegistryRestartTest, WhatCannotComeBackIsFailedAndSaysWhy) {
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("uid 1000")));
   EXPECT_EQ(used_bytes(), 0u);
   ASSERT_THAT(registry_->Unload("missing", false, kAlice), IsOk());
-  EXPECT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
 
 TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
   opened_.Close();
-  Restore({Spec("b"), Spec("a")});
+  Restore({NamedSpec("b"), NamedSpec("a")});
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
   EXPECT_THAT(registry_->Use("a", kAlice),
@@ -343,7 +335,7 @@ TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
                        HasSubstr("still loading")));
   absl::Status loaded;
   std::thread early(
-      [&] { loaded = registry_->Load(Spec("a"), kBob).status(); });
+      [&] { loaded = registry_->Load(NamedSpec("a"), kBob).status(); });
   opened_.Open();
   early.join();
   EXPECT_THAT(loaded, IsOk());
@@ -356,8 +348,8 @@ TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
 
 TEST_F(RegistryRestartTest, AnEarlyClientThatLeavesDoesNotCancelIt) {
   gate_.Close();
-  Restore({Spec("a")});
-  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  Restore({NamedSpec("a")});
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   registry_->ReleaseSession(kBob.session_id);
   gate_.Open();
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
@@ -365,7 +357,7 @@ TEST_F(RegistryRestartTest, AnEarlyClientThatLeavesDoesNotCancelIt) {
 
 TEST_F(RegistryRestartTest, UnloadCancelsWhatIsComingBack) {
   opened_.Close();
-  Restore({Spec("a")});
+  Restore({NamedSpec("a")});
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   opened_.Open();
   while (!registry_->List().empty()) {
@@ -374,8 +366,8 @@ TEST_F(RegistryRestartTest, UnloadCancelsWhatIsComingBack) {
 }
 
 TEST_F(RegistryRestartTest, ATakenNameStaysWhoseItIs) {
-  ASSERT_THAT(registry_->Load(Spec("a"), Caller()), IsOk());
-  Restore({Spec("a")});
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), Caller()), IsOk());
+  Restore({NamedSpec("a")});
   EXPECT_EQ(AwaitSettled("a").owner.session_id, 0u);
 }
 
@@ -459,8 +451,8 @@ TEST_F(RegistryRestartTest, WhatIsReadIsNotedAndASuspectIsReadAlone) {
   Restart();
   gate_.Close();
   registry_->Restore(
-      {{.spec = Spec("a"), .owner = kEarlierAlice, .is_suspect = true},
-       {.spec = Spec("b"), .owner = kEarlierAlice}});
+      {{.spec = NamedSpec("a"), .owner = kEarlierAlice, .is_suspect = true},
+       {.spec = NamedSpec("b"), .owner = kEarlierAlice}});
   while (journal.events() != "+b-b+b") std::this_thread::yield();
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
@@ -470,7 +462,7 @@ TEST_F(RegistryRestartTest, WhatIsReadIsNotedAndASuspectIsReadAlone) {
   EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
   // A load that is no restore is none of the journal's business.
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   AwaitSettled("a");
   EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
   Stop();
@@ -480,14 +472,14 @@ TEST_F(RegistryRestartTest, ARestoreThatFailsOrIsStoppedHasEnded) {
   RecordingJournal journal;
   journal_ = &journal;
   Restart();
-  Restore({Spec("missing")});
+  Restore({NamedSpec("missing")});
   AwaitSettled("missing");
   while (journal.events() != "+missing-missing.missing") {
     std::this_thread::yield();
   }
   Restart();
   gate_.Close();
-  Restore({Spec("a")});
+  Restore({NamedSpec("a")});
   while (gate_.num_reads() == 0) std::this_thread::yield();
   std::thread stopper([this] { Stop(); });
   gate_.Open();
@@ -496,27 +488,25 @@ TEST_F(RegistryRestartTest, ARestoreThatFailsOrIsStoppedHasEnded) {
 }
 
 TEST_F(RegistryRestartTest, WhatIsRefusedIsFailedAndCanBeLoadedAgain) {
-  registry_->Restore({{.spec = Spec("a"),
+  registry_->Restore({{.spec = NamedSpec("a"),
                        .owner = kEarlierAlice,
                        .refusal = absl::FailedPreconditionError("too often")}});
   EXPECT_THAT(AwaitSettled("a").error,
               StatusIs(absl::StatusCode::kFailedPrecondition, "too often"));
   EXPECT_EQ(gate_.num_reads(), 0);
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
 
 TEST_F(RegistryRestartTest, APushedDatasetThatTheCacheHasNotIsFailed) {
-  DatasetSpec pushed = Spec("p");
-  pushed.format = kPushedFormat;
-  Restore({pushed}, std::string(64, 'e'));
+  Restore({Pushed("p")}, std::string(64, 'e'));
   EXPECT_THAT(AwaitSettled("p").error,
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("eeee"), HasSubstr("push"))));
 }
 
 TEST_F(RegistryRestartTest, AnEntryBeingWrittenHoldsNoMemory) {
-  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   AwaitSettled("a");
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   EXPECT_EQ(used_bytes(), 0u);

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "server/cache/dataset_cache.h"
 #include "server/registry/dataset_registry.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/faulty_backend.h"
@@ -26,6 +27,7 @@ using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::TempDir;
 using ::testing::ElementsAre;
@@ -114,9 +116,9 @@ class RegistryWaitsTest : public ::testing::Test {
     cache_ = *std::move(cache);
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.cache = cache_.get()}, devices_.get(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-          return std::make_unique<FakeSource>(kNumSamples, 1, spec.path, 7,
+          return std::make_unique<FakeSource>(kNumSamples, 1, spec.path(), 7,
                                               &gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
@@ -128,11 +130,7 @@ class RegistryWaitsTest : public ::testing::Test {
   }
 
   void LoadAndAwait(const std::string& name, const Caller& caller) {
-    DatasetSpec spec;
-    spec.name = name;
-    spec.format = "fake";
-    spec.path = "/data/" + name;
-    ASSERT_THAT(registry_->Load(spec, caller), IsOk());
+    ASSERT_THAT(registry_->Load(NamedSpec(name), caller), IsOk());
     const auto info = registry_->Await(name, absl::Seconds(30));
     ASSERT_THAT(info, IsOk());
     EXPECT_EQ(info->state, DatasetState::kReady) << info->error;
@@ -140,7 +138,7 @@ class RegistryWaitsTest : public ::testing::Test {
   std::vector<std::string> Names() {
     std::vector<std::string> names;
     for (const DatasetInfo& info : registry_->List()) {
-      names.push_back(info.spec.name);
+      names.push_back(info.spec->name());
     }
     return names;
   }

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/registry/dataset_registry.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
@@ -19,6 +20,7 @@ namespace {
 
 using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
@@ -41,9 +43,9 @@ class ReplicasTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{}, devices_.get(),
-        [this](const DatasetSpec& spec, const std::shared_ptr<SourceScan>&)
+        [this](const v1::DatasetSpec& spec, const std::shared_ptr<SourceScan>&)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-          return std::make_unique<FakeSource>(kNumSamples, 1, spec.path,
+          return std::make_unique<FakeSource>(kNumSamples, 1, spec.path(),
                                               /*fill=*/7, &gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
@@ -52,11 +54,8 @@ class ReplicasTest : public ::testing::Test {
 
   absl::StatusOr<uint64_t> Begin(const std::string& name,
                                  const std::string& device) {
-    DatasetSpec spec;
-    spec.name = name;
-    spec.format = "fake";
-    spec.path = "/data/" + name;
-    spec.device = device;
+    v1::DatasetSpec spec = NamedSpec(name);
+    spec.set_device(device);
     return registry_->Load(std::move(spec), kAlice);
   }
   DatasetInfo Await(const std::string& name) {
@@ -97,7 +96,7 @@ TEST_F(ReplicasTest, ItIsReadOnceAndLiesOnEach) {
   const int num_reads = gate_.num_reads();
   EXPECT_THAT(Used(), ElementsAre(100, 0, 100));
   const DatasetInfo info = Await("a");
-  EXPECT_EQ(info.spec.device, "cuda:0,cuda:2");
+  EXPECT_EQ(info.device, "cuda:0,cuda:2");
   EXPECT_EQ(info.resident_bytes, 100);
   ASSERT_THAT(info.placements, SizeIs(2));
   EXPECT_EQ(info.placements[1].device, "cuda:2");
@@ -171,7 +170,8 @@ TEST_F(ReplicasTest, AFailedDeviceTakesWithItWhatIsNowhereElse) {
   }
   ASSERT_THAT(registry_->Unload("other", /*force=*/false, kAlice), IsOk());
   Load("alone", "each");
-  EXPECT_EQ(Await("alone").spec.device, "cuda:1,cuda:2");
+  EXPECT_EQ(Await("alone").device, "cuda:1,cuda:2");
+  EXPECT_EQ(Await("alone").spec->device(), "each");
   Fail(1);
   EXPECT_EQ(Await("both").state, DatasetState::kFailed);
   EXPECT_EQ(Await("alone").state, DatasetState::kReady);

@@ -14,6 +14,7 @@
 #include "proto/attach_protocol.h"
 #include "server/attach/session_table.h"
 #include "server/service/request_context.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
@@ -26,6 +27,7 @@ namespace {
 using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -43,15 +45,13 @@ class FeedServiceTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{}, devices_.get(),
-        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+        [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-          return std::make_unique<FakeSource>(10, 1, spec.path, 7, &gate_);
+          return std::make_unique<FakeSource>(10, 1, spec.path(), 7, &gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    DatasetSpec spec;
-    spec.name = "a";
     const Caller loader = {.session_id = 99, .uid = kUid, .pid = kPid};
-    EXPECT_THAT(registry_->Load(spec, loader), IsOk());
+    EXPECT_THAT(registry_->Load(NamedSpec("a"), loader), IsOk());
     EXPECT_EQ(registry_->Await("a", absl::Seconds(30))->state,
               DatasetState::kReady);
     auto table = FeedTable::Create(

@@ -38,7 +38,7 @@ TEST(RestorePlanTest, WhatWasNotInterruptedIsLoadedAgain) {
   const RestorePlan plan =
       PlanRestore({Entry("a", 1000), Entry("b", kDaemon)}, kDaemon);
   ASSERT_THAT(plan.datasets, SizeIs(2));
-  EXPECT_EQ(plan.datasets[0].spec.path, "/data/a");
+  EXPECT_EQ(plan.datasets[0].spec.path(), "/data/a");
   EXPECT_EQ(plan.datasets[0].owner.uid, 1000u);
   EXPECT_EQ(plan.datasets[0].owner.session_id, Caller::kEarlierSession);
   EXPECT_FALSE(plan.datasets[0].owner.is_privileged);

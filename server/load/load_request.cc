@@ -1,0 +1,112 @@
+#include "server/load/load_request.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/digest.h"
+#include "base/status_macros.h"
+#include "server/dataset/dataset_limits.h"
+#include "server/pipeline/transforms_hash.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kDefaultMaxBadSamples = 100;
+
+// Prefixes the length, so that no text can imitate the parts that follow.
+std::string Part(absl::string_view text) {
+  return absl::StrCat(text.size(), ":", text, "\n");
+}
+
+std::string PretransformsHash(const v1::DatasetSpec& spec) {
+  Pretransforms pretransforms = CompletePretransforms(spec).value();
+  std::vector<FieldPipeline> pipelines;
+  for (auto& [field, ops] : pretransforms) {
+    pipelines.push_back({.field = field, .transforms = std::move(ops)});
+  }
+  return TransformsHash(pipelines);
+}
+
+}  // namespace
+
+absl::Status CheckRequest(v1::DatasetSpec& spec) {
+  spec.set_path(NormalPath(spec.path()));
+  if (!v1::BadSamplePolicy_IsValid(spec.bad_samples())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bad_samples: ", static_cast<int>(spec.bad_samples()),
+                     " is unknown; one of fail, skip, replace"));
+  }
+  if (!v1::Residency_IsValid(spec.residency())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "residency: ", static_cast<int>(spec.residency()),
+        " is unknown; one of device, pinned, split, auto, mapped"));
+  }
+  if (spec.device_bytes() > static_cast<uint64_t>(INT64_MAX)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device_bytes: ", spec.device_bytes(),
+                     " is out of range; at most ", INT64_MAX));
+  }
+  DATASETD_RETURN_IF_ERROR(CompletePretransforms(spec).status());
+  return CheckSpecTexts(spec);
+}
+
+absl::StatusOr<Pretransforms> CompletePretransforms(
+    const v1::DatasetSpec& spec) {
+  Pretransforms pretransforms;
+  for (const auto& [field, pipeline] : spec.pretransforms()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        pretransforms[field],
+        CompleteTransforms(pipeline.transforms(),
+                           absl::StrCat("field '", field, "', pretransforms")));
+  }
+  return pretransforms;
+}
+
+std::map<std::string, std::string> SortedOptions(const v1::DatasetSpec& spec) {
+  return {spec.options().begin(), spec.options().end()};
+}
+
+int64_t MaxBadSamples(const v1::DatasetSpec& spec) {
+  return spec.has_max_bad_samples() ? spec.max_bad_samples()
+                                    : kDefaultMaxBadSamples;
+}
+
+std::string ResidencyName(v1::Residency residency) {
+  constexpr char kPrefix[] = "RESIDENCY_";
+  return absl::AsciiStrToLower(
+      v1::Residency_Name(residency).substr(sizeof(kPrefix) - 1));
+}
+
+std::string SpecId(const v1::DatasetSpec& spec, absl::string_view device,
+                   const SourceInfo& source) {
+  std::string text = absl::StrCat("datasetd spec 2\n", Part(spec.format()),
+                                  Part(spec.path()), Part(spec.split()),
+                                  Part(device), Part(PretransformsHash(spec)));
+  if (spec.bad_samples() > v1::BAD_SAMPLE_POLICY_FAIL) {
+    absl::StrAppend(&text, "bad samples ", static_cast<int>(spec.bad_samples()),
+                    " ", MaxBadSamples(spec), "\n");
+  }
+  if (spec.residency() > v1::RESIDENCY_DEVICE) {
+    absl::StrAppend(&text, "residency ", ResidencyName(spec.residency()), " ",
+                    spec.device_bytes(), "\n");
+  }
+  absl::StrAppend(&text, spec.options_size(), " options\n");
+  for (const auto& [key, value] : SortedOptions(spec)) {
+    absl::StrAppend(&text, Part(key), Part(value));
+  }
+  for (const FileInfo& file : source.files) {
+    absl::StrAppend(&text, Part(file.path), file.size_bytes, " ",
+                    file.mtime_nanoseconds, "\n");
+  }
+  return HexDigest(text);
+}
+
+std::string PushedSpecId(const std::string& name,
+                         const std::string& content_hash, uint32_t owner_uid) {
+  return HexDigest(absl::StrCat("datasetd push 2\n", owner_uid, "\n",
+                                Part(name), Part(content_hash)));
+}
+
+}  // namespace datasetd

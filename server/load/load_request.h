@@ -1,0 +1,57 @@
+// The request of a load, a v1::DatasetSpec: its checks, what it means where the
+// message alone does not say it, and the identity of what it asks for.
+
+#ifndef DATASETD_SERVER_LOAD_LOAD_REQUEST_H_
+#define DATASETD_SERVER_LOAD_LOAD_REQUEST_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "datasetd/v1/dataset.pb.h"
+#include "server/dataset/sample_source.h"
+#include "server/pipeline/ops/transform.h"
+
+namespace datasetd {
+
+// By field.
+using Pretransforms = std::map<std::string, Transforms>;
+
+// Normalises the path, and checks all but what depends on the devices and on
+// the source. What is not set stays so: the manifest keeps the request as it
+// was.
+//   INVALID_ARGUMENT  names the key and says what is wrong
+absl::Status CheckRequest(v1::DatasetSpec& spec);
+
+// The pretransforms with their defaults. Errors as CheckRequest.
+absl::StatusOr<Pretransforms> CompletePretransforms(
+    const v1::DatasetSpec& spec);
+
+// The options in the order of their names, which the message's map has not.
+std::map<std::string, std::string> SortedOptions(const v1::DatasetSpec& spec);
+
+// A load that skips or replaces more samples than this fails.
+int64_t MaxBadSamples(const v1::DatasetSpec& spec);
+
+// "device", "pinned", "split", "auto", "mapped".
+std::string ResidencyName(v1::Residency residency);
+
+// The identity of a dataset before it is read: equal ids mean equal samples,
+// unless a file changed without changing its size and mtime. The cache and the
+// manifest keep ids across restarts. 64 hex digits of BLAKE3 over the spec and
+// the source's files. `device` is the DevicePlacement::Text of the spec's
+// device. REQUIRES: CheckRequest accepts the spec.
+std::string SpecId(const v1::DatasetSpec& spec, absl::string_view device,
+                   const SourceInfo& source);
+
+// The id of a pushed dataset, which has no files and belongs to the user who
+// pushed it.
+std::string PushedSpecId(const std::string& name,
+                         const std::string& content_hash, uint32_t owner_uid);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_LOAD_LOAD_REQUEST_H_
