@@ -41,18 +41,12 @@ absl::StatusOr<OpenedSource> DatasetSources::Plan(
   return opened;
 }
 
-absl::StatusOr<std::unique_ptr<SampleSource>> DatasetSources::Open(
-    const v1::DatasetSpec& spec, uid_t uid,
-    std::shared_ptr<SourceScan> scan) const {
-  scan->account = {.budget = decode_budget_, .uid = uid, .lists = list_budget_};
-  return open_(spec, std::move(scan));
-}
-
 absl::StatusOr<OpenedSource> DatasetSources::OpenFiles(
     std::shared_ptr<const v1::DatasetSpec> spec, PlacementRequest placement,
     uid_t uid, std::shared_ptr<SourceScan> scan) const {
+  scan->account = {.budget = decode_budget_, .uid = uid, .lists = list_budget_};
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
-                            Open(*spec, uid, std::move(scan)));
+                            open_(*spec, std::move(scan)));
   std::string spec_id = SpecId(*spec, placement.devices.Text(), reader->info());
   return Plan(std::move(spec), std::move(placement), std::move(reader),
               std::move(spec_id));
@@ -85,17 +79,6 @@ absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
            std::move(placement), std::move(entry), std::move(spec_id)));
   opened.content_hash = content_hash;
   return opened;
-}
-
-absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetSources::Estimate(
-    const v1::DatasetSpec& spec, uid_t uid, const MemoryBudget::Terms& terms,
-    std::shared_ptr<SourceScan> scan) const {
-  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
-  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
-                            Open(spec, uid, std::move(scan)));
-  return LoadEstimator::Start(spec, std::move(source), std::move(placement),
-                              terms, {.budget = decode_budget_, .uid = uid},
-                              limits_);
 }
 
 }  // namespace datasetd

@@ -19,7 +19,6 @@
 #include "server/dataset/device_table.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/decode_budget.h"
-#include "server/load/load_estimator.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
 #include "server/load/source_scan.h"
@@ -85,17 +84,7 @@ class DatasetSources {
                                           const std::string& content_hash,
                                           uint32_t owner_uid) const;
 
-  // Starts a dry run over the samples of a source for user `uid`. Errors as
-  // FindPlacement and OpenFiles.
-  // `terms` are those of the load.
-  absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
-      const v1::DatasetSpec& spec, uid_t uid, const MemoryBudget::Terms& terms,
-      std::shared_ptr<SourceScan> scan) const;
-
  private:
-  absl::StatusOr<std::unique_ptr<SampleSource>> Open(
-      const v1::DatasetSpec& spec, uid_t uid,
-      std::shared_ptr<SourceScan> scan) const;
   absl::StatusOr<OpenedSource> Plan(std::shared_ptr<const v1::DatasetSpec> spec,
                                     PlacementRequest placement,
                                     std::unique_ptr<SampleSource> reader,

@@ -19,42 +19,26 @@ constexpr size_t kMaxKeptBadSamples = 16 * kMaxListedBadSamples;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
-    const v1::DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-    PlacementRequest placement, const MemoryBudget::Terms& terms,
-    const DecodeAccount& account, const LoadLimits& limits) {
-  DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan,
-      PlanSource(spec, source->info(), /*own_sizes=*/{}, limits));
-  return std::unique_ptr<LoadEstimator>(
-      new LoadEstimator(spec, std::move(source), std::move(plan),
-                        std::move(placement), terms, account));
-}
-
-LoadEstimator::LoadEstimator(const v1::DatasetSpec& spec,
-                             std::unique_ptr<SampleSource> source,
-                             LoadPlan plan, PlacementRequest placement,
+LoadEstimator::LoadEstimator(OpenedSource source,
                              const MemoryBudget::Terms& terms,
                              const DecodeAccount& account)
-    : spec_(spec),
-      source_(std::move(source)),
-      plan_(std::move(plan)),
-      placement_(std::move(placement)),
+    : source_(std::move(source)),
       terms_(terms),
       account_(account),
-      resident_sizes_(source_->info(), plan_) {
-  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+      resident_sizes_(source_.reader->info(), source_.plan) {
+  const LoadPlan& plan = source_.plan;
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
     transforms_.push_back(std::make_unique<SampleTransform>(
-        source_->info().fields[f], Narrow<int>(f), plan_.fields[f].ops,
-        plan_.fields[f].resident, plan_.limits.transforms));
+        source_.reader->info().fields[f], Narrow<int>(f), plan.fields[f].ops,
+        plan.fields[f].resident, plan.limits.transforms));
   }
-  if (!plan_.is_encoded) {
+  if (!plan.is_encoded) {
     largest_sample_bytes_ = ScratchBytes(SampleProbe());
     return;
   }
-  source_->AllowSmallerImages(plan_.smaller_images);
+  source_.reader->AllowSmallerImages(plan.smaller_images);
   scan_ = std::make_unique<SampleScan>(
-      source_.get(), plan_.num_workers, account_, &is_stopping_,
+      source_.reader.get(), plan.num_workers, account_, &is_stopping_,
       [this](int64_t index, const SampleProbe& probe, int64_t size_bytes) {
         return Look(index, probe, size_bytes);
       },
@@ -94,26 +78,27 @@ absl::Status LoadEstimator::Look(int64_t index, const SampleProbe& probe,
 }
 
 LoadEstimate LoadEstimator::Result() {
-  const SourceInfo& info = source_->info();
+  const SourceInfo& info = source_.reader->info();
   LoadEstimate estimate;
-  estimate.device = placement_.devices.Text();
+  estimate.device = source_.placement.devices.Text();
   estimate.num_samples = info.num_samples;
   estimate.num_classes = static_cast<int64_t>(info.class_names.size());
   const absl::StatusOr<LoadPlan> finished = FinishedPlan();
-  const LoadPlan& plan = finished.ok() ? *finished : plan_;
+  const LoadPlan& plan = finished.ok() ? *finished : source_.plan;
   for (const LoadPlan::FieldPlan& field : plan.fields) {
     estimate.fields.push_back(field.resident);
   }
   for (const FileInfo& file : info.files) {
     estimate.source_bytes += file.size_bytes;
   }
-  const Placement placement = PlanPlacement(
-      placement_, plan, RoomsOf(placement_, account_.uid, terms_));
+  const Placement placement =
+      PlanPlacement(source_.placement, plan,
+                    RoomsOf(source_.placement, account_.uid, terms_));
   estimate.residency = placement.residency;
   estimate.placements = placement.Describe();
   estimate.resident_bytes = placement.resident_bytes();
   estimate.free_bytes = std::numeric_limits<int64_t>::max();
-  for (const ServedDevice* const device : placement_.devices.devices) {
+  for (const ServedDevice* const device : source_.placement.devices.devices) {
     estimate.free_bytes =
         std::min(estimate.free_bytes,
                  static_cast<int64_t>(device->budget->free_bytes()));
@@ -126,7 +111,7 @@ LoadEstimate LoadEstimator::Result() {
   std::sort(bad_.begin(), bad_.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [index, status] : bad_) {
-    AddBadSample(*source_, index, status, estimate.bad_samples);
+    AddBadSample(*source_.reader, index, status, estimate.bad_samples);
   }
   estimate.bad_samples.num_samples = num_bad_;
   estimate.problem = FindProblem(placement);
@@ -135,26 +120,27 @@ LoadEstimate LoadEstimator::Result() {
 }
 
 absl::StatusOr<LoadPlan> LoadEstimator::FinishedPlan() const {
-  if (!plan_.needs_sizes()) return plan_;
-  return PlanSource(spec_, source_->info(), resident_sizes_.sizes(),
-                    plan_.limits);
+  if (!source_.plan.needs_sizes()) return source_.plan;
+  return PlanSource(*source_.spec, source_.reader->info(),
+                    resident_sizes_.sizes(), source_.plan.limits);
 }
 
 absl::Status LoadEstimator::FindProblem(const Placement& placement) const {
   if (scan_ != nullptr) DATASETD_RETURN_IF_ERROR(scan_->error());
-  if (num_bad_ > 0 && plan_.bad_samples == v1::BAD_SAMPLE_POLICY_FAIL) {
+  if (num_bad_ > 0 && source_.plan.bad_samples == v1::BAD_SAMPLE_POLICY_FAIL) {
     const auto& [index, status] = bad_.front();
-    return LocatedStatus(*source_, index, status);
+    return LocatedStatus(*source_.reader, index, status);
   }
-  if (num_bad_ > 0 && num_bad_ > plan_.max_bad_samples) {
+  if (num_bad_ > 0 && num_bad_ > source_.plan.max_bad_samples) {
     return absl::DataLossError(
         absl::StrCat(num_bad_, " bad samples, and max_bad_samples is ",
-                     plan_.max_bad_samples));
+                     source_.plan.max_bad_samples));
   }
   DATASETD_RETURN_IF_ERROR(CheckSizes());
   for (const Placement::Part& part : placement.parts) {
-    const MemoryBudget* const budget =
-        part.device == nullptr ? placement_.pinned : part.device->budget.get();
+    const MemoryBudget* const budget = part.device == nullptr
+                                           ? source_.placement.pinned
+                                           : part.device->budget.get();
     const uint64_t total = budget == nullptr ? 0 : budget->total_bytes();
     if (static_cast<uint64_t>(part.size_bytes) <= total) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -198,7 +184,7 @@ absl::Status LoadEstimator::CheckSizes() const {
     const absl::Status status = ragged[field]->Check({height, width});
     if (status.ok()) continue;
     first = index;
-    problem = LocatedStatus(*source_, index, status);
+    problem = LocatedStatus(*source_.reader, index, status);
   }
   return problem;
 }

@@ -23,6 +23,7 @@
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/dataset_info.h"
 #include "server/dataset/sample_source.h"
+#include "server/load/dataset_sources.h"
 #include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
@@ -53,16 +54,14 @@ struct LoadEstimate {
 
 class LoadEstimator {
  public:
-  // The devices and budgets outlive the estimator. `terms` are those of the
-  // load. Errors as PlanSource.
-  static absl::StatusOr<std::unique_ptr<LoadEstimator>> Start(
-      const v1::DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-      PlacementRequest placement, const MemoryBudget::Terms& terms,
-      const DecodeAccount& account, const LoadLimits& limits);
+  // Starts the run. The devices and budgets outlive the estimator. `terms` are
+  // those of the load.
+  LoadEstimator(OpenedSource source, const MemoryBudget::Terms& terms,
+                const DecodeAccount& account);
   // Stops the run if it is not finished.
   ~LoadEstimator() { is_stopping_.store(true, std::memory_order_relaxed); }
 
-  int64_t num_samples() const { return source_->info().num_samples; }
+  int64_t num_samples() const { return source_.reader->info().num_samples; }
   int64_t num_scanned() const {
     return scan_ == nullptr ? num_samples() : scan_->num_scanned();
   }
@@ -74,11 +73,6 @@ class LoadEstimator {
   LoadEstimate Result();
 
  private:
-  LoadEstimator(const v1::DatasetSpec& spec,
-                std::unique_ptr<SampleSource> source, LoadPlan plan,
-                PlacementRequest placement, const MemoryBudget::Terms& terms,
-                const DecodeAccount& account);
-
   // {index of the ragged field, height, width}.
   using FieldSize = std::tuple<size_t, int64_t, int64_t>;
 
@@ -97,10 +91,7 @@ class LoadEstimator {
   // One per ragged field.
   std::vector<const SampleTransform*> RaggedTransforms() const;
 
-  const v1::DatasetSpec spec_;
-  const std::unique_ptr<SampleSource> source_;
-  const LoadPlan plan_;
-  const PlacementRequest placement_;
+  const OpenedSource source_;
   const MemoryBudget::Terms terms_;
   const DecodeAccount account_;
   SampleSizesTable resident_sizes_;

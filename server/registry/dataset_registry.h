@@ -152,7 +152,7 @@ class DatasetRegistry {
   // to read its samples. Errors as Load for a bad spec or source.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
       v1::DatasetSpec spec, const Caller& caller,
-      std::shared_ptr<SourceScan> scan = nullptr) const;
+      std::shared_ptr<SourceScan> scan = nullptr);
 
   // Holds an existing dataset and returns its description. NOT_FOUND if there
   // is no such dataset that the caller may see.

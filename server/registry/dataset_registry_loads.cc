@@ -459,11 +459,20 @@ absl::Status DatasetRegistry::ReserveReport(DatasetEntry& entry,
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
     v1::DatasetSpec spec, const Caller& caller,
-    std::shared_ptr<SourceScan> scan) const {
+    std::shared_ptr<SourceScan> scan) {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   if (scan == nullptr) scan = std::make_shared<SourceScan>();
-  return sources_.Estimate(spec, caller.uid, TermsOf(spec, caller),
-                           std::move(scan));
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
+                            sources_.FindPlacement(spec));
+  const MemoryBudget::Terms terms = TermsOf(spec, caller);
+  DATASETD_ASSIGN_OR_RETURN(
+      OpenedSource source,
+      sources_.OpenFiles(
+          std::make_shared<const v1::DatasetSpec>(std::move(spec)),
+          std::move(placement), caller.uid, std::move(scan)));
+  return std::make_unique<LoadEstimator>(
+      std::move(source), terms,
+      DecodeAccount{.budget = &decode_budget_, .uid = caller.uid});
 }
 
 }  // namespace datasetd
