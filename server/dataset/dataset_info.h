@@ -21,19 +21,10 @@ namespace datasetd {
 // See dataset_registry.h.
 enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
 
-// The part of a dataset that one device holds.
-struct PlacementInfo {
-  std::string device;
-  std::string gpu_uuid;  // 16 bytes; empty on the host
-  int64_t device_bytes = 0;
-  int64_t host_bytes = 0;
-  std::string error;  // why the device serves it no more
-};
-
 struct DatasetInfo {
   std::shared_ptr<const v1::DatasetSpec> spec;  // never null
-  // That it is on, as DevicePlacement::Text; until they are found, as the spec
-  // has it.
+  // The devices as DevicePlacement::Text; as the spec has them until they are
+  // found.
   std::string device;
   DatasetState state = DatasetState::kLoading;
   absl::Status error;  // when FAILED
@@ -44,12 +35,12 @@ struct DatasetInfo {
   int64_t resident_bytes = 0;            // of the samples, once
   v1::Residency residency = v1::RESIDENCY_DEVICE;
   // In the order of the devices; empty while the source is being opened.
-  std::vector<PlacementInfo> placements;
+  std::vector<v1::Placement> placements;
   std::string spec_id;
   std::string content_hash;
   int num_feeds = 0;
   int num_holders = 0;
-  BadSampleReport bad_samples;  // while LOADING and in a brief info, the number
+  BadSampleReport bad_samples;  // the number only, if LOADING or brief
   // True while LOADING and the source's files are being scanned;
   // num_entries_scanned is SourceScan::num_entries.
   bool is_scanning = false;

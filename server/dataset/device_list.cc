@@ -98,12 +98,4 @@ absl::StatusOr<DevicePlacement> FindDevices(DeviceTable& table,
   return placement;
 }
 
-PlacementInfo DescribePlacement(const ServedDevice& device,
-                                int64_t device_bytes) {
-  return {.device = device.name(),
-          .gpu_uuid = device.uuid(),
-          .device_bytes = device_bytes,
-          .error = device.health->error()};
-}
-
 }  // namespace datasetd

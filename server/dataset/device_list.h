@@ -17,7 +17,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/dataset/dataset_info.h"
 #include "server/dataset/device_table.h"
 
 namespace datasetd {
@@ -59,9 +58,6 @@ struct DevicePlacement {
 //   FAILED_PRECONDITION  a device has failed
 absl::StatusOr<DevicePlacement> FindDevices(DeviceTable& table,
                                             absl::string_view text);
-
-PlacementInfo DescribePlacement(const ServedDevice& device,
-                                int64_t device_bytes);
 
 }  // namespace datasetd
 

@@ -21,7 +21,6 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "server/dataset/bad_samples.h"
-#include "server/dataset/dataset_info.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/dataset_sources.h"
 #include "server/load/decode_budget.h"
@@ -34,7 +33,7 @@ namespace datasetd {
 
 struct LoadEstimate {
   std::string device;
-  std::vector<PlacementInfo> placements;
+  std::vector<v1::Placement> placements;
   int64_t num_samples = 0;        // of the source
   std::vector<FieldSpec> fields;  // as resident
   int64_t num_classes = 0;

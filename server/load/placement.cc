@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "server/dataset/device_list.h"
 #include "server/dataset/ragged_index.h"
 #include "server/load/load_request.h"
@@ -68,18 +69,23 @@ int64_t Placement::resident_bytes() const {
   return bytes;
 }
 
-std::vector<PlacementInfo> Placement::Describe() const {
-  std::vector<PlacementInfo> infos;
+std::vector<v1::Placement> Placement::Describe() const {
+  std::vector<v1::Placement> infos;
   for (const ServedDevice* const device : devices) {
-    PlacementInfo& to = infos.emplace_back(DescribePlacement(*device, 0));
+    v1::Placement& to = infos.emplace_back();
+    to.set_device(device->name());
+    to.set_gpu_uuid(device->uuid());
+    to.set_error(PrintableUtf8(device->health->error()));
     for (const Part& part : parts) {
-      if (part.device == device) to.device_bytes += part.size_bytes;
+      if (part.device != device) continue;
+      to.set_device_bytes(to.device_bytes() + part.size_bytes);
     }
   }
+  int64_t host_bytes = mapped_bytes;
   for (const Part& part : parts) {
-    if (part.device == nullptr) infos.front().host_bytes += part.size_bytes;
+    if (part.device == nullptr) host_bytes += part.size_bytes;
   }
-  infos.front().host_bytes += mapped_bytes;
+  infos.front().set_host_bytes(host_bytes);
   return infos;
 }
 

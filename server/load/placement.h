@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "datasetd/v1/dataset.pb.h"
-#include "server/dataset/dataset_info.h"
 #include "server/dataset/device_list.h"
 #include "server/dataset/memory_budget.h"
 #include "server/load/load_plan.h"
@@ -57,7 +56,7 @@ struct Placement {
   // The size of all samples; replicas count once.
   int64_t resident_bytes() const;
   // As shown to clients: one for each device, the host's memory with the first.
-  std::vector<PlacementInfo> Describe() const;
+  std::vector<v1::Placement> Describe() const;
 };
 
 // Also lets the devices of a shard read each other's memory.

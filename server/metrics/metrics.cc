@@ -143,14 +143,14 @@ void AddDataset(const DatasetInfo& info, Page& page) {
   const Labels labels = {{"dataset", info.spec->name()},
                          {"device", info.device}};
   int64_t host_bytes = 0;
-  for (const PlacementInfo& placement : info.placements) {
+  for (const v1::Placement& placement : info.placements) {
     page.Gauge("datasetd_dataset_resident_bytes",
                "Device memory of the dataset's samples that are loaded; of "
                "replicas, on each device.",
-               {{"dataset", info.spec->name()}, {"device", placement.device}},
+               {{"dataset", info.spec->name()}, {"device", placement.device()}},
                static_cast<double>(
-                   std::min(ResidentBytes(info), placement.device_bytes)));
-    host_bytes += placement.host_bytes;
+                   std::min(ResidentBytes(info), placement.device_bytes())));
+    host_bytes += placement.host_bytes();
   }
   page.Gauge("datasetd_dataset_host_bytes",
              "Pinned host memory that the dataset has for samples.", labels,
@@ -196,8 +196,8 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
         PrivateTotals& totals = private_by_device[info.device];
         ++totals.num_datasets;
         totals.num_feeds += info.num_feeds;
-        for (const PlacementInfo& placement : info.placements) {
-          private_by_device[placement.device].resident_bytes +=
+        for (const v1::Placement& placement : info.placements) {
+          private_by_device[placement.device()].resident_bytes +=
               ResidentBytes(info);
         }
       } else {

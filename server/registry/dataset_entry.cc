@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 
 namespace datasetd {
 
@@ -100,7 +101,8 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
   info.residency = residency;
   info.placements = placements;
   for (size_t i = 0; i < info.placements.size(); ++i) {
-    info.placements[i].error = placement.devices.devices[i]->health->error();
+    info.placements[i].set_error(
+        PrintableUtf8(placement.devices.devices[i]->health->error()));
   }
   info.spec_id = spec_id;
   if (!replicas.empty()) {

@@ -58,7 +58,7 @@ struct DatasetEntry {
   int64_t resident_bytes = 0;  // of all samples, once
   v1::Residency residency = v1::RESIDENCY_DEVICE;
   bool is_replicated = false;
-  std::vector<PlacementInfo> placements;
+  std::vector<v1::Placement> placements;
   // What it takes of each budget.
   std::map<const MemoryBudget*, int64_t> bytes_in;
   // Times of the monotonic clock.

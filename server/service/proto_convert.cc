@@ -129,21 +129,6 @@ void SetRates(const DatasetInfo& info, v1::LoadProgress* progress) {
   }
 }
 
-void PlacementsToProto(
-    const std::vector<PlacementInfo>& placements,
-    google::protobuf::RepeatedPtrField<v1::Placement>* list) {
-  for (const PlacementInfo& placement : placements) {
-    v1::Placement* const to = list->Add();
-    to->set_device(placement.device);
-    to->set_gpu_uuid(placement.gpu_uuid);
-    to->set_device_bytes(placement.device_bytes);
-    to->set_host_bytes(placement.host_bytes);
-    if (!placement.error.empty()) {
-      to->set_error(PrintableUtf8(placement.error));
-    }
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
@@ -204,7 +189,8 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
   if (!info.placements.empty()) {
     dataset->set_residency(info.residency);
   }
-  PlacementsToProto(info.placements, dataset->mutable_placements());
+  *dataset->mutable_placements() = {info.placements.begin(),
+                                    info.placements.end()};
   dataset->set_spec_id(info.spec_id);
   dataset->set_content_hash(info.content_hash);
   dataset->set_num_feeds(info.num_feeds);
@@ -241,7 +227,8 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
   to->set_residency(estimate.residency);
   to->set_free_bytes(estimate.free_bytes);
   to->set_host_bytes(estimate.host_bytes);
-  PlacementsToProto(estimate.placements, to->mutable_placements());
+  *to->mutable_placements() = {estimate.placements.begin(),
+                               estimate.placements.end()};
   if (estimate.largest != ImageSize()) {
     SetExtent(estimate.smallest, to->mutable_smallest());
     SetExtent(estimate.largest, to->mutable_largest());

@@ -113,8 +113,8 @@ TEST_F(PlacementTest, PinnedIsAllOfTheHosts) {
   EXPECT_EQ(placement.parts[0].device, nullptr);
   const auto infos = placement.Describe();
   ASSERT_EQ(infos.size(), 3u);
-  EXPECT_EQ(infos[0].host_bytes, 1000);
-  EXPECT_EQ(infos[1].host_bytes, 0);
+  EXPECT_EQ(infos[0].host_bytes(), 1000);
+  EXPECT_EQ(infos[1].host_bytes(), 0);
 }
 
 TEST_F(PlacementTest, AShardIsEven) {

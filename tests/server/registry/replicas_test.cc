@@ -99,8 +99,8 @@ TEST_F(ReplicasTest, ItIsReadOnceAndLiesOnEach) {
   EXPECT_EQ(info.device, "cuda:0,cuda:2");
   EXPECT_EQ(info.resident_bytes, 100);
   ASSERT_THAT(info.placements, SizeIs(2));
-  EXPECT_EQ(info.placements[1].device, "cuda:2");
-  EXPECT_EQ(info.placements[1].device_bytes, 100);
+  EXPECT_EQ(info.placements[1].device(), "cuda:2");
+  EXPECT_EQ(info.placements[1].device_bytes(), 100);
   Load("b", "cuda:1");
   EXPECT_EQ(gate_.num_reads(), 2 * num_reads);
   ASSERT_THAT(registry_->Unload("a", /*force=*/false, kAlice), IsOk());
@@ -146,8 +146,8 @@ TEST_F(ReplicasTest, AFailedDeviceTakesWithItWhatIsNowhereElse) {
   ASSERT_THAT(use, IsOk());
   Fail(0);
   EXPECT_EQ(Await("both").state, DatasetState::kReady);
-  EXPECT_EQ(Await("both").placements[0].error, "it broke");
-  EXPECT_EQ(Await("both").placements[1].error, "");
+  EXPECT_EQ(Await("both").placements[0].error(), "it broke");
+  EXPECT_EQ(Await("both").placements[1].error(), "");
   EXPECT_EQ(Await("other").state, DatasetState::kReady);
   EXPECT_EQ(Await("alone").state, DatasetState::kFailed);
   EXPECT_THAT(Await("alone").error,
