@@ -14,7 +14,6 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "server/load/load_request.h"
-#include "server/readers/field_names.h"
 #include "server/readers/formats.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"

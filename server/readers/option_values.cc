@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -14,6 +16,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxOptionDimensions = 8;
+constexpr size_t kMaxFields = 64;
 
 }  // namespace
 
@@ -95,6 +98,32 @@ bool IsFieldName(absl::string_view name) {
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
            return absl::ascii_isalnum(c) || c == '_';
          });
+}
+
+absl::StatusOr<std::vector<FieldName>> ParseFieldNames(
+    const v1::DatasetSpec& spec, absl::string_view option) {
+  std::vector<FieldName> names;
+  const std::string text = OptionOr(spec, option, "");
+  if (text.empty()) return names;
+  std::set<std::string> seen;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(item, absl::MaxSplits(':', 1));
+    FieldName name;
+    name.field = std::string(absl::StripAsciiWhitespace(parts.first));
+    name.source = std::string(absl::StripAsciiWhitespace(
+        parts.second.empty() ? parts.first : parts.second));
+    if (!IsFieldName(name.field) || !seen.insert(name.field).second ||
+        names.size() == kMaxFields) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "option ", option, " is '", absl::Utf8SafeCHexEscape(text),
+          "', expected FIELD or FIELD:SOURCE with commas between, each field "
+          "once, at most ",
+          kMaxFields));
+    }
+    names.push_back(std::move(name));
+  }
+  return names;
 }
 
 }  // namespace datasetd

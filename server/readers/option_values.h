@@ -46,6 +46,16 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,
 // characters.
 bool IsFieldName(absl::string_view name);
 
+struct FieldName {
+  std::string field;
+  std::string source;  // the field's own name if not given
+};
+
+// Parses a list of fields with their sources, "image:x_train,label:y_train".
+// Empty if the option is not set. At most 64 fields, each once.
+absl::StatusOr<std::vector<FieldName>> ParseFieldNames(
+    const v1::DatasetSpec& spec, absl::string_view option);
+
 }  // namespace datasetd
 
 #endif  // DATASETD_SERVER_READERS_OPTION_VALUES_H_

@@ -13,7 +13,6 @@
 #include "base/status_macros.h"
 #include "server/readers/archives/shard_files.h"
 #include "server/readers/archives/tar_members.h"
-#include "server/readers/field_names.h"
 #include "server/readers/images/encoded_field.h"
 #include "server/readers/images/image_options.h"
 #include "server/readers/list_memory.h"
