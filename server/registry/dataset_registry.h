@@ -127,6 +127,9 @@ class DatasetRegistry {
   // BeginLoad, and blocks until the load is planned. Returns the dataset's id.
   // Errors as BeginLoad and, until then, as Await.
   absl::StatusOr<uint64_t> Load(v1::DatasetSpec spec, const Caller& caller);
+  // Blocks until no load of this name is being cancelled, or `timeout` passes.
+  // Until then BeginLoad, or Await after it, is ABORTED.
+  void AwaitCancelled(const std::string& name, absl::Duration timeout) const;
   // Gives up a call: releases the hold that its session has by it.
   void Cancel(const std::shared_ptr<LoadCall>& call);
 

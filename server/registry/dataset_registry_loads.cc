@@ -148,6 +148,16 @@ absl::Status DatasetRegistry::Attach(DatasetEntry& entry,
   return absl::OkStatus();
 }
 
+void DatasetRegistry::AwaitCancelled(const std::string& name,
+                                     absl::Duration timeout) const {
+  const auto is_gone = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    const EntryPtr entry = table_.Get(name);
+    return is_stopping_ || entry == nullptr || !entry->is_cancelled();
+  };
+  MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(Condition(&is_gone), timeout);
+}
+
 void DatasetRegistry::Cancel(const std::shared_ptr<LoadCall>& call) {
   MutexLock lock(&mutex_);
   if (joining_.contains(call)) return CancelJoin(call);

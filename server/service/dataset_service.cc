@@ -24,6 +24,7 @@ namespace datasetd {
 namespace {
 
 constexpr absl::Duration kProgressPeriod = absl::Milliseconds(200);
+constexpr absl::Duration kMaxCancelTime = absl::Seconds(10);
 constexpr int kMaxEstimates = 2;
 constexpr int kMaxEstimatesPerUser = 1;
 constexpr int kMaxPushes = 16;
@@ -84,9 +85,15 @@ absl::Status DatasetService::Load(
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             loads_.Take(caller.uid));
-  const auto info = context_->TryAgainIf(absl::IsResourceExhausted, [&] {
+  const auto attempt = [&] {
     return AwaitLoad(call, request.spec(), caller, writer);
-  });
+  };
+  auto info = context_->TryAgainIf(absl::IsResourceExhausted, attempt);
+  if (absl::IsAborted(info.status())) {
+    // The load of a client that is gone is just ending.
+    datasets_->AwaitCancelled(request.spec().name(), kMaxCancelTime);
+    info = attempt();
+  }
   if (absl::IsCancelled(info.status())) {
     // Also when its session ends, or the daemon.
     DATASETD_RETURN_IF_ERROR(context_->Authenticate(*call).status());
@@ -192,6 +199,7 @@ absl::Status DatasetService::Push(
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, push.spec.name(), caller));
   DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
                             datasets_->Await(id, absl::ZeroDuration()));
+  await_saved_();
   DatasetInfoToProto(info, true, response->mutable_dataset());
   return absl::OkStatus();
 }

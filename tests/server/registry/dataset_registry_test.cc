@@ -380,15 +380,20 @@ TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
   gate_.Close();
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  while (gate_.num_reads() == 0) std::this_thread::yield();
   registry_->ReleaseSession(kAlice.session_id);
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
   registry_->ReleaseSession(kBob.session_id);
   EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("try again")));
+  registry_->AwaitCancelled("a", absl::ZeroDuration());  // not yet
+  EXPECT_EQ(registry_->List().size(), 1u);
   gate_.Open();
-  while (!registry_->List().empty()) {
-  }
+  registry_->AwaitCancelled("a", absl::Seconds(30));
+  EXPECT_TRUE(registry_->List().empty());
   EXPECT_EQ(used_bytes(), 0);
+  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
 
 TEST_F(DatasetRegistryTest, UnusedDatasetsMakeRoomLeastRecentlyUsedFirst) {
