@@ -272,7 +272,8 @@ def test_calls_wait_until_the_user_may_make_them():
     """Loaders are opened, and send orders of their own, at the same time."""
     orders = [np.random.default_rng(seed).permutation(400).tolist()
               for seed in range(6)]
-    with harness.Daemon(user_limits={"max_calls": 1}) as daemon, \
+    # The push itself is refused at once, and the call before it may be ending.
+    with harness.Daemon(user_limits={"max_calls": 2}) as daemon, \
             daemon.connect() as client:
         client.push_dataset("d", {"x": np.arange(400)})
         found = [None] * len(orders)
