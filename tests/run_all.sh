@@ -12,7 +12,7 @@
 # documentation names files that are there. Every test case counts in every pass it
 # ran in. Exits non-zero if anything failed, was not built, or ran no case.
 #
-#   --full  every test; each source compiled by itself; all C++ tests under
+#   --full  every test, in its long form; each source compiled by itself; all C++ tests under
 #           Address- and UBSanitizer, and the tests of processes with a daemon
 #           under them; all tests with threads under ThreadSanitizer; fuzzers
 set -uo pipefail
@@ -66,7 +66,7 @@ pass() {
 tests/lint.sh "$events/lint" >"$events/lint.log" 2>&1 &
 
 if $full; then
-  # Tests that do less without it.
+  # Some tests do less without it.
   thorough=(--test_env=DATASETD_TEST_FULL=1)
   pass all "${thorough[@]}" //...
   printf '\n== apart: each source by itself\n'

@@ -20,9 +20,9 @@ namespace datasetd {
 // By field.
 using Pretransforms = std::map<std::string, Transforms>;
 
-// Normalises the path, and checks all but what depends on the devices and on
-// the source. What is not set stays so: the manifest keeps the request as it
-// was.
+// Normalises the path, and checks everything that does not depend on the
+// devices or on the source. Fills in no defaults, since the manifest keeps the
+// request as it was sent.
 //   INVALID_ARGUMENT  names the key and says what is wrong
 absl::Status CheckRequest(v1::DatasetSpec& spec);
 
@@ -30,7 +30,7 @@ absl::Status CheckRequest(v1::DatasetSpec& spec);
 absl::StatusOr<Pretransforms> CompletePretransforms(
     const v1::DatasetSpec& spec);
 
-// The options in the order of their names, which the message's map has not.
+// Returns the options by name. The map of the message has no order.
 std::map<std::string, std::string> SortedOptions(const v1::DatasetSpec& spec);
 
 // A load that skips or replaces more samples than this fails.

@@ -18,8 +18,8 @@
 
 namespace datasetd {
 
-// What a reader works with besides the request, of which it reads format, path,
-// split and options.
+// The input of a reader that is not in the request. Of the request it uses
+// format, path, split and options.
 struct ReaderContext {
   const FileSystem& files;  // outlives the reader
   // Limit on the inflated size of a compressed file; overrides the options.

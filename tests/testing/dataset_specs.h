@@ -25,7 +25,7 @@ inline void SetOption(v1::DatasetSpec& spec, const std::string& name,
   (*spec.mutable_options())[name] = value;
 }
 
-// What a reader reads of a request.
+// Returns a request with the fields that readers use.
 inline v1::DatasetSpec SpecOf(const std::string& format,
                               const std::string& path,
                               const std::string& split = "",
@@ -38,14 +38,15 @@ inline v1::DatasetSpec SpecOf(const std::string& format,
   return spec;
 }
 
-// A dataset of that name, from /data/NAME.
+// Returns the request of a dataset of this name, from /data/NAME.
 inline v1::DatasetSpec NamedSpec(const std::string& name) {
   v1::DatasetSpec spec = SpecOf("fake", "/data/" + name);
   spec.set_name(name);
   return spec;
 }
 
-// What the text says over what the spec has: With(NamedSpec("a"), "pin: true").
+// Merges `text`, in protobuf's text format, into the spec:
+//   With(NamedSpec("a"), "pin: true")
 inline v1::DatasetSpec With(v1::DatasetSpec spec, const std::string& text) {
   Require(google::protobuf::TextFormat::MergeFromString(text, &spec),
           "a spec of a test can be parsed");

@@ -236,8 +236,9 @@ DATASETD_HOST_DEVICE inline uint32_t PixelBits(const BlockState& state,
   return ImageElementBits(state.field, source, offset + channel, channel);
 }
 
-// Positions that a thread writes at once where it looks each one up: half a
-// vector, since longer ones are more code and no faster.
+// Returns the positions that a thread writes at once if it looks each one up.
+// They are half a vector: a whole one saves 6 % of the instructions, but asks
+// for half as many sectors more and adds 19 KB of code.
 constexpr int LookedUpPositions(int size_bytes) {
   return size_bytes == 0 ? 1 : VectorPositions(size_bytes) / 2;
 }

@@ -148,8 +148,8 @@ DATASETD_HOST_DEVICE inline uint32_t PixelBytes(const uint32_t (&bytes)[kWords],
   return FunnelShift(bytes[word], bytes[word + 1], shift);
 }
 
-// Which of a thread's pixels are no padding: those below `count`, of unsigned
-// numbers from `begin` on.
+// The pixels of a thread that are not padding: `begin` + pixel, an unsigned
+// number, is below `count`.
 struct InsideRange {
   uint32_t begin;
   uint32_t count;
@@ -158,7 +158,7 @@ struct InsideRange {
   }
 };
 
-// Of the elements of a thread's vectors: the pixel and the channel.
+// Returns the pixel and the channel of element `i` of a thread's vector `v`.
 template <bool kIsNhwc, int kChannels, int kVector>
 struct ElementOrder {
   static constexpr int Pixel(int v, int i) {
@@ -169,7 +169,7 @@ struct ElementOrder {
   }
 };
 
-// Makes vectors of copied bytes.
+// Copies bytes to output vectors.
 template <bool kIsPadded, typename Order, int kChannels>
 DATASETD_HOST_DEVICE inline void CopyPixels(
     const uint32_t (&bytes)[4 * kChannels], bool is_mirrored,
@@ -210,7 +210,7 @@ DATASETD_HOST_DEVICE inline void CopyPixels(
   }
 }
 
-// Makes vectors of what the table has for bytes.
+// Converts bytes to output vectors, by the table.
 template <bool kIsPadded, typename Order, int kSizeBytes, int kWords,
           int kChannels>
 DATASETD_HOST_DEVICE inline void ConvertPixels(
@@ -266,8 +266,8 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
       fill[c] = state.fill_bits[field_plan.padding_move][c];
     }
   }
-  // Warps stay together: a thread behind the end does as the last one, and
-  // stores nothing.
+  // All threads of a warp take each turn. A thread behind the end repeats the
+  // work of the last one, and stores nothing.
   const int lane = thread & 31;
   OutputVector* const exchange = state.exchange + (thread - lane) * kStride;
   const int32_t end = work.num_positions - kUnit;
@@ -284,7 +284,7 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
     const bool is_mirrored = run.step < 0;
     const uint8_t* const source =
         state.sources[block_row.sample] + (is_row ? block_row.entry : 0);
-    // Of the leftmost column, which a mirrored run has at its end.
+    // The leftmost byte in the input row. A mirrored run ends there.
     int32_t from = (is_mirrored ? run.origin - (x + kVector - 1)
                                 : run.origin + run.step * x) *
                    kChannels;

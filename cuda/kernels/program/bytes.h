@@ -38,7 +38,8 @@ DATASETD_HOST_DEVICE inline uint32_t PermuteBytes(uint32_t low, uint32_t high,
 #endif
 }
 
-// Returns bytes `at`, which are constants and lie within three words.
+// Returns the bytes with the numbers `at` as a word, the first one lowest. The
+// numbers are known to the compiler and lie within three words.
 template <int kWords>
 DATASETD_HOST_DEVICE inline uint32_t GatherBytes(
     const uint32_t (&bytes)[kWords], const int (&at)[4]) {
@@ -63,8 +64,9 @@ DATASETD_HOST_DEVICE inline uint32_t GatherBytes(
   return result;
 }
 
-// Moves the words' bytes down by `offset`, 0 to 15; the first kCount are
-// defined then. No index is variable.
+// Shifts the bytes down by `offset`, 0 to 15. The first kCount words are
+// defined afterwards. Indices are constants, so that the words stay in
+// registers.
 template <int kCount, int kWords>
 DATASETD_HOST_DEVICE inline void ShiftBytes(uint32_t (&words)[kWords],
                                             int offset) {

@@ -100,7 +100,7 @@ TEST(SpecIdTest, WhatIsReadAndHowChangesIt) {
   }
 }
 
-// A device is where it is found.
+// The id has the devices that were found, not the text of the request.
 TEST(SpecIdTest, NameAndLimitsThatDoNotBindLeaveItAlone) {
   const std::string id = SpecId(Spec(), "cpu", Source());
   for (const char* const change :
@@ -110,7 +110,7 @@ TEST(SpecIdTest, NameAndLimitsThatDoNotBindLeaveItAlone) {
   }
 }
 
-// Those of earlier daemons, by which their caches have datasets.
+// Ids that the version before computed. Caches of earlier daemons use them.
 TEST(SpecIdTest, IdsStay) {
   const struct {
     const char* spec;
