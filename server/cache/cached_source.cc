@@ -24,6 +24,7 @@ CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
   info_.num_samples = header_.num_samples;
   info_.fields = header_.fields;
   info_.class_names = header_.class_names;
+  info_.is_sequential = true;
   const auto notes = header_.notes.find(kBadSamplesNote);
   if (notes != header_.notes.end()) {
     auto bad_samples = BadSamplesFromText(notes->second);
@@ -39,8 +40,10 @@ CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
 
 CachedSource::~CachedSource() = default;
 
-absl::Status CachedSource::Read(int64_t count,
+absl::Status CachedSource::Read(int64_t first, int64_t count,
                                 absl::Span<const absl::Span<uint8_t>> fields) {
+  Require(first == position_, "a cache entry is read in order");
+  position_ += count;
   if (!notes_status_.ok()) {
     return absl::DataLossError(
         absl::StrCat(file_->info().path, ": ", notes_status_.message()));

@@ -35,7 +35,8 @@ class CachedSource : public SampleSource {
   int64_t size_bytes() const { return layout_.file_bytes; }
 
   absl::StatusOr<RaggedIndex> ReadIndex(size_t field) override;
-  absl::Status Read(int64_t count,
+  // REQUIRES: `first` is the end of the last Read.
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override;
 
  private:
@@ -56,6 +57,7 @@ class CachedSource : public SampleSource {
   const CacheLayout layout_;
   SourceInfo info_;
   absl::Status notes_status_;
+  int64_t position_ = 0;            // after the last Read
   std::vector<Progress> progress_;  // by place
 };
 

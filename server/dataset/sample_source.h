@@ -3,11 +3,11 @@
 //
 // A source is plain or encoded (info().is_encoded):
 //
-//   plain    Read returns decoded samples in order
-//   encoded  ReadRaw fetches one stored sample, Decode turns it into fields;
-//            both in any order and on any number of threads at once
+//   plain    Read returns samples as they are in memory
+//   encoded  Fetch gets one stored sample, Decode turns it into fields
 //
-// A plain source is not thread-safe.
+// Samples are read in any order and on any number of threads at once, but those
+// of a sequential source in order, by one thread at a time.
 
 #ifndef DATASETD_SERVER_DATASET_SAMPLE_SOURCE_H_
 #define DATASETD_SERVER_DATASET_SAMPLE_SOURCE_H_
@@ -36,6 +36,9 @@ struct SourceInfo {
   std::vector<std::string> class_names;  // may be empty
   std::vector<FileInfo> files;           // all files that were or will be read
   bool is_encoded = false;
+  // A plain source to be read from the first sample to the last: a push and a
+  // cache entry cannot be read otherwise, a compressed file only slowly.
+  bool is_sequential = false;
   // The samples are still to come: ragged fields have the shape (1, 1, C).
   bool is_awaited = false;
   // Plain sources: bad samples found when the samples were first read.
@@ -54,7 +57,7 @@ inline constexpr int64_t kMaxKeptProbeBytes = 16 << 20;
 void KeepAtMost(int64_t size_bytes, RawSample& raw);
 int64_t RawBytes(const RawSample& raw);
 
-// The place of a sample in a file, and the size that ReadRaw fetches.
+// The place of a sample in a file, and the size that Fetch fetches.
 struct SampleLocation {
   std::string path;
   int64_t offset = 0;
@@ -86,18 +89,15 @@ class SampleSource {
   // in order, before the first Read. Errors as Read.
   virtual absl::StatusOr<RaggedIndex> ReadIndex(size_t field);
 
-  // Plain sources: reads the next `count` samples. Field f goes to fields[f],
-  // contiguous, of size count * info().fields[f].sample_bytes(); a packed field
-  // is laid out by its index, with zeros between samples. REQUIRES: count
-  // samples are left.
+  // Plain sources: reads samples first to first + count - 1. Field f goes to
+  // fields[f], contiguous, of size count * info().fields[f].sample_bytes(); a
+  // packed field is laid out by its index, with zeros between samples.
+  // Thread-safe unless the source is sequential. REQUIRES: there are these
+  // samples.
   //   DATA_LOSS         truncated or damaged; names file and offset
   //   INVALID_ARGUMENT  a value is out of range, such as a label
-  virtual absl::Status Read(int64_t count,
+  virtual absl::Status Read(int64_t first, int64_t count,
                             absl::Span<const absl::Span<uint8_t>> fields);
-
-  // Plain sources: passes over the next `count` samples of which none is
-  // packed; by default reads them. Errors as Read.
-  virtual absl::Status Skip(int64_t count);
 
   // Encoded sources. All functions below are thread-safe; 0 <= index <
   // info().num_samples.
@@ -109,8 +109,8 @@ class SampleSource {
   //   INVALID_ARGUMENT              not decodable or too large
   //   NOT_FOUND, PERMISSION_DENIED  the file is missing or unreadable
 
-  // Fetches sample `index` from disk without parsing it.
-  virtual absl::Status ReadRaw(int64_t index, RawSample& raw) const;
+  // Gets sample `index` as it is stored, without parsing it.
+  virtual absl::Status Fetch(int64_t index, RawSample& raw) const;
 
   // Parses a sample's headers; works for sources without ragged fields too.
   virtual absl::Status Probe(int64_t index, const RawSample& raw,
@@ -123,6 +123,7 @@ class SampleSource {
       int64_t index, const RawSample& raw,
       absl::Span<const absl::Span<uint8_t>> fields) const;
 
+  // By default the first file and the size of the fields.
   virtual SampleLocation Locate(int64_t index) const;
 
   // Called at most once, before the first Probe: ragged images may be decoded

@@ -24,6 +24,8 @@
 namespace datasetd {
 namespace {
 
+// Chunks that are begun before the oldest one is copied.
+constexpr size_t kNumChunksAhead = 2;
 // More threads slow down reading and copying.
 constexpr int kMaxHashThreads = 4;
 
@@ -58,8 +60,7 @@ struct Staging {
   std::unique_ptr<Event> event;  // after its copies
   ContentHasher::Ticket hash_ticket = 0;
   std::vector<absl::Span<uint8_t>> fields;
-  // For packed fields of an encoded source: the place of each sample in its
-  // span.
+  // For packed fields: the place of each sample in its span.
   std::vector<std::vector<RaggedSample>> places;
 };
 
@@ -110,13 +111,10 @@ class Loader {
   int64_t NextCount(int64_t first) const;
   // Lays out the fields one after the other.
   void Divide(Staging& staging, int64_t first, int64_t count) const;
-  // Begins the next chunk, if there is one: its samples are read, or made by
-  // the workers.
+  // Has the workers begin the next chunk.
   absl::Status Begin();
-  // Reads the next samples of a plain source, and returns those of the fields
-  // with pretransforms.
-  absl::StatusOr<std::vector<absl::Span<const uint8_t>>> Read(Staging& staging,
-                                                              int64_t count);
+  // Memory for the samples of a plain source that have pretransforms.
+  std::vector<absl::Span<uint8_t>> Inputs(int64_t count);
   // Waits for the oldest chunk, and has its samples hashed and copied.
   absl::Status End();
   // Waits for the workers, and removes the chunk's bad samples. Returns how
@@ -156,7 +154,7 @@ class Loader {
   std::unique_ptr<Stream> stream_;
   std::optional<ContentHasher> hasher_;
   std::vector<std::unique_ptr<SampleTransform>> transforms_;
-  std::optional<SampleWorkers> workers_;  // if the plan has work
+  std::optional<SampleWorkers> workers_;
 };
 
 std::vector<int64_t> FixedSampleBytes(const LoadPlan& plan) {
@@ -277,13 +275,15 @@ void Loader::Divide(Staging& staging, int64_t first, int64_t count) const {
     const int64_t size = StagedBytes(f, first, count);
     staging.fields[f] = absl::MakeSpan(staging.memory->data() + offset, size);
     offset += RoundUpTo(size, kStagingAlignment);
-    if (!IsPacked(f) || !plan_.is_encoded) continue;
+    if (!IsPacked(f)) continue;
     std::vector<RaggedSample>& places = staging.places[f];
     places.clear();
     int64_t place = 0;
     for (int64_t i = first; i < first + count; ++i) {
-      const ImageSize planned =
-          (*plan_.fields[f].sizes)[static_cast<size_t>(i)];
+      ImageSize planned;
+      if (plan_.is_encoded) {
+        planned = (*plan_.fields[f].sizes)[static_cast<size_t>(i)];
+      }
       places.push_back({.offset_bytes = place,
                         .height = Narrow<int32_t>(planned.height),
                         .width = Narrow<int32_t>(planned.width)});
@@ -303,13 +303,10 @@ absl::Status Loader::Run() {
     DATASETD_ASSIGN_OR_RETURN(packed_[f].index, source_.ReadIndex(f));
   }
   if (plan_.is_encoded) source_.AllowSmallerImages(plan_.smaller_images);
-  if (plan_.has_work()) {
-    workers_.emplace(&source_, &transforms_, plan_.num_workers, account_,
-                     &counters_.is_cancelled);
-  }
+  workers_.emplace(&source_, &transforms_, plan_.num_workers, account_,
+                   &counters_.is_cancelled);
   while (num_ended_ < info.num_samples) {
-    while (num_begun_ < info.num_samples &&
-           chunks_.size() < static_cast<size_t>(plan_.num_chunks_ahead)) {
+    while (num_begun_ < info.num_samples && chunks_.size() < kNumChunksAhead) {
       DATASETD_RETURN_IF_ERROR(Begin());
     }
     DATASETD_RETURN_IF_ERROR(End());
@@ -327,46 +324,34 @@ absl::Status Loader::Begin() {
   Staging& staging = staging_[begin_turn_ % staging_.size()];
   DATASETD_RETURN_IF_ERROR(WaitFor(staging));
   Divide(staging, num_begun_, count);
-  SampleWorkers::Chunk work = {.count = count};
-  if (!plan_.is_encoded) {
-    DATASETD_ASSIGN_OR_RETURN(work.inputs, Read(staging, count));
-  }
-  if (workers_.has_value()) {
-    work.fields = staging.fields;
-    work.places = staging.places;
-    workers_->Start(std::move(work));
-  }
+  workers_->Start({.count = count,
+                   .fields = staging.fields,
+                   .inputs = Inputs(count),
+                   .places = staging.places});
   chunks_.push_back({&staging, count});
   ++begin_turn_;
   num_begun_ += count;
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<absl::Span<const uint8_t>>> Loader::Read(
-    Staging& staging, int64_t count) {
-  std::vector<absl::Span<const uint8_t>> inputs(staging.fields.size());
-  std::vector<absl::Span<uint8_t>> places = staging.fields;
+std::vector<absl::Span<uint8_t>> Loader::Inputs(int64_t count) {
+  std::vector<absl::Span<uint8_t>> inputs(plan_.fields.size());
   int64_t offset = 0;
-  for (size_t f = 0; f < places.size(); ++f) {
+  for (size_t f = 0; f < inputs.size(); ++f) {
     if (!HasInput(f)) continue;
     // No chunk that is still worked on has the same one.
     uint8_t* const input = inputs_[begin_turn_ % inputs_.size()].data();
     const int64_t size = count * source_.info().fields[f].sample_bytes();
-    places[f] = absl::MakeSpan(input + offset, static_cast<size_t>(size));
-    inputs[f] = places[f];
+    inputs[f] = absl::MakeSpan(input + offset, static_cast<size_t>(size));
     offset += RoundUpTo(size, kStagingAlignment);
   }
-  DATASETD_RETURN_IF_ERROR(source_.Read(count, places));
   return inputs;
 }
 
 absl::Status Loader::End() {
   const Chunk chunk = chunks_.front();
   chunks_.pop_front();
-  int64_t count = chunk.count;
-  if (workers_.has_value()) {
-    DATASETD_ASSIGN_OR_RETURN(count, Finish(*chunk.staging));
-  }
+  DATASETD_ASSIGN_OR_RETURN(const int64_t count, Finish(*chunk.staging));
   if (count > 0) DATASETD_RETURN_IF_ERROR(Place(*chunk.staging, count));
   num_placed_ += count;
   num_ended_ += chunk.count;

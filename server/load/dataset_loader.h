@@ -2,8 +2,8 @@
 //
 //   read, decode, pretransform -> staging -> hash and copy
 //
-// The workers (sample_workers.h) decode and pretransform chunks into staging
-// memory; samples that need neither are read straight into it. The content hash
+// The workers (sample_workers.h) read chunks into staging memory, decoded and
+// pretransformed. The content hash
 // is made over the staged bytes, which are then copied to the device, or to
 // where else the samples are to lie (field_writer.h). The next chunks are read
 // and made meanwhile. Peak host memory is LoadPlan::host_bytes.

@@ -24,8 +24,7 @@ constexpr int64_t kMaxEncodedChunk = 512;
 constexpr int64_t kMaxPackedChunk = 65536;
 // One is copied from and hashed while others are read or decoded to.
 constexpr int kNumBuffers = 3;
-// Plain sources with pretransforms read one chunk while another one is
-// transformed.
+// Plain sources with pretransforms have two chunks in work.
 constexpr int kNumInputBuffers = 2;
 constexpr int kNumTransformedBuffers = 2;
 
@@ -33,8 +32,8 @@ int NumThreads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// A reader has one of its own.
-constexpr int kNumMoreBuffers = 1;
+// Readers have one of their own for each chunk that is read.
+constexpr int kNumMoreBuffers = 2;
 
 int64_t MaxStagingBytes(int64_t max_sample_bytes) {
   return std::max(2 * kMaxStagingBytes, max_sample_bytes);
@@ -232,7 +231,6 @@ absl::StatusOr<LoadPlan> PlanLoad(
     return TooLarge(num_samples, resident_sample_bytes);
   }
   plan.num_staging_buffers = kNumBuffers;
-  if (plan.has_work()) plan.num_chunks_ahead = kNumBuffers - 1;
   if (has_packed) {
     PlanPackedChunks(source, plan);
     DATASETD_RETURN_IF_ERROR(CheckBuffers(plan));

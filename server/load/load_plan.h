@@ -57,14 +57,12 @@ struct LoadPlan {
   bool is_encoded = false;
   v1::BadSamplePolicy bad_samples = v1::BAD_SAMPLE_POLICY_FAIL;
   int64_t max_bad_samples = 0;
-  // Threads that read headers, decode and run pretransforms.
+  // Threads that read, decode and run pretransforms.
   int num_workers = 1;
   // Encoded sources: ragged images may be decoded at a reduced size, but not
   // below this one; 0 x 0: not allowed.
   ImageSize smaller_images;
   int64_t chunk_samples = 0;  // at most
-  // Chunks that are begun before the oldest one is copied.
-  int num_chunks_ahead = 1;
   int num_staging_buffers = 0;
   int64_t staging_bytes = 0;  // of one buffer
   // Plain sources: the fields with pretransforms as they are read.
@@ -74,8 +72,7 @@ struct LoadPlan {
   int64_t index_bytes = 0;     // of them, of packed fields' indices
 
   bool needs_sizes() const;
-  // True if threads make the samples that are copied; else they are read as
-  // they lie.
+  // True if samples are decoded or pretransformed.
   bool has_work() const;
   // What the load keeps of the host while it runs, samples left out.
   int64_t buffer_bytes() const;

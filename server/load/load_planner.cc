@@ -127,8 +127,10 @@ absl::StatusOr<LoadPlan> PlanSource(
     plan.bad_samples = spec.bad_samples();
   }
   plan.max_bad_samples = MaxBadSamples(spec);
-  plan.num_workers =
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (plan.has_work() || !source.is_sequential) {
+    plan.num_workers =
+        std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
   for (size_t f = 0; f < plan.fields.size(); ++f) {
     const auto ops = pretransforms.find(source.fields[f].name);
     if (ops != pretransforms.end()) plan.fields[f].ops = ops->second;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/checked_math.h"
+#include "base/require.h"
 #include "base/status_macros.h"
 
 namespace datasetd {
@@ -202,7 +203,9 @@ absl::Status CheckPushedInfo(SourceInfo* pushed,
 PushedSource::PushedSource(SourceInfo info, NextBlock next_block)
     : info_(std::move(info)),
       next_block_(std::move(next_block)),
-      indices_(info_.fields.size()) {}
+      indices_(info_.fields.size()) {
+  info_.is_sequential = true;
+}
 
 absl::StatusOr<RaggedIndex> PushedSource::ReadIndex(size_t field) {
   const FieldSpec& spec = info_.fields[field];
@@ -233,8 +236,9 @@ absl::StatusOr<RaggedIndex> PushedSource::ReadIndex(size_t field) {
   return index;
 }
 
-absl::Status PushedSource::Read(int64_t count,
+absl::Status PushedSource::Read(int64_t first, int64_t count,
                                 absl::Span<const absl::Span<uint8_t>> fields) {
+  Require(first == position_, "the samples of a push are read in order");
   for (int64_t i = 0; i < count; ++i, ++position_) {
     for (size_t f = 0; f < fields.size(); ++f) {
       if (indices_[f].has_value()) {

@@ -34,9 +34,10 @@ class PushedSource : public SampleSource {
   //                     or the total differs from the declared one
   absl::StatusOr<RaggedIndex> ReadIndex(size_t field) override;
 
-  // INVALID_ARGUMENT if the blocks end before the last sample or continue after
-  // it; also any error of next_block.
-  absl::Status Read(int64_t count,
+  // REQUIRES: `first` is the end of the last Read. INVALID_ARGUMENT if the
+  // blocks end before the last sample or continue after it; also any error of
+  // next_block.
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override;
 
  private:
@@ -44,7 +45,7 @@ class PushedSource : public SampleSource {
   // On success, is_ended_ is set or a non-empty block is buffered.
   absl::Status FillBlock();
 
-  const SourceInfo info_;
+  SourceInfo info_;
   const NextBlock next_block_;
   std::string block_;
   size_t block_offset_ = 0;

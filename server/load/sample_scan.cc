@@ -57,7 +57,7 @@ void SampleScan::Look(int64_t index, RawSample& raw) {
 absl::Status SampleScan::Probe(int64_t index, RawSample& raw) {
   DecodeBudget::Share share(account_.budget, account_.uid);
   DATASETD_RETURN_IF_ERROR(share.Take(source_.Locate(index).size_bytes));
-  DATASETD_RETURN_IF_ERROR(source_.ReadRaw(index, raw));
+  DATASETD_RETURN_IF_ERROR(source_.Fetch(index, raw));
   SampleProbe probe;
   DATASETD_RETURN_IF_ERROR(source_.Probe(index, raw, probe));
   const int64_t size_bytes = SaturatingAdd(RawBytes(raw), probe.decode_bytes);

@@ -59,21 +59,29 @@ class SampleWorkers::Worker {
       : workers_(*workers), run_(workers), buffers_(workers->fields_->size()) {
     for (const auto& field : *workers_.fields_) {
       runners_.emplace_back(field.get());
+      has_transforms_ = has_transforms_ || !field->is_identity();
     }
   }
 
   void Work(int64_t begin, int64_t end) {
     const ScopedHostRun scoped_run(&run_);
     Started& started = workers_.ChunkOf(begin);
-    begin -= started.first;
-    end -= started.first;
-    if (!workers_.source_->info().is_encoded) {
-      started.statuses[static_cast<size_t>(begin)] =
-          Guarded([&](DecodeBudget::Share& share) {
-            return Transform(started.chunk, begin, end, share);
-          });
+    const SourceInfo& info = workers_.source_->info();
+    if (!info.is_encoded) {
+      absl::Status read = info.is_sequential ? ReadInTurn(started, begin, end)
+                                             : Read(started, begin, end);
+      begin -= started.first;
+      end -= started.first;
+      if (read.ok()) {
+        read = Guarded([&](DecodeBudget::Share& share) {
+          return Transform(started.chunk, begin, end, share);
+        });
+      }
+      started.statuses[static_cast<size_t>(begin)] = std::move(read);
       return;
     }
+    begin -= started.first;
+    end -= started.first;
     for (int64_t row = begin; row < end; ++row) {
       started.statuses[static_cast<size_t>(row)] =
           Guarded([&](DecodeBudget::Share& share) {
@@ -83,11 +91,16 @@ class SampleWorkers::Worker {
   }
 
  private:
+  absl::Status CheckCancelled() const {
+    if (!workers_.is_cancelled_->load(std::memory_order_relaxed)) {
+      return absl::OkStatus();
+    }
+    return absl::CancelledError("the load was cancelled");
+  }
+
   template <typename F>
   absl::Status Guarded(F make) {
-    if (workers_.is_cancelled_->load(std::memory_order_relaxed)) {
-      return absl::CancelledError("the load was cancelled");
-    }
+    DATASETD_RETURN_IF_ERROR(CheckCancelled());
     DecodeBudget::Share share(workers_.account_.budget, workers_.account_.uid);
     absl::Status status = make(share);
     // Before the memory is released from the budget.
@@ -95,9 +108,59 @@ class SampleWorkers::Worker {
     return status;
   }
 
-  // For samples of a plain source, which all have one size.
+  // Reads samples of a sequential source, up to the first error. Those before
+  // were read, or other threads read them now.
+  absl::Status ReadInTurn(const Started& started, int64_t begin, int64_t end) {
+    const auto is_turn = [&]() ABSL_SHARED_LOCKS_REQUIRED(workers_.mutex_) {
+      return workers_.num_read_ == begin;
+    };
+    absl::Status status = absl::CancelledError("an earlier sample failed");
+    bool has_failed = false;
+    {
+      MutexLock lock(&workers_.mutex_, Condition(&is_turn));
+      has_failed = workers_.has_read_failed_;
+    }
+    if (!has_failed) status = Read(started, begin, end);
+    MutexLock lock(&workers_.mutex_);
+    workers_.num_read_ = end;
+    workers_.has_read_failed_ = !status.ok();
+    return status;
+  }
+
+  // Reads samples of a plain source to their rows, or to the inputs of their
+  // pretransforms.
+  absl::Status Read(const Started& started, int64_t begin, int64_t end) {
+    DATASETD_RETURN_IF_ERROR(CheckCancelled());
+    const Chunk& chunk = started.chunk;
+    const int64_t first = begin - started.first;
+    const int64_t last = end - started.first;
+    places_.clear();
+    for (size_t f = 0; f < runners_.size(); ++f) {
+      const SampleTransform& transform = TransformOf(f);
+      if (!transform.is_identity()) {
+        places_.push_back(
+            Rows(chunk.inputs[f], transform.source(), first, last));
+      } else if (!transform.resident().is_packed()) {
+        places_.push_back(
+            Rows(chunk.fields[f], transform.resident(), first, last));
+      } else {
+        const std::vector<RaggedSample>& places = chunk.places[f];
+        const int64_t from = places[static_cast<size_t>(first)].offset_bytes;
+        const int64_t to = last < chunk.count
+                               ? places[static_cast<size_t>(last)].offset_bytes
+                               : static_cast<int64_t>(chunk.fields[f].size());
+        places_.push_back(chunk.fields[f].subspan(
+            static_cast<size_t>(from), static_cast<size_t>(to - from)));
+      }
+    }
+    return workers_.source_->Read(begin, end - begin, places_);
+  }
+
+  // Runs the pretransforms of samples of a plain source, which all have one
+  // size.
   absl::Status Transform(const Chunk& chunk, int64_t begin, int64_t end,
                          DecodeBudget::Share& share) {
+    if (!has_transforms_) return absl::OkStatus();
     probe_ = SampleProbe();
     DATASETD_RETURN_IF_ERROR(FindSizes());
     DATASETD_ASSIGN_OR_RETURN(const int64_t scratch_bytes, ScratchBytes());
@@ -105,7 +168,9 @@ class SampleWorkers::Worker {
     for (size_t f = 0; f < runners_.size(); ++f) {
       if (TransformOf(f).is_identity()) continue;
       DATASETD_RETURN_IF_ERROR(runners_[f].Run(
-          Rows(chunk.inputs[f], TransformOf(f).source(), begin, end), sizes_[f],
+          Rows(absl::Span<const uint8_t>(chunk.inputs[f]),
+               TransformOf(f).source(), begin, end),
+          sizes_[f],
           Rows(chunk.fields[f], TransformOf(f).resident(), begin, end),
           end - begin));
     }
@@ -127,7 +192,7 @@ class SampleWorkers::Worker {
     int64_t size_bytes = source.Locate(index).size_bytes;
     while (true) {
       DATASETD_RETURN_IF_ERROR(share.Take(size_bytes));
-      DATASETD_RETURN_IF_ERROR(source.ReadRaw(index, raw_));
+      DATASETD_RETURN_IF_ERROR(source.Fetch(index, raw_));
       probe_ = SampleProbe();
       DATASETD_RETURN_IF_ERROR(source.Probe(index, raw_, probe_));
       DATASETD_RETURN_IF_ERROR(FindSizes());
@@ -252,6 +317,7 @@ class SampleWorkers::Worker {
   SampleWorkers& workers_;
   SampleWorkers::Run run_;
   std::vector<SampleTransform::Runner> runners_;
+  bool has_transforms_ = false;
   RawSample raw_;
   SampleProbe probe_;
   std::vector<std::vector<uint8_t>> buffers_;
@@ -261,7 +327,7 @@ class SampleWorkers::Worker {
 };
 
 SampleWorkers::SampleWorkers(
-    const SampleSource* source,
+    SampleSource* source,
     const std::vector<std::unique_ptr<SampleTransform>>* fields,
     int num_threads, const DecodeAccount& account,
     const std::atomic<bool>* is_cancelled)

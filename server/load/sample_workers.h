@@ -1,11 +1,12 @@
-// Makes samples resident on background threads: reads and decodes those of an
-// encoded source, and runs the pretransforms of any source.
+// Makes samples resident on background threads: reads them, decodes those of an
+// encoded source, and runs the pretransforms.
 //
 // Chunks start and finish in order; several may be in flight. Host memory: the
 // caller's chunks, the samples' share of the decode budget, and
 // kMaxKeptDecodeBytes per thread.
 //
-// Not thread-safe; an encoded source is used by all threads.
+// Not thread-safe; the source is used by all threads, a sequential one by one
+// at a time.
 
 #ifndef DATASETD_SERVER_LOAD_SAMPLE_WORKERS_H_
 #define DATASETD_SERVER_LOAD_SAMPLE_WORKERS_H_
@@ -38,11 +39,10 @@ class SampleWorkers {
     int64_t count = 0;
     // Field f is written to fields[f], contiguous and in resident form.
     std::vector<absl::Span<uint8_t>> fields;
-    // Plain sources: the samples as read, of the fields with pretransforms; the
-    // others are resident already.
-    std::vector<absl::Span<const uint8_t>> inputs;
-    // Packed fields of encoded sources: the place of each sample in its field;
-    // a sample of another size is DATA_LOSS.
+    // Plain sources: memory to read the fields with pretransforms to.
+    std::vector<absl::Span<uint8_t>> inputs;
+    // Packed fields: the place of each sample in its field. Of an encoded
+    // source, a sample of another size is DATA_LOSS.
     std::vector<std::vector<RaggedSample>> places;
   };
 
@@ -50,7 +50,7 @@ class SampleWorkers {
   // workers. After `is_cancelled` is set, samples are CANCELLED. A sample above
   // the budget's per-sample limit is INVALID_ARGUMENT. REQUIRES: num_threads >=
   // 1.
-  SampleWorkers(const SampleSource* source,
+  SampleWorkers(SampleSource* source,
                 const std::vector<std::unique_ptr<SampleTransform>>* fields,
                 int num_threads, const DecodeAccount& account,
                 const std::atomic<bool>* is_cancelled);
@@ -65,7 +65,8 @@ class SampleWorkers {
   void Start(Chunk chunk);
 
   // Blocks until the oldest started chunk is done; returns its samples'
-  // statuses. REQUIRES: a chunk was started.
+  // statuses. A plain source's samples are read by runs, whose error is that of
+  // the first one. REQUIRES: a chunk was started.
   std::vector<absl::Status> Finish();
 
  private:
@@ -81,7 +82,7 @@ class SampleWorkers {
   // The chunk of a sample.
   Started& ChunkOf(int64_t index);
 
-  const SampleSource* const source_;
+  SampleSource* const source_;
   const std::vector<std::unique_ptr<SampleTransform>>* const fields_;
   const DecodeAccount account_;
   const std::atomic<bool>* const is_cancelled_;
@@ -89,6 +90,9 @@ class SampleWorkers {
 
   Mutex mutex_;
   int64_t num_started_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of a sequential source: the samples whose turn to be read is over.
+  int64_t num_read_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool has_read_failed_ ABSL_GUARDED_BY(mutex_) = false;
   // An element stays where it is until Finish.
   std::deque<Started> chunks_ ABSL_GUARDED_BY(mutex_);
   ParallelFor samples_;  // last: its threads use the others

@@ -91,12 +91,12 @@ class ScannedSource final : public SampleSource {
   }
 
   const SourceInfo& info() const override { return source_->info(); }
-  absl::Status Read(int64_t count,
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
-    return source_->Read(count, fields);
+    return source_->Read(first, count, fields);
   }
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
-    return source_->ReadRaw(index, raw);
+  absl::Status Fetch(int64_t index, RawSample& raw) const override {
+    return source_->Fetch(index, raw);
   }
   absl::Status Probe(int64_t index, const RawSample& raw,
                      SampleProbe& probe) const override {

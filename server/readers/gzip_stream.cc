@@ -16,23 +16,19 @@ namespace {
 constexpr size_t kInputBytes = 16 << 10;
 // Detects gzip or zlib by the header.
 constexpr int kWindowBits = 15 + 32;
-// Deflate's maximum: 258 bytes for two bits, without the block's header.
-constexpr int64_t kMaxExpansion = 1032;
 
 class ZlibStream final : public GzipStream {
  public:
-  explicit ZlibStream(std::unique_ptr<RandomAccessFile> file)
-      : file_(std::move(file)), input_(kInputBytes) {}
+  explicit ZlibStream(const RandomAccessFile* file)
+      : file_(*file), input_(kInputBytes) {}
   ~ZlibStream() override { inflateEnd(&zlib_); }
 
   // REQUIRES: called once, first.
   absl::Status Initialize() {
     if (inflateInit2(&zlib_, kWindowBits) == Z_OK) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrCat(info().path, ": zlib: no memory to decompress"));
+        absl::StrCat(file_.info().path, ": zlib: no memory to decompress"));
   }
-
-  const FileInfo& info() const override { return file_->info(); }
 
   absl::Status Read(absl::Span<uint8_t> buffer) override {
     size_t done = 0;
@@ -41,8 +37,8 @@ class ZlibStream final : public GzipStream {
                                 Inflate(buffer.subspan(done)));
       if (count == 0) {
         return absl::DataLossError(
-            absl::StrCat(info().path, ": ends early: wanted ", buffer.size(),
-                         " decompressed bytes at offset ",
+            absl::StrCat(file_.info().path, ": ends early: wanted ",
+                         buffer.size(), " decompressed bytes at offset ",
                          output_offset_ - done, ", found ", done));
       }
       done += count;
@@ -52,25 +48,6 @@ class ZlibStream final : public GzipStream {
 
   absl::StatusOr<size_t> ReadSome(absl::Span<uint8_t> buffer) override {
     return Inflate(buffer);
-  }
-
-  absl::Status CheckTotalBytes(int64_t expected_bytes) const override {
-    if (expected_bytes / kMaxExpansion <= info().size_bytes) {
-      return absl::OkStatus();
-    }
-    return absl::DataLossError(absl::StrCat(
-        info().path, ": ", info().size_bytes, " bytes of gzip cannot hold the ",
-        expected_bytes, " bytes that its header declares"));
-  }
-
-  absl::Status ExpectEnd() override {
-    uint8_t byte;
-    DATASETD_ASSIGN_OR_RETURN(const size_t count,
-                              Inflate(absl::MakeSpan(&byte, 1)));
-    if (count == 0) return absl::OkStatus();
-    return absl::DataLossError(
-        absl::StrCat(info().path, ": more than the ", output_offset_ - 1,
-                     " decompressed bytes that its header declares"));
   }
 
  private:
@@ -88,15 +65,16 @@ class ZlibStream final : public GzipStream {
         is_member_done_ = false;
       }
       if (zlib_.avail_in == 0) {
-        return absl::DataLossError(absl::StrCat(
-            info().path, ": gzip data ends early, at offset ", input_offset_));
+        return absl::DataLossError(
+            absl::StrCat(file_.info().path,
+                         ": gzip data ends early, at offset ", input_offset_));
       }
       const int code = inflate(&zlib_, Z_NO_FLUSH);
       if (code == Z_STREAM_END) {
         is_member_done_ = true;
       } else if (code != Z_OK) {
         return absl::DataLossError(absl::StrCat(
-            info().path, ": damaged gzip data before offset ",
+            file_.info().path, ": damaged gzip data before offset ",
             input_offset_ - zlib_.avail_in,
             " (zlib: ", zlib_.msg != nullptr ? zlib_.msg : zError(code), ")"));
       }
@@ -109,14 +87,14 @@ class ZlibStream final : public GzipStream {
   absl::Status FillInput() {
     DATASETD_ASSIGN_OR_RETURN(
         const int64_t count,
-        file_->ReadAt(input_offset_, absl::MakeSpan(input_)));
+        file_.ReadAt(input_offset_, absl::MakeSpan(input_)));
     input_offset_ += count;
     zlib_.next_in = input_.data();
     zlib_.avail_in = static_cast<uInt>(count);
     return absl::OkStatus();
   }
 
-  const std::unique_ptr<RandomAccessFile> file_;
+  const RandomAccessFile& file_;
   std::vector<uint8_t> input_;
   z_stream zlib_ = {};
   bool is_member_done_ = false;
@@ -127,8 +105,8 @@ class ZlibStream final : public GzipStream {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GzipStream>> OpenGzipStream(
-    std::unique_ptr<RandomAccessFile> file) {
-  auto stream = std::make_unique<ZlibStream>(std::move(file));
+    const RandomAccessFile* file) {
+  auto stream = std::make_unique<ZlibStream>(file);
   DATASETD_RETURN_IF_ERROR(stream->Initialize());
   return stream;
 }

@@ -1,6 +1,8 @@
 #include "server/readers/join_reader.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/load/load_request.h"
 #include "server/readers/formats.h"
@@ -39,15 +42,17 @@ class JoinSource : public Reader {
 
   const SourceInfo& info() const override { return info_; }
 
-  // Concatenates the raw parts of all sources.
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+  // Concatenates the raw parts of all sources, with their number before them.
+  absl::Status Fetch(int64_t index, RawSample& raw) const override {
     RawSample one;
     size_t used = 0;
     for (const auto& part : parts_) {
-      DATASETD_RETURN_IF_ERROR(Named(*part, index, part->ReadRaw(index, one)));
+      DATASETD_RETURN_IF_ERROR(
+          Named(*part, index, FetchPart(*part, index, one)));
       raw.parts.resize(std::max(raw.parts.size(), used + one.parts.size() + 1));
-      // The number of raw parts of this source.
-      raw.parts[used++].assign(1, static_cast<uint8_t>(one.parts.size()));
+      const auto count = Narrow<uint32_t>(one.parts.size());
+      raw.parts[used].resize(sizeof(count));
+      std::memcpy(raw.parts[used++].data(), &count, sizeof(count));
       for (std::vector<uint8_t>& bytes : one.parts) {
         std::swap(raw.parts[used++], bytes);
       }
@@ -62,8 +67,12 @@ class JoinSource : public Reader {
     std::vector<SampleProbe> probes(parts_.size());
     const std::vector<RawSample> raws = Split(raw);
     for (size_t p = 0; p < parts_.size(); ++p) {
-      DATASETD_RETURN_IF_ERROR(Named(
-          *parts_[p], index, parts_[p]->Probe(index, raws[p], probes[p])));
+      if (!parts_[p]->info().is_encoded) {
+        probes[p].decode_bytes = RawBytes(raws[p]);
+      } else {
+        DATASETD_RETURN_IF_ERROR(Named(
+            *parts_[p], index, parts_[p]->Probe(index, raws[p], probes[p])));
+      }
       probe.decode_bytes += probes[p].decode_bytes;
     }
     for (const Column& column : columns_) {
@@ -88,6 +97,14 @@ class JoinSource : public Reader {
     const std::vector<RawSample> raws = Split(raw);
     for (size_t p = 0; p < parts_.size(); ++p) {
       const Reader& part = *parts_[p];
+      if (!part.info().is_encoded) {
+        for (size_t c = 0; c < columns_.size(); ++c) {
+          if (columns_[c].part != p) continue;
+          const std::vector<uint8_t>& bytes = raws[p].parts[columns_[c].field];
+          std::copy(bytes.begin(), bytes.end(), fields[c].begin());
+        }
+        continue;
+      }
       SampleProbe probe;
       DATASETD_RETURN_IF_ERROR(
           Named(part, index, part.Probe(index, raws[p], probe)));
@@ -126,6 +143,19 @@ class JoinSource : public Reader {
   }
 
  private:
+  // Of a plain part, the raw parts are the fields.
+  static absl::Status FetchPart(Reader& part, int64_t index, RawSample& raw) {
+    if (part.info().is_encoded) return part.Fetch(index, raw);
+    const std::vector<FieldSpec>& fields = part.info().fields;
+    std::vector<absl::Span<uint8_t>> spans;
+    raw.parts.resize(fields.size());
+    for (size_t f = 0; f < fields.size(); ++f) {
+      raw.parts[f].resize(static_cast<size_t>(fields[f].sample_bytes()));
+      spans.push_back(absl::MakeSpan(raw.parts[f]));
+    }
+    return part.Read(index, 1, spans);
+  }
+
   // Adds the path of the failing part, since Locate names the first part's
   // file.
   static absl::Status Named(const Reader& part, int64_t index,
@@ -141,7 +171,8 @@ class JoinSource : public Reader {
     std::vector<RawSample> raws(parts_.size());
     size_t used = 0;
     for (RawSample& one : raws) {
-      const size_t count = raw.parts[used++][0];
+      uint32_t count = 0;
+      std::memcpy(&count, raw.parts[used++].data(), sizeof(count));
       one.parts.assign(
           raw.parts.begin() + static_cast<ptrdiff_t>(used),
           raw.parts.begin() + static_cast<ptrdiff_t>(used + count));
@@ -246,18 +277,6 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
   for (const v1::DatasetSpec& part_spec : specs) {
     DATASETD_ASSIGN_OR_RETURN(auto part, OpenReader(part_spec, context));
     const SourceInfo& part_info = part->info();
-    DecodeBudget::Share share(context.account.budget, context.account.uid);
-    RawSample raw;
-    if (!part_info.is_encoded) {
-      DATASETD_RETURN_IF_ERROR(share.Take(part->Locate(0).size_bytes));
-    }
-    // A source that reads in order has no ReadRaw.
-    if (!part_info.is_encoded && absl::IsInternal(part->ReadRaw(0, raw))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("format ", part_spec.format(),
-                       " cannot be a part of a join: it reads "
-                       "its samples in order only; save it as .npy"));
-    }
     if (parts.empty()) info.num_samples = part_info.num_samples;
     if (part_info.num_samples != info.num_samples) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -82,33 +82,30 @@ class PartReader : public Reader {
 
   const SourceInfo& info() const override { return info_; }
 
-  absl::Status Read(int64_t count,
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
     std::vector<absl::Span<uint8_t>> left(fields.begin(), fields.end());
-    while (count > 0) {
-      while (position_ >= ranges_[range_].end) ++range_;
-      if (position_ < ranges_[range_].begin) {
-        DATASETD_RETURN_IF_ERROR(
-            whole_->Skip(ranges_[range_].begin - position_));
-        position_ = ranges_[range_].begin;
+    for (const Range& range : ranges_) {
+      const int64_t size = range.end - range.begin;
+      const int64_t block = std::min(count, size - first);
+      if (block > 0) {
+        std::vector<absl::Span<uint8_t>> now;
+        for (size_t f = 0; f < left.size(); ++f) {
+          const auto bytes =
+              static_cast<size_t>(block * info_.fields[f].sample_bytes());
+          now.push_back(left[f].subspan(0, bytes));
+          left[f].remove_prefix(bytes);
+        }
+        DATASETD_RETURN_IF_ERROR(whole_->Read(range.begin + first, block, now));
+        count -= block;
       }
-      const int64_t block = std::min(count, ranges_[range_].end - position_);
-      std::vector<absl::Span<uint8_t>> now;
-      for (size_t f = 0; f < left.size(); ++f) {
-        const auto bytes =
-            static_cast<size_t>(block * info_.fields[f].sample_bytes());
-        now.push_back(left[f].subspan(0, bytes));
-        left[f].remove_prefix(bytes);
-      }
-      DATASETD_RETURN_IF_ERROR(whole_->Read(block, now));
-      position_ += block;
-      count -= block;
+      first = std::max<int64_t>(first - size, 0);
     }
     return absl::OkStatus();
   }
 
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
-    return whole_->ReadRaw(InWhole(index), raw);
+  absl::Status Fetch(int64_t index, RawSample& raw) const override {
+    return whole_->Fetch(InWhole(index), raw);
   }
   absl::Status Probe(int64_t index, const RawSample& raw,
                      SampleProbe& probe) const override {
@@ -156,8 +153,6 @@ class PartReader : public Reader {
   const Parts parts_;
   SourceInfo info_;
   std::vector<Range> ranges_;  // of a plain source
-  size_t range_ = 0;
-  int64_t position_ = 0;  // in the whole
 };
 
 }  // namespace

@@ -6,13 +6,12 @@
 
 namespace datasetd {
 
-absl::Status CheckReadBuffers(const SourceInfo& info, int64_t position,
+absl::Status CheckReadBuffers(const SourceInfo& info, int64_t first,
                               int64_t count,
                               absl::Span<const absl::Span<uint8_t>> fields) {
-  if (count < 0 || count > info.num_samples - position) {
+  if (first < 0 || count < 0 || count > info.num_samples - first) {
     return absl::InternalError(absl::StrCat("Read of ", count, " samples at ",
-                                            position, ", of ",
-                                            info.num_samples));
+                                            first, ", of ", info.num_samples));
   }
   if (fields.size() != info.fields.size()) {
     return absl::InternalError(absl::StrCat(

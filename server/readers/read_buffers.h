@@ -11,9 +11,9 @@
 
 namespace datasetd {
 
-//   INTERNAL  Read's REQUIRES are violated: fewer samples are left after
-//             `position`, or a buffer has another size
-absl::Status CheckReadBuffers(const SourceInfo& info, int64_t position,
+//   INTERNAL  Read's REQUIRES are violated: there are no such samples, or a
+//             buffer has another size
+absl::Status CheckReadBuffers(const SourceInfo& info, int64_t first,
                               int64_t count,
                               absl::Span<const absl::Span<uint8_t>> fields);
 

@@ -59,7 +59,7 @@ class FakeEncodedSource : public SampleSource {
   int64_t num_decoded() const { return num_decoded_; }
 
   const SourceInfo& info() const override { return info_; }
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+  absl::Status Fetch(int64_t index, RawSample& raw) const override {
     raw.parts.resize(1);
     raw.parts[0].assign(1, static_cast<uint8_t>(index));
     return absl::OkStatus();

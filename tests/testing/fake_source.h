@@ -32,12 +32,13 @@ class SourceGate {
     std::lock_guard lock(mutex_);
     error_ = std::move(error);
   }
-  absl::Status Pass() {
+  absl::Status Pass(int64_t first) {
     std::unique_lock lock(mutex_);
-    ++num_reads_;
+    if (first == 0) ++num_reads_;
     changed_.wait(lock, [&] { return is_open_; });
     return error_;
   }
+  // How often a source was read from its first sample.
   int num_reads() {
     std::lock_guard lock(mutex_);
     return num_reads_;
@@ -65,9 +66,9 @@ class FakeSource : public SampleSource {
     info_.files = {{.path = file, .size_bytes = num_samples * width}};
   }
   const SourceInfo& info() const override { return info_; }
-  absl::Status Read(int64_t,
+  absl::Status Read(int64_t first, int64_t,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
-    absl::Status status = gate_->Pass();
+    absl::Status status = gate_->Pass(first);
     std::fill(fields[0].begin(), fields[0].end(), fill_);
     return status;
   }

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/readers/archives/brace_pattern.h"
-#include "server/readers/archives/inflated_file.h"
+#include "server/readers/inflated_file.h"
 #include "server/readers/option_values.h"
 #include "server/readers/source_file.h"
 

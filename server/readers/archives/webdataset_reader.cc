@@ -157,7 +157,7 @@ class WebdatasetSource : public Reader {
 
   const SourceInfo& info() const override { return info_; }
 
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+  absl::Status Fetch(int64_t index, RawSample& raw) const override {
     raw.parts.resize(choices_.size());
     for (size_t f = 0; f < choices_.size(); ++f) {
       const Place& place = PlaceOf(index, f);

@@ -37,61 +37,19 @@ class NpyReader : public Reader {
 
   const SourceInfo& info() const override { return info_; }
 
-  absl::Status Read(int64_t count,
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> buffers) override {
-    DATASETD_RETURN_IF_ERROR(
-        CheckReadBuffers(info_, position_, count, buffers));
+    DATASETD_RETURN_IF_ERROR(CheckReadBuffers(info_, first, count, buffers));
     for (size_t i = 0; i < fields_.size(); ++i) {
       const NpyField& field = fields_[i];
       const int64_t sample_bytes = field.spec.sample_bytes();
       DATASETD_RETURN_IF_ERROR(ReadExactly(
-          *field.file, field.header.data_offset + position_ * sample_bytes,
+          *field.file, field.header.data_offset + first * sample_bytes,
           buffers[i]));
       if (field.header.is_bool) {
-        DATASETD_RETURN_IF_ERROR(CheckBools(field.file->info().path, field.spec,
-                                            position_, buffers[i]));
+        DATASETD_RETURN_IF_ERROR(
+            CheckBools(field.file->info().path, field.spec, first, buffers[i]));
       }
-    }
-    position_ += count;
-    return absl::OkStatus();
-  }
-
-  absl::Status Skip(int64_t count) override {
-    position_ += count;
-    return absl::OkStatus();
-  }
-
-  // Reads any sample on any thread; used by joins.
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
-    raw.parts.resize(fields_.size());
-    for (size_t i = 0; i < fields_.size(); ++i) {
-      const int64_t sample_bytes = fields_[i].spec.sample_bytes();
-      raw.parts[i].resize(static_cast<size_t>(sample_bytes));
-      DATASETD_RETURN_IF_ERROR(
-          ReadExactly(*fields_[i].file,
-                      fields_[i].header.data_offset + index * sample_bytes,
-                      absl::MakeSpan(raw.parts[i])));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Probe(int64_t index, const RawSample& raw,
-                     SampleProbe& probe) const override {
-    probe = {};
-    for (const std::vector<uint8_t>& bytes : raw.parts) {
-      probe.decode_bytes += static_cast<int64_t>(bytes.size());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Decode(
-      int64_t index, const RawSample& raw,
-      absl::Span<const absl::Span<uint8_t>> buffers) const override {
-    for (size_t i = 0; i < fields_.size(); ++i) {
-      std::copy(raw.parts[i].begin(), raw.parts[i].end(), buffers[i].begin());
-      if (!fields_[i].header.is_bool) continue;
-      DATASETD_RETURN_IF_ERROR(CheckBools(fields_[i].file->info().path,
-                                          fields_[i].spec, index, buffers[i]));
     }
     return absl::OkStatus();
   }
@@ -110,7 +68,6 @@ class NpyReader : public Reader {
  private:
   const SourceInfo info_;
   const std::vector<NpyField> fields_;
-  int64_t position_ = 0;
 };
 
 // Removes the field's entries from `choices`.

@@ -57,49 +57,27 @@ class RawReader : public Reader {
 
   const SourceInfo& info() const override { return info_; }
 
-  absl::Status Read(int64_t count,
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
-    DATASETD_RETURN_IF_ERROR(CheckReadBuffers(info_, position_, count, fields));
+    DATASETD_RETURN_IF_ERROR(CheckReadBuffers(info_, first, count, fields));
     const int64_t record_bytes = format_.record_bytes();
-    const int64_t at_once = std::max<int64_t>(1, kReadBytes / record_bytes);
+    const int64_t at_once =
+        std::min(count, std::max<int64_t>(1, kReadBytes / record_bytes));
+    std::vector<uint8_t> buffer(static_cast<size_t>(at_once * record_bytes));
     for (int64_t done = 0; done < count;) {
       const int64_t block = std::min(at_once, count - done);
-      buffer_.resize(static_cast<size_t>(block * record_bytes));
-      DATASETD_RETURN_IF_ERROR(
-          ReadExactly(*file_, format_.header_bytes + position_ * record_bytes,
-                      absl::MakeSpan(buffer_)));
-      for (int64_t i = 0; i < block; ++i) {
-        DATASETD_RETURN_IF_ERROR(Split(buffer_.data() + i * record_bytes,
-                                       position_, done + i, fields));
-        ++position_;
+      DATASETD_RETURN_IF_ERROR(ReadExactly(
+          *file_, format_.header_bytes + (first + done) * record_bytes,
+          absl::MakeSpan(buffer).subspan(
+              0, static_cast<size_t>(block * record_bytes))));
+      for (int64_t i = 0; i < block; ++i, ++done) {
+        DATASETD_RETURN_IF_ERROR(Split(buffer.data() + i * record_bytes,
+                                       first + done, done, fields));
       }
-      done += block;
     }
     return absl::OkStatus();
   }
 
-  absl::Status Skip(int64_t count) override {
-    position_ += count;
-    return absl::OkStatus();
-  }
-
-  // Reads any sample on any thread; used by joins.
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
-    const SampleLocation location = Locate(index);
-    raw.parts.resize(1);
-    raw.parts[0].resize(static_cast<size_t>(location.size_bytes));
-    return ReadExactly(*file_, location.offset, absl::MakeSpan(raw.parts[0]));
-  }
-  absl::Status Probe(int64_t index, const RawSample& raw,
-                     SampleProbe& probe) const override {
-    probe = {.decode_bytes = format_.record_bytes()};
-    return absl::OkStatus();
-  }
-  absl::Status Decode(
-      int64_t index, const RawSample& raw,
-      absl::Span<const absl::Span<uint8_t>> fields) const override {
-    return Split(raw.parts[0].data(), index, 0, fields);
-  }
   SampleLocation Locate(int64_t index) const override {
     return {.path = file_->info().path,
             .offset = format_.header_bytes + index * format_.record_bytes(),
@@ -138,8 +116,6 @@ class RawReader : public Reader {
   const RawFormat format_;
   const SourceInfo info_;
   const std::unique_ptr<RandomAccessFile> file_;
-  std::vector<uint8_t> buffer_;
-  int64_t position_ = 0;
 };
 
 absl::StatusOr<bool> Choose(const v1::DatasetSpec& spec,

@@ -41,7 +41,7 @@ class ImageListSource : public Reader {
       DecodeBudget::Share share(account.budget, account.uid);
       RawSample raw;
       absl::Status status = share.Take(FileOf(i).size_bytes);
-      if (status.ok()) status = ReadRaw(i, raw);
+      if (status.ok()) status = Fetch(i, raw);
       if (status.ok()) {
         const auto header = ProbeImage(raw.parts[0], options_);
         if (header.ok()) {
@@ -73,7 +73,7 @@ class ImageListSource : public Reader {
 
   const SourceInfo& info() const override { return info_; }
 
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+  absl::Status Fetch(int64_t index, RawSample& raw) const override {
     DATASETD_ASSIGN_OR_RETURN(const auto file, files_.Open(FileOf(index).path));
     const int64_t size = file->info().size_bytes;
     if (size > kMaxImageFileBytes) {

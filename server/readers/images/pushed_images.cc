@@ -131,7 +131,7 @@ class PushedImages final : public SampleSource {
     return absl::OkStatus();
   }
 
-  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+  absl::Status Fetch(int64_t index, RawSample& raw) const override {
     if (is_cancelled_ != nullptr && is_cancelled_()) {
       return absl::CancelledError("the push was broken off");
     }
@@ -248,7 +248,7 @@ class PushedImages final : public SampleSource {
       SampleProbe probe;
       absl::Status status = share.Take(SampleBytes(i));
       if (status.ok()) {
-        status = ReadRaw(i, raw);
+        status = Fetch(i, raw);
         if (!status.ok()) return status;  // of the spool
         status = Probe(i, raw, probe);
       }

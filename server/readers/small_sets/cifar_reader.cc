@@ -78,43 +78,47 @@ class CifarReader : public Reader {
 
   const SourceInfo& info() const override { return info_; }
 
-  absl::Status Read(int64_t count,
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
-    DATASETD_RETURN_IF_ERROR(CheckReadBuffers(info_, position_, count, fields));
+    DATASETD_RETURN_IF_ERROR(CheckReadBuffers(info_, first, count, fields));
+    std::vector<uint8_t> buffer(static_cast<size_t>(
+        std::min(count, kRecordsPerRead) * format_.record_bytes()));
+    int64_t file_begin = 0;
     int64_t done = 0;
-    while (done < count) {
-      const RandomAccessFile& file = *files_[file_index_];
-      const int64_t left =
-          file.info().size_bytes / format_.record_bytes() - record_;
-      if (left == 0) {
-        ++file_index_;
-        record_ = 0;
-        continue;
+    for (const auto& file : files_) {
+      const int64_t file_end =
+          file_begin + file->info().size_bytes / format_.record_bytes();
+      while (done < count && first + done < file_end) {
+        const int64_t block =
+            std::min({count - done, file_end - first - done, kRecordsPerRead});
+        DATASETD_RETURN_IF_ERROR(ReadBlock(*file, first + done - file_begin,
+                                           block, done, fields, buffer));
+        done += block;
       }
-      const int64_t block = std::min({count - done, left, kRecordsPerRead});
-      DATASETD_RETURN_IF_ERROR(ReadBlock(file, block, done, fields));
-      done += block;
+      file_begin = file_end;
     }
     return absl::OkStatus();
   }
 
  private:
   // Reads `count` records of one file to rows starting at `row`.
-  absl::Status ReadBlock(const RandomAccessFile& file, int64_t count,
-                         int64_t row,
-                         absl::Span<const absl::Span<uint8_t>> fields) {
+  absl::Status ReadBlock(const RandomAccessFile& file, int64_t first,
+                         int64_t count, int64_t row,
+                         absl::Span<const absl::Span<uint8_t>> fields,
+                         std::vector<uint8_t>& buffer) const {
     const int64_t record_bytes = format_.record_bytes();
-    buffer_.resize(static_cast<size_t>(count * record_bytes));
     DATASETD_RETURN_IF_ERROR(
-        ReadExactly(file, record_ * record_bytes, absl::MakeSpan(buffer_)));
+        ReadExactly(file, first * record_bytes,
+                    absl::MakeSpan(buffer).subspan(
+                        0, static_cast<size_t>(count * record_bytes))));
     for (int64_t i = 0; i < count; ++i) {
-      const uint8_t* record = buffer_.data() + i * record_bytes;
+      const uint8_t* record = buffer.data() + i * record_bytes;
       for (size_t j = 0; j < format_.labels.size(); ++j) {
         const LabelByte& label = format_.labels[j];
         const int value = record[label.offset];
         if (value >= label.num_classes) {
           return absl::InvalidArgumentError(absl::StrCat(
-              file.info().path, ": record ", record_ + i, ": ", label.field,
+              file.info().path, ": record ", first + i, ": ", label.field,
               " is ", value, ", expected 0 to ", label.num_classes - 1));
         }
         fields[1 + j][row + i] = static_cast<uint8_t>(value);
@@ -122,18 +126,12 @@ class CifarReader : public Reader {
       InterleavePlanes(record + format_.labels.size(), kPlaneBytes,
                        fields[0].data() + (row + i) * kImageBytes);
     }
-    record_ += count;
-    position_ += count;
     return absl::OkStatus();
   }
 
   const CifarFormat format_;
   const SourceInfo info_;
   const std::vector<std::unique_ptr<RandomAccessFile>> files_;
-  std::vector<uint8_t> buffer_;
-  int64_t position_ = 0;   // index of the next sample
-  size_t file_index_ = 0;  // its file
-  int64_t record_ = 0;     // its record in the file
 };
 
 absl::StatusOr<std::string> FindDirectory(const v1::DatasetSpec& spec,

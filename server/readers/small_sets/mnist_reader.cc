@@ -2,14 +2,12 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "server/readers/input_stream.h"
 #include "server/readers/read_buffers.h"
-#include "server/readers/small_sets/idx_header.h"
+#include "server/readers/small_sets/idx_file.h"
 #include "server/readers/spec_checks.h"
 
 namespace datasetd {
@@ -19,34 +17,32 @@ constexpr absl::string_view kMnistSplits[] = {"train", "test"};
 
 class MnistReader : public Reader {
  public:
-  MnistReader(SourceInfo info, std::unique_ptr<InputStream> images,
-              std::unique_ptr<InputStream> labels)
+  MnistReader(SourceInfo info, IdxFile images, IdxFile labels)
       : info_(std::move(info)),
         images_(std::move(images)),
         labels_(std::move(labels)) {}
 
   const SourceInfo& info() const override { return info_; }
 
-  absl::Status Read(int64_t count,
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
-    DATASETD_RETURN_IF_ERROR(CheckReadBuffers(info_, position_, count, fields));
-    DATASETD_RETURN_IF_ERROR(images_->Read(fields[0]));
-    DATASETD_RETURN_IF_ERROR(labels_->Read(fields[1]));
-    position_ += count;
-    if (position_ < info_.num_samples) return absl::OkStatus();
-    DATASETD_RETURN_IF_ERROR(images_->ExpectEnd());
-    return labels_->ExpectEnd();
+    DATASETD_RETURN_IF_ERROR(CheckReadBuffers(info_, first, count, fields));
+    DATASETD_RETURN_IF_ERROR(ReadExactly(
+        *images_.values,
+        images_.header_bytes + first * info_.fields[0].sample_bytes(),
+        fields[0]));
+    return ReadExactly(*labels_.values, labels_.header_bytes + first,
+                       fields[1]);
   }
 
  private:
   const SourceInfo info_;
-  const std::unique_ptr<InputStream> images_;
-  const std::unique_ptr<InputStream> labels_;
-  int64_t position_ = 0;
+  const IdxFile images_;
+  const IdxFile labels_;
 };
 
 // `kind` is "images-idx3" or "labels-idx1".
-absl::StatusOr<std::unique_ptr<InputStream>> OpenIdxFile(
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> FindIdxFile(
     const v1::DatasetSpec& spec, absl::string_view prefix,
     absl::string_view kind, const FileSystem& files) {
   const std::string name = absl::StrCat(prefix, "-", kind, "-ubyte");
@@ -55,9 +51,7 @@ absl::StatusOr<std::unique_ptr<InputStream>> OpenIdxFile(
   for (const std::string& candidate :
        {name, absl::StrCat(name, ".gz"), dotted, absl::StrCat(dotted, ".gz")}) {
     auto file = files.Open(JoinPath(spec.path(), candidate));
-    if (absl::IsNotFound(file.status())) continue;
-    DATASETD_RETURN_IF_ERROR(file.status());
-    return OpenInputStream(*std::move(file));
+    if (!absl::IsNotFound(file.status())) return file;
   }
   return absl::NotFoundError(
       absl::StrCat(spec.path(), ": holds no ", name,
@@ -75,26 +69,29 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenMnistReader(
                                           "train-images-idx3-ubyte, ..."));
   const absl::string_view prefix = split == "train" ? "train" : "t10k";
   DATASETD_ASSIGN_OR_RETURN(
-      auto images, OpenIdxFile(spec, prefix, "images-idx3", context.files));
+      auto images_file,
+      FindIdxFile(spec, prefix, "images-idx3", context.files));
   DATASETD_ASSIGN_OR_RETURN(
-      auto labels, OpenIdxFile(spec, prefix, "labels-idx1", context.files));
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<int64_t> image_extents,
-                            ReadIdxHeader(*images, 3));
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<int64_t> label_extents,
-                            ReadIdxHeader(*labels, 1));
-  if (image_extents[0] != label_extents[0]) {
+      auto labels_file,
+      FindIdxFile(spec, prefix, "labels-idx1", context.files));
+  DATASETD_ASSIGN_OR_RETURN(IdxFile images,
+                            OpenIdxFile(std::move(images_file), 3));
+  DATASETD_ASSIGN_OR_RETURN(IdxFile labels,
+                            OpenIdxFile(std::move(labels_file), 1));
+  if (images.extents[0] != labels.extents[0]) {
     return absl::InvalidArgumentError(absl::StrCat(
-        images->info().path, " declares ", image_extents[0], " samples, but ",
-        labels->info().path, " declares ", label_extents[0]));
+        images.info.path, " declares ", images.extents[0], " samples, but ",
+        labels.info.path, " declares ", labels.extents[0]));
   }
   SourceInfo info;
-  info.num_samples = image_extents[0];
+  info.num_samples = images.extents[0];
   info.fields = {{.name = "image",
                   .dtype = Dtype::kUint8,
-                  .shape = {image_extents[1], image_extents[2], 1},
+                  .shape = {images.extents[1], images.extents[2], 1},
                   .is_image = true},
                  {.name = "label", .dtype = Dtype::kUint8, .shape = {}}};
-  info.files = {images->info(), labels->info()};
+  info.files = {images.info, labels.info};
+  info.is_sequential = images.is_compressed || labels.is_compressed;
   return std::make_unique<MnistReader>(std::move(info), std::move(images),
                                        std::move(labels));
 }

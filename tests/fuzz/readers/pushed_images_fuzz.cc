@@ -56,7 +56,7 @@ PushedImagesOptions OptionsOf(uint8_t bits) {
 // Decodes a sample that the push holds, good or bad.
 void Decode(const SampleSource& source, int64_t index) {
   RawSample raw;
-  Require(source.ReadRaw(index, raw).ok(), "a sample cannot be read");
+  Require(source.Fetch(index, raw).ok(), "a sample cannot be read");
   Require(RawBytes(raw) == source.Locate(index).size_bytes, "another size");
   SampleProbe probe;
   absl::Status status = source.Probe(index, raw, probe);

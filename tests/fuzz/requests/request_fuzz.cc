@@ -67,7 +67,7 @@ class Samples : public SampleSource {
     info_.files = {{.path = "f", .size_bytes = 1}};
   }
   const SourceInfo& info() const override { return info_; }
-  absl::Status Read(int64_t index,
+  absl::Status Read(int64_t index, int64_t,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
     for (size_t f = 0; f < fields.size(); ++f) {
       const bool is_image = info_.fields[f].is_image;

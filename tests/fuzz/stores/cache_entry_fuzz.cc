@@ -61,7 +61,7 @@ void ReadSamples(datasetd::CachedSource& source) {
       buffers.emplace_back(count * field.sample_bytes());
     }
     for (auto& buffer : buffers) spans.push_back(absl::MakeSpan(buffer));
-    const absl::Status status = source.Read(count, spans);
+    const absl::Status status = source.Read(first, count, spans);
     if (status.ok()) continue;
     if (status.code() != absl::StatusCode::kDataLoss) abort();
     return;

@@ -103,7 +103,7 @@ class DatasetCacheTest : public ::testing::Test {
       const absl::Span<uint8_t> part(samples.data() + first * kImageBytes,
                                      count * kImageBytes);
       const absl::Status status =
-          source.Read(count, absl::MakeConstSpan(&part, 1));
+          source.Read(first, count, absl::MakeConstSpan(&part, 1));
       if (!status.ok()) return status;
     }
     return samples;
@@ -337,7 +337,7 @@ TEST_F(MappedCacheTest, AMappedEntryIsAnEntryLikeOthers) {
   std::vector<uint8_t> labels(kNumSamples * 8);
   const absl::Span<uint8_t> fields[] = {absl::MakeSpan(images),
                                         absl::MakeSpan(labels)};
-  ASSERT_THAT(source->Read(kNumSamples, fields), IsOk());
+  ASSERT_THAT(source->Read(0, kNumSamples, fields), IsOk());
   EXPECT_EQ(images, Samples(1));
   const auto again = cache_->Map(Id('1'), is_cancelled_);
   ASSERT_THAT(again, IsOk());

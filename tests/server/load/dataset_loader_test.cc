@@ -1,9 +1,11 @@
 #include "server/load/dataset_loader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
+#include "base/mutex.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -281,36 +284,42 @@ class PlainSource : public SampleSource {
   static uint8_t Pixel(int64_t sample, int64_t row, int64_t column) {
     return static_cast<uint8_t>((sample + row + column) % 251);
   }
-  // Called at the beginning of each Read.
+  // Called at the beginning of each Read, by one thread at a time.
   void OnRead(std::function<absl::Status(int64_t first)> callback) {
     callback_ = std::move(callback);
   }
+  void SetSequential() { info_.is_sequential = true; }
 
   const SourceInfo& info() const override { return info_; }
-  absl::Status Read(int64_t count,
+  absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
+    EXPECT_TRUE(!info_.is_sequential || num_reading_.fetch_add(1) == 0);
     if (callback_) {
-      if (absl::Status status = callback_(next_); !status.ok()) return status;
+      MutexLock lock(&mutex_);
+      if (absl::Status status = callback_(first); !status.ok()) return status;
     }
     EXPECT_THAT(fields[0],
                 SizeIs(static_cast<size_t>(count * extent_ * extent_)));
     uint8_t* pixel = fields[0].data();
-    for (int64_t i = 0; i < count; ++i, ++next_) {
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t sample = first + i;
       for (int64_t row = 0; row < extent_; ++row) {
         for (int64_t column = 0; column < extent_; ++column) {
-          *pixel++ = Pixel(next_, row, column);
+          *pixel++ = Pixel(sample, row, column);
         }
       }
-      std::memcpy(fields[1].data() + i * 8, &next_, 8);
+      std::memcpy(fields[1].data() + i * 8, &sample, 8);
     }
+    --num_reading_;
     return absl::OkStatus();
   }
 
  private:
   const int64_t extent_;
   SourceInfo info_;
-  int64_t next_ = 0;
+  Mutex mutex_;
   std::function<absl::Status(int64_t)> callback_;
+  std::atomic<int> num_reading_ = 0;
 };
 
 // Plain sources on a device whose work runs only when it is waited for.
@@ -347,18 +356,20 @@ TEST_F(PlainLoadTest, PretransformsRunOnTheHostAndNothingIsReadBack) {
   constexpr int64_t kExtent = 1024;
   constexpr int64_t kSamples = 40;
   PlainSource source(kSamples, kExtent);
-  std::vector<int> copies;
-  source.OnRead([&](int64_t) {
-    copies.push_back(backend_.num_copies());
+  std::map<int64_t, int> copies;
+  source.OnRead([&](int64_t first) {
+    EXPECT_TRUE(copies.emplace(first, backend_.num_copies()).second);
     return absl::OkStatus();
   });
   const auto dataset =
       Load(source, {Op("center_crop { height: 16 width: 16 }")});
   ASSERT_THAT(dataset, IsOk());
   ASSERT_EQ(plan_.chunk_samples, 8);
-  // While one chunk is transformed the next one is read; a chunk is copied once
-  // for each field.
-  EXPECT_THAT(copies, ElementsAre(0, 0, 2, 4, 6));
+  // A chunk is begun when that before the last was copied, once for each field.
+  for (const auto& [first, count] : copies) {
+    EXPECT_GE(count, 2 * (first / 8 - 1));
+    EXPECT_LE(count, 2 * (first / 8));
+  }
   EXPECT_EQ(backend_.num_copies(), 10);
   EXPECT_EQ(backend_.num_launches(), 0);
   for (int64_t i = 0; i < kSamples; ++i) {
@@ -375,20 +386,62 @@ TEST_F(PlainLoadTest, PretransformsRunOnTheHostAndNothingIsReadBack) {
 TEST_F(PlainLoadTest, WithoutPretransformsAChunkIsReadAndCopiedAsItIs) {
   constexpr int64_t kExtent = 1024;
   PlainSource source(8, kExtent);
-  std::vector<int> copies;
-  source.OnRead([&](int64_t) {
-    copies.push_back(backend_.num_copies());
+  std::map<int64_t, int> copies;
+  source.OnRead([&](int64_t first) {
+    EXPECT_TRUE(copies.emplace(first, backend_.num_copies()).second);
     return absl::OkStatus();
   });
   const auto dataset = Load(source, {});
   ASSERT_THAT(dataset, IsOk());
   ASSERT_EQ(plan_.chunk_samples, 1);
   EXPECT_EQ(plan_.num_input_buffers, 0);
-  EXPECT_THAT(copies, ElementsAre(0, 2, 4, 6, 8, 10, 12, 14));
+  EXPECT_THAT(copies, SizeIs(8));
+  for (const auto& [first, count] : copies) {
+    EXPECT_GE(count, 2 * (first - 1));
+    EXPECT_LE(count, 2 * first);
+  }
   for (int64_t i = 0; i < 8; ++i) {
     EXPECT_EQ((*dataset)->field_data(0)[(i * kExtent + 3) * kExtent + 5],
               PlainSource::Pixel(i, 3, 5));
   }
+}
+
+TEST_F(PlainLoadTest, ASequentialSourceIsReadInOrderByOneThreadAtATime) {
+  num_threads_ = 7;
+  for (const Transforms& ops :
+       {Transforms{},
+        Transforms{Op("crop { top: 1 left: 2 height: 3 width: 3 }")}}) {
+    PlainSource source(300'000, 8);
+    source.SetSequential();
+    int64_t last = -1;
+    source.OnRead([&](int64_t first) {
+      EXPECT_GT(first, last);
+      last = first;
+      return absl::OkStatus();
+    });
+    const auto dataset = Load(source, ops);
+    ASSERT_THAT(dataset, IsOk());
+    const int64_t size = (*dataset)->fields()[0].sample_bytes();
+    for (int64_t i = 0; i < 300'000; ++i) {
+      ASSERT_EQ((*dataset)->field_data(0)[i * size],
+                ops.empty() ? PlainSource::Pixel(i, 0, 0)
+                            : PlainSource::Pixel(i, 1, 2));
+    }
+  }
+}
+
+TEST_F(PlainLoadTest, ASequentialSourceIsReadUpToItsFirstError) {
+  num_threads_ = 7;
+  PlainSource source(300'000, 8);
+  source.SetSequential();
+  int num_errors = 0;
+  source.OnRead([&](int64_t first) {
+    if (first < 70'000) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("error ", ++num_errors));
+  });
+  EXPECT_THAT(Load(source, {}),
+              StatusIs(absl::StatusCode::kDataLoss, "error 1"));
+  EXPECT_EQ(num_errors, 1);
 }
 
 TEST_F(PlainLoadTest, TheHashIsThatOfTheSamplesAsTheyBecame) {

@@ -49,7 +49,7 @@ absl::StatusOr<std::pair<std::string, std::string>> ReadAll(PushedSource source,
          static_cast<size_t>(count * 3)},
         {reinterpret_cast<uint8_t*>(b.data()) + done * 2,
          static_cast<size_t>(count * 2)}};
-    if (absl::Status status = source.Read(count, fields); !status.ok()) {
+    if (absl::Status status = source.Read(done, count, fields); !status.ok()) {
       return status;
     }
     done += count;
@@ -192,7 +192,7 @@ TEST(PushedSourceTest, SizesComeBeforeTheSamplesThatHaveThem) {
            static_cast<size_t>(index->BytesBefore(first + count) - begin)},
           {reinterpret_cast<uint8_t*>(label.data()) + first,
            static_cast<size_t>(count)}};
-      ASSERT_THAT(source.Read(count, fields), IsOk());
+      ASSERT_THAT(source.Read(first, count, fields), IsOk());
     }
     const std::string zeros(16, '\0');
     EXPECT_EQ(image, "aabbccddeeff" + zeros.substr(12) + "gg" +

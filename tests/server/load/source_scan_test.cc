@@ -60,7 +60,7 @@ TEST_F(SourceScanTest, EveryLookIsCountedAndGoesThrough) {
   EXPECT_EQ((*source)->info().num_samples, 10);
   std::vector<uint8_t> pixels(10);
   const absl::Span<uint8_t> field = absl::MakeSpan(pixels);
-  EXPECT_THAT((*source)->Read(10, absl::MakeConstSpan(&field, 1)), IsOk());
+  EXPECT_THAT((*source)->Read(0, 10, absl::MakeConstSpan(&field, 1)), IsOk());
   EXPECT_EQ(pixels[9], 7);
 }
 
@@ -108,7 +108,7 @@ TEST_F(SourceScanTest, WhatIsOpenReadsOnAndIsNotCounted) {
    public:
     LateSource(const FileSystem& files, SourceGate* gate)
         : FakeSource(10, 1, "/d/a", 7, gate), files_(files) {}
-    absl::Status ReadRaw(int64_t, RawSample& raw) const override {
+    absl::Status Fetch(int64_t, RawSample& raw) const override {
       auto file = files_.Open("/d/b");
       if (!file.ok()) return file.status();
       raw.parts.assign(1, std::vector<uint8_t>(2));
@@ -125,7 +125,7 @@ TEST_F(SourceScanTest, WhatIsOpenReadsOnAndIsNotCounted) {
   ASSERT_THAT(source, IsOk());
   scan_->is_cancelled = true;
   RawSample raw;
-  EXPECT_THAT((*source)->ReadRaw(0, raw), IsOk());
+  EXPECT_THAT((*source)->Fetch(0, raw), IsOk());
   EXPECT_EQ(raw.parts[0][1], 'e');
   EXPECT_EQ(num_entries(), 0);
 }

@@ -239,8 +239,8 @@ TEST(ImageCsvReaderTest, AMissingFileIsABadSampleNotABadList) {
   const auto reader = OpenReader(SpecOf("image_csv", "/d/list.csv"), {files});
   ASSERT_TRUE(reader.ok()) << reader.status();
   RawSample raw;
-  EXPECT_TRUE((*reader)->ReadRaw(0, raw).ok());
-  EXPECT_EQ((*reader)->ReadRaw(1, raw).code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE((*reader)->Fetch(0, raw).ok());
+  EXPECT_EQ((*reader)->Fetch(1, raw).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ((*reader)->Locate(1).path, "/d/2.bmp");
 }
 

@@ -1,4 +1,4 @@
-#include "server/readers/archives/inflated_file.h"
+#include "server/readers/inflated_file.h"
 
 #include <algorithm>
 #include <atomic>

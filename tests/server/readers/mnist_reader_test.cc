@@ -112,16 +112,14 @@ TEST(MnistReaderTest, AGzipBombIsRefusedBeforeItIsRead) {
               AllOf(HasSubstr(path), HasSubstr("31 bytes of gzip cannot")));
 }
 
-TEST(MnistReaderTest, ADamagedChecksumIsFoundWithTheLastSample) {
+TEST(MnistReaderTest, ADamagedChecksumIsFoundBeforeTheFirstSample) {
   const GeneratedCase generated = LoadGeneratedCase("mnist_gzip");
   MemoryFileSystem files = CopyToMemory(generated);
   const std::string& path = generated.files.front();
   std::string content = files.contents().at(path);
   content[content.size() - 8] ^= 1;  // of the CRC
   files.Write(path, content);
-  auto reader = OpenReader(generated.spec, {files});
-  ASSERT_TRUE(reader.ok()) << reader.status();
-  const absl::Status status = ReadAll(generated.spec, files, 2).status();
+  const absl::Status status = OpenReader(generated.spec, {files}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr(path), HasSubstr("incorrect data check")));

@@ -91,7 +91,7 @@ class PushedImagesTest : public ::testing::Test {
                                                  int64_t index) {
     RawSample raw;
     SampleProbe probe;
-    absl::Status status = source.ReadRaw(index, raw);
+    absl::Status status = source.Fetch(index, raw);
     if (status.ok()) status = source.Probe(index, raw, probe);
     if (!status.ok()) return status;
     std::vector<std::vector<uint8_t>> pixels;

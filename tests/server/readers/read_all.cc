@@ -48,7 +48,7 @@ absl::Status ReadEncoded(const SampleSource& source, int64_t index,
   if (location.path.empty() || location.offset < 0 || location.size_bytes < 0) {
     return absl::InternalError(absl::StrCat("sample ", index, " is nowhere"));
   }
-  DATASETD_RETURN_IF_ERROR(source.ReadRaw(index, raw));
+  DATASETD_RETURN_IF_ERROR(source.Fetch(index, raw));
   SampleProbe probe;
   DATASETD_RETURN_IF_ERROR(source.Probe(index, raw, probe));
   sample.clear();
@@ -108,6 +108,25 @@ absl::Status ReadAllEncoded(const SampleSource& source, int64_t block,
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::string>> ReadSample(SampleSource& source,
+                                                    int64_t index) {
+  std::vector<std::string> sample;
+  if (source.info().is_encoded) {
+    RawSample raw;
+    DATASETD_RETURN_IF_ERROR(ReadEncoded(source, index, raw, sample));
+    return sample;
+  }
+  std::vector<absl::Span<uint8_t>> spans;
+  for (const FieldSpec& field : source.info().fields) {
+    sample.emplace_back(static_cast<size_t>(field.sample_bytes()), '\0');
+  }
+  for (std::string& bytes : sample) {
+    spans.emplace_back(reinterpret_cast<uint8_t*>(bytes.data()), bytes.size());
+  }
+  DATASETD_RETURN_IF_ERROR(source.Read(index, 1, spans));
+  return sample;
+}
+
 absl::StatusOr<AllSamples> ReadAll(const v1::DatasetSpec& spec,
                                    const FileSystem& files, int64_t block) {
   DATASETD_ASSIGN_OR_RETURN(const auto reader, OpenReader(spec, {files}));
@@ -122,17 +141,18 @@ absl::StatusOr<AllSamples> ReadAll(const v1::DatasetSpec& spec,
     all.fields.emplace_back(
         static_cast<size_t>(all.info.num_samples * field.sample_bytes()), '\0');
   }
-  for (int64_t done = 0; done < all.info.num_samples;) {
-    const int64_t count = std::min(block, all.info.num_samples - done);
+  block = std::min(block, all.info.num_samples);
+  for (int64_t b = (all.info.num_samples + block - 1) / block; b-- > 0;) {
+    const int64_t first = b * block;
+    const int64_t count = std::min(block, all.info.num_samples - first);
     std::vector<absl::Span<uint8_t>> buffers;
     for (size_t i = 0; i < all.fields.size(); ++i) {
       const int64_t bytes = all.info.fields[i].sample_bytes();
       buffers.emplace_back(
-          reinterpret_cast<uint8_t*>(all.fields[i].data()) + done * bytes,
+          reinterpret_cast<uint8_t*>(all.fields[i].data()) + first * bytes,
           static_cast<size_t>(count * bytes));
     }
-    DATASETD_RETURN_IF_ERROR(reader->Read(count, buffers));
-    done += count;
+    DATASETD_RETURN_IF_ERROR(reader->Read(first, count, buffers));
   }
   return all;
 }

@@ -21,12 +21,16 @@ struct AllSamples {
   std::vector<std::string> fields;
 };
 
-// Reads `block` samples at a time; encoded ones from the last block to the
-// first. Ragged samples stand one after the other, each in its own size. The
-// path is before the error of an encoded sample. INTERNAL if the reader breaks
-// its own contract: bad fields, or more bytes declared than its files can hold.
+// Reads `block` samples at a time, from the last block to the first. Ragged
+// samples stand one after the other, each in its own size. The path is before
+// the error of an encoded sample. INTERNAL if the reader breaks its own
+// contract: bad fields, or more bytes declared than its files can hold.
 absl::StatusOr<AllSamples> ReadAll(const v1::DatasetSpec& spec,
                                    const FileSystem& files, int64_t block);
+
+// The fields of one sample. Thread-safe.
+absl::StatusOr<std::vector<std::string>> ReadSample(SampleSource& source,
+                                                    int64_t index);
 
 }  // namespace datasetd::testing
 

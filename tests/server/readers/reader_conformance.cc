@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -67,6 +69,34 @@ TEST_P(ReaderConformanceTest, BlocksOfAnySizeGiveTheSameBytes) {
   }
 }
 
+TEST_P(ReaderConformanceTest, ThreadsReadAnySamplesAtOnce) {
+  const auto reader = OpenReader(generated_.spec, {memory_});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 3; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::vector<int64_t> order(static_cast<size_t>(generated_.num_samples));
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+      order.resize(std::min<size_t>(order.size(), 50));
+      for (const int64_t index : order) {
+        const auto sample = ReadSample(**reader, index);
+        ASSERT_TRUE(sample.ok()) << sample.status();
+        for (size_t f = 0; f < sample->size(); ++f) {
+          const FieldSpec& field = generated_.fields[f];
+          if (field.is_ragged) continue;
+          const auto size = static_cast<size_t>(field.sample_bytes());
+          EXPECT_TRUE((*sample)[f] ==
+                      generated_.samples[f].substr(
+                          static_cast<size_t>(index) * size, size))
+              << field.name << " of sample " << index;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_P(ReaderConformanceTest, ListsItsFilesWithSizeAndTime) {
   auto files = CreateRootedFileSystem({GeneratedDirectory()});
   ASSERT_TRUE(files.ok()) << files.status();
@@ -85,7 +115,7 @@ TEST_P(ReaderConformanceTest, ListsItsFilesWithSizeAndTime) {
 TEST_P(ReaderConformanceTest, RefusesToReadMoreThanThereIs) {
   auto reader = OpenReader(generated_.spec, {memory_});
   ASSERT_TRUE(reader.ok()) << reader.status();
-  if ((*reader)->info().is_encoded) return;  // has no position
+  if ((*reader)->info().is_encoded) return;
   std::vector<std::string> storage;
   std::vector<absl::Span<uint8_t>> buffers;
   const int64_t count = generated_.num_samples + 1;
@@ -97,9 +127,9 @@ TEST_P(ReaderConformanceTest, RefusesToReadMoreThanThereIs) {
     buffers.emplace_back(reinterpret_cast<uint8_t*>(bytes.data()),
                          bytes.size());
   }
-  EXPECT_EQ((*reader)->Read(count, buffers).code(),
+  EXPECT_EQ((*reader)->Read(0, count, buffers).code(),
             absl::StatusCode::kInternal);
-  EXPECT_EQ((*reader)->Read(1, buffers).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ((*reader)->Read(0, 1, buffers).code(), absl::StatusCode::kInternal);
 }
 
 TEST_P(ReaderConformanceTest, TruncationAtEvery64thIsAnErrorThatNamesTheFile) {

@@ -55,7 +55,7 @@ class DatasetRegistryTest : public ::testing::Test {
           if (spec.path() == "/missing") {
             return absl::NotFoundError("/missing: no such file");
           }
-          opening_.Pass().IgnoreError();
+          opening_.Pass(0).IgnoreError();
           const std::string file = file_.empty() ? spec.path() : file_;
           if (file == "/endless") {
             scan->num_entries = 12;

@@ -79,7 +79,7 @@ class RegistryRestartTest : public ::testing::Test {
           if (spec.path() == "/data/missing") {
             return absl::NotFoundError("/data/missing: no such file");
           }
-          opened_.Pass().IgnoreError();
+          opened_.Pass(0).IgnoreError();
           return std::make_unique<FakeSource>(100, 1, spec.path(), fill_,
                                               &gate_);
         },

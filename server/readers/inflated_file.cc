@@ -1,4 +1,4 @@
-#include "server/readers/archives/inflated_file.h"
+#include "server/readers/inflated_file.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -16,25 +16,6 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kSkipBytes = 16 << 10;
-
-// Refers to a file owned elsewhere.
-class BorrowedFile final : public RandomAccessFile {
- public:
-  explicit BorrowedFile(const RandomAccessFile* file) : file_(*file) {}
-  const FileInfo& info() const override { return file_.info(); }
-  absl::StatusOr<int64_t> ReadAt(int64_t offset,
-                                 absl::Span<uint8_t> buffer) const override {
-    return file_.ReadAt(offset, buffer);
-  }
-
- private:
-  const RandomAccessFile& file_;
-};
-
-absl::StatusOr<std::unique_ptr<GzipStream>> Inflate(
-    const RandomAccessFile* file) {
-  return OpenGzipStream(std::make_unique<BorrowedFile>(file));
-}
 
 FileInfo WithSize(FileInfo info, int64_t size_bytes) {
   info.size_bytes = size_bytes;
@@ -95,7 +76,7 @@ class InflatedFile final : public RandomAccessFile {
       }
     }
     Cursor cursor;
-    DATASETD_ASSIGN_OR_RETURN(cursor.stream, Inflate(file_.get()));
+    DATASETD_ASSIGN_OR_RETURN(cursor.stream, OpenGzipStream(file_.get()));
     return cursor;
   }
 
@@ -122,7 +103,7 @@ class InflatedFile final : public RandomAccessFile {
 
 absl::StatusOr<int64_t> InflatedBytes(const RandomAccessFile& file,
                                       int64_t max_bytes) {
-  DATASETD_ASSIGN_OR_RETURN(const auto stream, Inflate(&file));
+  DATASETD_ASSIGN_OR_RETURN(const auto stream, OpenGzipStream(&file));
   int64_t total = 0;
   uint8_t bytes[kSkipBytes];
   while (true) {

@@ -5,8 +5,8 @@
 // before every free decompressor's position restarts at the beginning.
 // Thread-safe. Memory: 64 KiB per processor.
 
-#ifndef DATASETD_SERVER_READERS_ARCHIVES_INFLATED_FILE_H_
-#define DATASETD_SERVER_READERS_ARCHIVES_INFLATED_FILE_H_
+#ifndef DATASETD_SERVER_READERS_INFLATED_FILE_H_
+#define DATASETD_SERVER_READERS_INFLATED_FILE_H_
 
 #include <cstdint>
 #include <memory>
@@ -30,4 +30,4 @@ std::shared_ptr<const RandomAccessFile> OpenInflatedFile(
 
 }  // namespace datasetd
 
-#endif  // DATASETD_SERVER_READERS_ARCHIVES_INFLATED_FILE_H_
+#endif  // DATASETD_SERVER_READERS_INFLATED_FILE_H_
