@@ -66,6 +66,16 @@ Character FirstCharacter(absl::string_view text) {
 
 }  // namespace
 
+size_t ValidUtf8Prefix(absl::string_view text) {
+  size_t offset = 0;
+  while (offset < text.size()) {
+    const size_t size = FirstCharacter(text.substr(offset)).size_bytes;
+    if (size == 0) break;
+    offset += size;
+  }
+  return offset;
+}
+
 void AppendPrintable(absl::string_view text, std::string* to) {
   // True if the previous character is printable and not ASCII.
   bool may_join = false;

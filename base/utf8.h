@@ -1,13 +1,18 @@
-// Escapes untrusted text, such as file names, for messages and logs.
+// UTF-8: checks it, and escapes untrusted text, such as file names, for messages
+// and logs.
 
 #ifndef DATASETD_BASE_UTF8_H_
 #define DATASETD_BASE_UTF8_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace datasetd {
+
+// Returns the offset of the first byte that is not valid UTF-8, or the size.
+size_t ValidUtf8Prefix(absl::string_view text);
 
 // Appends `text` with newlines escaped as \n. Invalid UTF-8, control characters
 // (C0, C1, DEL), line and paragraph separators, and format characters, which

@@ -22,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/duration.pb.h"
 
@@ -368,43 +369,6 @@ class DocumentCounter : public YAML::EventHandler {
   YAML::Mark last_mark_;
 };
 
-// Checks the encoding: yaml-cpp guesses other encodings from zeros and byte
-// order marks, and accepts invalid UTF-8. Returns the offset of the first
-// invalid byte or zero, or the size.
-size_t ValidUtf8Prefix(absl::string_view text) {
-  size_t i = 0;
-  while (i < text.size()) {
-    const auto byte = [&](size_t offset) -> uint32_t {
-      return i + offset < text.size()
-                 ? static_cast<unsigned char>(text[i + offset])
-                 : 0;
-    };
-    const uint32_t first = byte(0);
-    if (first == 0) return i;
-    if (first < 0x80) {
-      ++i;
-      continue;
-    }
-    const size_t length = first >= 0xf0   ? 4
-                          : first >= 0xe0 ? 3
-                          : first >= 0xc2 ? 2
-                                          : 0;
-    if (length == 0 || first > 0xf4) return i;
-    uint32_t code = first & (0x7f >> length);
-    for (size_t j = 1; j < length; ++j) {
-      if ((byte(j) & 0xc0) != 0x80) return i;
-      code = code << 6 | (byte(j) & 0x3f);
-    }
-    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (code < kSmallest[length] || code > 0x10ffff ||
-        (code >= 0xd800 && code <= 0xdfff)) {
-      return i;
-    }
-    i += length;
-  }
-  return i;
-}
-
 }  // namespace
 
 absl::Status YamlToProto(absl::string_view yaml_text,
@@ -415,7 +379,10 @@ absl::Status YamlToProto(absl::string_view yaml_text,
     return mapper.ErrorAt(nowhere, yaml_text.size(),
                           " bytes, expected at most ", kMaxTextBytes);
   }
-  const size_t valid = ValidUtf8Prefix(yaml_text);
+  // yaml-cpp guesses other encodings from zeros and byte order marks, and
+  // accepts invalid UTF-8.
+  const size_t valid =
+      std::min(ValidUtf8Prefix(yaml_text), yaml_text.find('\0'));
   if (valid < yaml_text.size()) {
     return mapper.ErrorAt(
         nowhere, "line ",

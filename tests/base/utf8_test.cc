@@ -18,6 +18,17 @@ TEST(Utf8Test, TextStaysAsItIs) {
   }
 }
 
+TEST(Utf8Test, TheFirstInvalidByteIsFound) {
+  const std::string valid = "a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x90\xB1\xC2\x85";
+  EXPECT_EQ(ValidUtf8Prefix(valid), valid.size());
+  EXPECT_EQ(ValidUtf8Prefix(""), 0);
+  for (const char* text :
+       {"\x80", "\xC3", "\xC1\xBF", "\xE0\x80\x80", "\xE2\x82", "\xED\xA0\x80",
+        "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80"}) {
+    EXPECT_EQ(ValidUtf8Prefix(absl::StrCat(valid, text, "z")), valid.size());
+  }
+}
+
 TEST(Utf8Test, OtherBytesAreEscaped) {
   EXPECT_EQ(PrintableUtf8("a\xFFz!"), "a\\xffz!");
   EXPECT_EQ(PrintableUtf8("a\nb"), "a\\nb");
