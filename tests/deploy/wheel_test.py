@@ -27,6 +27,8 @@ _DEBIAN = [
     "python3.11-minimal", "python3.11-venv", "zlib1g",
 ]
 _NOBODY = 65534
+_long = unittest.skipUnless(
+    os.environ.get("DATASETD_TEST_FULL") == "1", "the long form has it")
 
 # From nothing to the first batch, as a user does it; $1 is the wheel, $2 data.
 _FIRST_BATCH = """
@@ -119,6 +121,7 @@ class WheelTest(unittest.TestCase):
         self.assertIn("Tag: py3-none-manylinux_2_36_x86_64\n",
                       files[record.replace("RECORD", "WHEEL")].decode())
 
+    @_long
     def test_the_same_files_give_the_same_bytes(self):
         _, version, tag = self.wheel.stem.split("-", 2)
         unpacked = self.directory / "unpacked"
@@ -144,6 +147,7 @@ class WheelTest(unittest.TestCase):
                     environment={"HOME": str(self.directory)})
         return venv
 
+    @_long
     @unittest.skipUnless(os.geteuid() == 0, "chroot is root's")
     def test_nobody_gets_a_first_batch_from_nothing(self):
         """With Python, glibc and a shell alone; the time is printed."""

@@ -142,6 +142,8 @@ def _worker(source, daemon, framework="torch", **arguments):
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 @pytest.mark.parametrize("how", ["_exit", "exit"])
 def test_a_childs_exit_leaves_the_batch(daemon, how, framework):
+    if framework == "numpy" and not daemon.is_host:
+        pytest.skip("the same as torch on a GPU: both are DLPack")
     with _worker(_FORK_AND_EXIT, daemon, framework, exit=how,
                  num_samples=_NUM_SAMPLES) as worker:
         assert worker.hear() == {"names": 1, "same": True}

@@ -100,7 +100,7 @@ def test_interrupted_next_keeps_no_slot(dataset, framework):
 def test_interrupted_open_leaves_no_feed(dataset, client):
     # There are about a thousand steps. Only --full tries all of them.
     is_full = os.environ.get("DATASETD_TEST_FULL") == "1"
-    for step in every_step(1 if is_full else 7):
+    for step in every_step(1 if is_full else 13):
         try:
             with interrupted_at(step) as came:
                 loader = datasetd.DataLoader(

@@ -176,21 +176,25 @@ class Counted:
 
 
 class Sliced:
-    """An array that is not in memory, and notes what is read of it."""
+    """Notes what is read of it."""
 
     dtype = np.dtype(np.int64)
 
     def __init__(self, size):
         self.shape = (size,)
-        self.read = set()
+        self._rows = np.arange(size)
+        self._is_read = np.zeros(size, bool)
+
+    @property
+    def read(self):
+        return np.flatnonzero(self._is_read)
 
     def __len__(self):
         return self.shape[0]
 
     def __getitem__(self, key):
-        rows = np.arange(self.shape[0])[key]
-        self.read |= set(np.atleast_1d(rows).tolist())
-        return rows
+        self._is_read[key] = True
+        return self._rows[key]
 
 
 @pytest.mark.parametrize("epoch", [None, 2])

@@ -12,34 +12,36 @@ import pytest
 _PACKAGE = pathlib.Path(datasetd.__file__).parent
 
 
-def mypy(tmp_path, *arguments):
-    """Its lines, without those that sum up."""
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """mypy's lines on both, by their file; those that sum up are left out."""
+    directory = tmp_path_factory.mktemp("mypy")
+    program = directory / "program.py"
+    program.write_text(_PROGRAM)
     result = subprocess.run(
         [
             sys.executable,
             "-m",
             "mypy",
             f"--config-file={_PACKAGE.parent / 'mypy.ini'}",
-            f"--cache-dir={tmp_path}",
+            f"--cache-dir={directory}",
             "--no-error-summary",
-            *arguments,
+            "--package=datasetd",
+            "--module=program",
         ],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
-        env=dict(os.environ, MYPYPATH=str(_PACKAGE.parent)),
+        cwd=directory,
+        env=dict(os.environ, MYPYPATH=f"{_PACKAGE.parent}:{directory}"),
     )
     assert result.stderr == ""
-    return result.stdout.splitlines()
+    lines = result.stdout.splitlines()
+    own = [line for line in lines if line.startswith("program.py:")]
+    return own, [line for line in lines if line not in own]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("mypy")
-
-
-def test_the_package_is_strict(cache):
-    assert mypy(cache, "--package=datasetd") == []
+def test_the_package_is_strict(found):
+    assert found[1] == []
 
 
 # A comment says what mypy finds in its line.
@@ -106,19 +108,17 @@ with datasetd.start_local(device="cpu") as daemon:
 '''
 
 
-def test_a_program_is_checked(cache):
-    program = cache / "program.py"
-    program.write_text(_PROGRAM)
-    found = {}
-    for line in mypy(cache, str(program)):
+def test_a_program_is_checked(found):
+    errors = {}
+    for line in found[0]:
         match = re.fullmatch(r"program\.py:(\d+): error: (.*)", line)
         if match:
-            found[int(match[1])] = match[2]
+            errors[int(match[1])] = match[2]
     expected = {
         number: line.partition("  # ")[2]
         for number, line in enumerate(_PROGRAM.splitlines(), 1)
         if "  # " in line
     }
-    assert sorted(found) == sorted(expected), found
+    assert sorted(errors) == sorted(expected), errors
     for number, words in expected.items():
-        assert words in found[number]
+        assert words in errors[number]

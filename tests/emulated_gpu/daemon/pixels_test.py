@@ -103,8 +103,13 @@ def _expected():
 
 @pytest.mark.parametrize("export", _EXPORTS)
 def test_pixels_are_the_hosts(expected, export):
+    # How a slab is shared has no part in a policy's kernel.
+    is_long = os.environ.get("DATASETD_TEST_FULL") == "1"
     with _open("cuda:0", slab_export=export) as (daemon, client, dataset):
         for name, transforms in _TRANSFORMS.items():
+            if (name == "policies" and export != _EXPORTS[0]
+                    and not is_long):
+                continue
             assert _rows(dataset, num_epochs=2,
                          transforms=transforms) == expected[name], name
         device = client.status()["devices"][0]

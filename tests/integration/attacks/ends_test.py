@@ -112,7 +112,7 @@ def test_slow_frees():
                      memory_budget_mib=3072) as a:
         with a.attack() as measure, a.attacker(
                 _CHURNER, path=a.path("data/victim"),
-                num_feeds=8 if _IS_FULL else 3) as worker:
+                num_feeds=8 if _IS_FULL else 2) as worker:
             assert worker.hear(timeout=240) == {"done": True}
         assert measure.prober_errors == []
         a.expect_well()

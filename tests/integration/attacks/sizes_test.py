@@ -59,8 +59,14 @@ def _world():
         yield world
 
 
-def _refusal(world, **attack):
-    with world.attack() as measure, world.attacker(_ATTACKER) as worker:
+@pytest.fixture(name="worker", scope="module")
+def _worker(world):
+    with world.attacker(_ATTACKER) as worker:
+        yield worker
+
+
+def _refusal(world, worker, **attack):
+    with world.attack() as measure:
         worker.tell(**attack)
         refusal = worker.hear()["refusal"]
     assert refusal is not None, f"{attack} is accepted"
@@ -75,22 +81,22 @@ def _refusal(world, **attack):
     # As many taps for as many rows: the bytes of scratch memory wrapped around.
     ("scratch_overflow", 2**30 - 1, "bilinear"),
 ])
-def test_an_image_with_a_long_side_is_refused(world, name, side,
+def test_an_image_with_a_long_side_is_refused(world, worker, name, side,
                                               interpolation):
     tall = _write_npy(world.path(f"data/{name}"), (1, side, 1, 1))
-    refusal = _refusal(world, path=tall, at_load=True,
+    refusal = _refusal(world, worker, path=tall, at_load=True,
                        interpolation=interpolation)
     assert f"{side}x1" in refusal
     assert "transform_limits.max_side is 16777216" in refusal
     # A feed of one that is loaded, just above the limit.
     long = _write_npy(world.path(f"data/{name}-feed"), (1, 2**24 + 1, 1, 1))
-    refusal = _refusal(world, path=long, at_load=False,
+    refusal = _refusal(world, worker, path=long, at_load=False,
                        interpolation=interpolation)
     assert "transform_limits.max_side is 16777216" in refusal
     # No large file is needed.
     small = _write_npy(world.path(f"data/{name}-pad"), (1, 4, 4, 1))
     for at_load in (True, False):
-        refusal = _refusal(world, path=small, at_load=at_load,
+        refusal = _refusal(world, worker, path=small, at_load=at_load,
                            interpolation=interpolation,
                            pad=[0, 0, 0, side - 4])
         assert "transforms[0] Pad: " in refusal

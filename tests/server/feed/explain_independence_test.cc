@@ -1,5 +1,5 @@
 // Draws of different ops, samples and epochs have nothing to do with each
-// other: 100,000 samples of every op that draws, with a fixed seed.
+// other: kNumSamples samples of every op that draws, with a fixed seed.
 
 #include <cmath>
 #include <cstdint>
