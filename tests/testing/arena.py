@@ -98,10 +98,13 @@ def check(is_right, what):
             state["wrong"].append(what)
 say(started=True)
 threading.Thread(target=watch, daemon=True).start()
+pause = threading.Event()
 while True:
     seen = [[], []]
     iterators = {0: iter(plain), 1: iter(cropped)}
     while iterators:
+        # The step of a training. Without it the victim takes a processor.
+        pause.wait(0.005)
         for kind in list(iterators):
             batch = take(iterators[kind])
             if batch is None:
