@@ -10,13 +10,13 @@ from tests.deploy import package_harness as harness
 _PAGE = """
 [ops](operations.md), [its part](operations.md#a-part), [here](#below),
 [site](https://example.org/x.md), [`client/datasetd.h`](../client/datasetd.h),
-[the log](install-log.md), [install-log.md](install-log.md), ![plot](plot.png),
+[a page](left-out.md), [left-out.md](left-out.md), ![plot](plot.png),
 [package](../client/python/datasetd), [index](../README.md) and [a](b) [c](d.md)
 """
 _PACKED = """
 [ops](operations.md), [its part](operations.md#a-part), [here](#below),
 [site](https://example.org/x.md), [`client/datasetd.h`](../include/datasetd.h),
-the log (`docs/install-log.md` of the source tree), `docs/install-log.md` of the source tree, plot (`docs/plot.png` of the source tree),
+a page (`docs/left-out.md` of the source tree), `docs/left-out.md` of the source tree, plot (`docs/plot.png` of the source tree),
 [package](../python), [index](overview.md) and a (`docs/b` of the source tree) c (`docs/d.md` of the source tree)
 """
 
