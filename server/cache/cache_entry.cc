@@ -11,6 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "base/digest.h"
 #include "base/status_macros.h"
+#include "datasetd/v1/cache.pb.h"
+#include "server/dataset/field_message.h"
 #include "server/dataset/ragged_index.h"
 
 namespace datasetd {
@@ -19,81 +21,26 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr absl::string_view kMagic = "dsdcache";
-// 1 had XXH3 in the place of BLAKE3, 2 no stored_by_uid.
-constexpr uint32_t kVersion = 3;
-constexpr size_t kPrefixBytes = 32;
+// 1 had XXH3 in the place of BLAKE3, 2 no stored_by_uid, 3 a body that was no
+// message.
+constexpr uint32_t kVersion = 4;
 constexpr int64_t kAlignment = 4096;
 constexpr size_t kMaxNameBytes = 64 << 10;
-constexpr size_t kMaxNoteBytes = 8 << 20;
 constexpr size_t kMaxRank = 8;
-constexpr uint8_t kFlagImage = 1;
-constexpr uint8_t kFlagMask = 2;    // set together with kFlagImage
-constexpr uint8_t kFlagPacked = 4;  // set together with kFlagImage
-// Numbers stored for a packed field: both extents, pixels, bytes.
-constexpr size_t kNumPackedNumbers = 6;
 constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
+
+struct Prefix {
+  char magic[8];
+  uint32_t version;
+  uint32_t reserved;
+  uint64_t header_bytes;
+  uint64_t checksum;
+};
+static_assert(sizeof(Prefix) == 32);
 
 absl::Status Damaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("cache entry: ", what));
 }
-
-class Writer {
- public:
-  template <typename T>
-  void Number(T value) {
-    data_.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-  void Text(absl::string_view text) {
-    Number(static_cast<uint32_t>(text.size()));
-    data_.append(text.data(), text.size());
-  }
-  std::string Take() { return std::move(data_); }
-
- private:
-  std::string data_;
-};
-
-// Returns zeros after an error.
-class Reader {
- public:
-  explicit Reader(absl::Span<const uint8_t> data) : data_(data) {}
-
-  template <typename T>
-  T Number() {
-    T value{};
-    if (!Has(sizeof(value))) return value;
-    std::memcpy(&value, data_.data(), sizeof(value));
-    data_.remove_prefix(sizeof(value));
-    return value;
-  }
-  std::string Text(size_t max_bytes = kMaxNameBytes) {
-    const size_t size = Number<uint32_t>();
-    if (size > max_bytes || !Has(size)) {
-      has_failed_ = true;
-      return "";
-    }
-    std::string text(reinterpret_cast<const char*>(data_.data()), size);
-    data_.remove_prefix(size);
-    return text;
-  }
-  // Reads a count of items that take at least `least_bytes` each.
-  size_t Count(size_t least_bytes) {
-    const size_t count = Number<uint32_t>();
-    if (count > data_.size() / least_bytes) has_failed_ = true;
-    return has_failed_ ? 0 : count;
-  }
-  bool has_failed() const { return has_failed_; }
-  bool is_at_end() const { return data_.empty(); }
-
- private:
-  bool Has(size_t size) {
-    if (size > data_.size()) has_failed_ = true;
-    return !has_failed_;
-  }
-
-  absl::Span<const uint8_t> data_;
-  bool has_failed_ = false;
-};
 
 bool RoundUp(int64_t value, int64_t* rounded) {
   return !__builtin_add_overflow(value, kAlignment - 1, rounded) &&
@@ -126,23 +73,81 @@ bool FieldBytes(const FieldSpec& field, int64_t num_samples, int64_t* bytes) {
          *bytes <= kMaxFileBytes;
 }
 
-int64_t HeaderBytes(const CacheHeader& header, int64_t num_blocks) {
-  constexpr int64_t kTextBytes = sizeof(uint32_t);
-  int64_t bytes = kPrefixBytes + 2 * (kTextBytes + kDigestHexLength) +
-                  sizeof(uint8_t) + 2 * sizeof(uint32_t) + sizeof(int64_t) +
-                  3 * sizeof(uint32_t);
+// Without checksums.
+v1::CacheHeader ToMessage(const CacheHeader& header) {
+  v1::CacheHeader message;
+  message.set_spec_id(header.spec_id);
+  message.set_content_hash(header.content_hash);
+  if (header.owner_uid.has_value()) message.set_owner_uid(*header.owner_uid);
+  message.set_stored_by_uid(header.stored_by_uid);
+  message.set_num_samples(header.num_samples);
   for (const FieldSpec& field : header.fields) {
-    bytes += kTextBytes + field.name.size() + 2 * sizeof(uint8_t) +
-             sizeof(uint32_t) + field.shape.size() * sizeof(int64_t);
-    if (field.is_packed()) bytes += kNumPackedNumbers * sizeof(int64_t);
+    FieldToMessage(field, message.add_fields());
+    if (field.is_packed()) message.add_packed_bytes(field.packed_bytes);
   }
-  for (const std::string& name : header.class_names) {
-    bytes += kTextBytes + name.size();
+  message.mutable_class_names()->Assign(header.class_names.begin(),
+                                        header.class_names.end());
+  message.set_num_bad_samples(header.bad_samples.num_samples);
+  for (const BadSample& sample : header.bad_samples.listed) {
+    v1::CacheHeader::BadSample* const to = message.add_bad_samples();
+    to->set_index(sample.index);
+    to->set_path(sample.path);
+    to->set_offset(sample.offset);
+    to->set_reason(sample.reason);
   }
-  for (const auto& [key, value] : header.notes) {
-    bytes += 2 * kTextBytes + key.size() + value.size();
+  return message;
+}
+
+// Without checksums. DATA_LOSS if a field cannot be one, or if there are more
+// bad samples than a report has.
+absl::StatusOr<CacheHeader> FromMessage(const v1::CacheHeader& message) {
+  CacheHeader header;
+  header.spec_id = message.spec_id();
+  header.content_hash = message.content_hash();
+  if (message.has_owner_uid()) header.owner_uid = message.owner_uid();
+  header.stored_by_uid = message.stored_by_uid();
+  header.num_samples = message.num_samples();
+  int num_packed = 0;
+  for (const v1::Field& from : message.fields()) {
+    if (!v1::Dtype_IsValid(from.dtype()) ||
+        (from.is_mask() && !from.is_image())) {
+      return Damaged("a field is of an unknown kind");
+    }
+    FieldSpec& field = header.fields.emplace_back(FieldFromMessage(from));
+    if (!field.is_packed()) continue;
+    if (num_packed == message.packed_bytes_size()) {
+      return Damaged("the size of a field is missing");
+    }
+    field.packed_bytes = message.packed_bytes(num_packed++);
   }
-  return bytes + num_blocks * static_cast<int64_t>(sizeof(uint64_t));
+  header.class_names.assign(message.class_names().begin(),
+                            message.class_names().end());
+  BadSampleReport& report = header.bad_samples;
+  report.num_samples = message.num_bad_samples();
+  for (const v1::CacheHeader::BadSample& from : message.bad_samples()) {
+    report.num_text_bytes += from.path().size() + from.reason().size();
+    report.listed.push_back({.index = from.index(),
+                             .path = from.path(),
+                             .offset = from.offset(),
+                             .reason = from.reason()});
+  }
+  if (report.listed.size() > kMaxListedBadSamples ||
+      report.num_text_bytes > kMaxReportBytes ||
+      report.num_samples < static_cast<int64_t>(report.listed.size())) {
+    return Damaged("its report of bad samples makes no sense");
+  }
+  return header;
+}
+
+// The size of the header with so many checksums in each place.
+int64_t HeaderBytes(const CacheHeader& header,
+                    const std::vector<CacheLayout::Place>& places) {
+  v1::CacheHeader message = ToMessage(header);
+  for (const CacheLayout::Place& place : places) {
+    message.add_blocks()->mutable_checksums()->Resize(
+        static_cast<int>(place.num_blocks), 0);
+  }
+  return static_cast<int64_t>(sizeof(Prefix) + message.ByteSizeLong());
 }
 
 absl::Status Invalid(absl::string_view what) {
@@ -160,11 +165,6 @@ absl::Status CheckTexts(const CacheHeader& header) {
   }
   for (const std::string& name : header.class_names) {
     if (name.size() > kMaxNameBytes) return Invalid("a class name is too long");
-  }
-  for (const auto& [key, value] : header.notes) {
-    if (key.size() > kMaxNameBytes || value.size() > kMaxNoteBytes) {
-      return Invalid("a note is too long");
-    }
   }
   return absl::OkStatus();
 }
@@ -214,8 +214,10 @@ absl::StatusOr<CacheLayout> LayOutCacheEntry(const CacheHeader& header) {
         (place.size_bytes + kCacheBlockBytes - 1) / kCacheBlockBytes;
     num_blocks += place.num_blocks;
   }
-  layout.header_bytes = HeaderBytes(header, num_blocks);
-  if (layout.header_bytes > kMaxCacheHeaderBytes) {
+  if (num_blocks <= kMaxCacheHeaderBytes / int64_t{sizeof(uint64_t)}) {
+    layout.header_bytes = HeaderBytes(header, layout.places);
+  }
+  if (layout.header_bytes == 0 || layout.header_bytes > kMaxCacheHeaderBytes) {
     return Invalid("its header is too large");
   }
   layout.file_bytes = layout.header_bytes;
@@ -231,146 +233,80 @@ absl::StatusOr<CacheLayout> LayOutCacheEntry(const CacheHeader& header) {
 }
 
 std::string EncodeCacheHeader(const CacheHeader& header) {
-  Writer body;
-  body.Text(header.spec_id);
-  body.Text(header.content_hash);
-  body.Number(static_cast<uint8_t>(header.owner_uid.has_value()));
-  body.Number(header.owner_uid.value_or(0));
-  body.Number(header.stored_by_uid);
-  body.Number(header.num_samples);
-  body.Number(static_cast<uint32_t>(header.fields.size()));
-  for (const FieldSpec& field : header.fields) {
-    body.Text(field.name);
-    body.Number(static_cast<uint8_t>(field.dtype));
-    body.Number(static_cast<uint8_t>((field.is_image ? kFlagImage : 0) |
-                                     (field.is_mask ? kFlagMask : 0) |
-                                     (field.is_packed() ? kFlagPacked : 0)));
-    body.Number(static_cast<uint32_t>(field.shape.size()));
-    for (const int64_t extent : field.shape) body.Number(extent);
-    if (!field.is_packed()) continue;
-    body.Number(field.smallest.height);
-    body.Number(field.smallest.width);
-    body.Number(field.largest.height);
-    body.Number(field.largest.width);
-    body.Number(field.num_pixels);
-    body.Number(field.packed_bytes);
+  v1::CacheHeader message = ToMessage(header);
+  for (const std::vector<uint64_t>& checksums : header.checksums) {
+    message.add_blocks()->mutable_checksums()->Assign(checksums.begin(),
+                                                      checksums.end());
   }
-  body.Number(static_cast<uint32_t>(header.class_names.size()));
-  for (const std::string& name : header.class_names) body.Text(name);
-  body.Number(static_cast<uint32_t>(header.notes.size()));
-  for (const auto& [key, value] : header.notes) {
-    body.Text(key);
-    body.Text(value);
-  }
-  for (const std::vector<uint64_t>& blocks : header.checksums) {
-    for (const uint64_t checksum : blocks) body.Number(checksum);
-  }
-  const std::string text = body.Take();
-  Writer all;
-  for (const char c : kMagic) all.Number(c);
-  all.Number(kVersion);
-  all.Number(uint32_t{0});
-  all.Number(static_cast<uint64_t>(kPrefixBytes + text.size()));
-  all.Number(uint64_t{XXH3_64bits(text.data(), text.size())});
-  return all.Take() + text;
+  const std::string body = message.SerializeAsString();
+  Prefix prefix = {.version = kVersion,
+                   .header_bytes = sizeof(Prefix) + body.size(),
+                   .checksum = XXH3_64bits(body.data(), body.size())};
+  std::memcpy(prefix.magic, kMagic.data(), kMagic.size());
+  return absl::StrCat(
+      absl::string_view(reinterpret_cast<const char*>(&prefix), sizeof(prefix)),
+      body);
 }
 
 absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data) {
-  Reader prefix(data);
-  if (data.size() < kPrefixBytes ||
+  Prefix prefix;
+  if (data.size() < sizeof(prefix) ||
       std::memcmp(data.data(), kMagic.data(), kMagic.size()) != 0) {
     return Damaged("it does not begin as one");
   }
-  prefix.Number<uint64_t>();
-  const uint32_t version = prefix.Number<uint32_t>();
-  if (version > 0 && version < kVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cache entry: its version is ", version, ", this daemon's ", kVersion));
+  std::memcpy(&prefix, data.data(), sizeof(prefix));
+  if (prefix.version > 0 && prefix.version < kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cache entry: its version is ", prefix.version,
+                     ", this daemon's ", kVersion));
   }
-  if (version != kVersion || prefix.Number<uint32_t>() != 0) {
-    return Damaged(
-        absl::StrCat("its version is ", version, ", this daemon's ", kVersion));
+  if (prefix.version != kVersion || prefix.reserved != 0) {
+    return Damaged(absl::StrCat("its version is ", prefix.version,
+                                ", this daemon's ", kVersion));
   }
-  const uint64_t header_bytes = prefix.Number<uint64_t>();
-  const uint64_t checksum = prefix.Number<uint64_t>();
-  if (header_bytes < kPrefixBytes || header_bytes > data.size()) {
+  if (prefix.header_bytes < sizeof(prefix) ||
+      prefix.header_bytes > data.size()) {
     return Damaged("its header ends early");
   }
-  const auto text = data.subspan(kPrefixBytes, header_bytes - kPrefixBytes);
-  if (XXH3_64bits(text.data(), text.size()) != checksum) {
+  const auto body =
+      data.subspan(sizeof(prefix), prefix.header_bytes - sizeof(prefix));
+  if (CacheChecksum(body) != prefix.checksum) {
     return Damaged("the checksum of its header is wrong");
   }
-
-  Reader body(text);
-  CacheHeader header;
-  header.spec_id = body.Text();
-  header.content_hash = body.Text();
-  const uint8_t has_owner = body.Number<uint8_t>();
-  const uint32_t owner_uid = body.Number<uint32_t>();
-  if (has_owner > 1 || (has_owner == 0 && owner_uid != 0)) {
-    return Damaged("its owner makes no sense");
+  v1::CacheHeader message;
+  if (!message.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
+    return Damaged("its header makes no sense");
   }
-  if (has_owner == 1) header.owner_uid = owner_uid;
-  header.stored_by_uid = body.Number<uint32_t>();
-  header.num_samples = body.Number<int64_t>();
-  header.fields.resize(body.Count(2 * sizeof(uint32_t) + 2));
-  for (FieldSpec& field : header.fields) {
-    field.name = body.Text();
-    field.dtype = static_cast<Dtype>(body.Number<uint8_t>());
-    const uint8_t flags = body.Number<uint8_t>();
-    field.is_image = (flags & kFlagImage) != 0;
-    field.is_mask = (flags & kFlagMask) != 0;
-    field.shape.resize(body.Count(sizeof(int64_t)));
-    for (int64_t& extent : field.shape) extent = body.Number<int64_t>();
-    const bool is_packed = (flags & kFlagPacked) != 0;
-    if (flags > (kFlagImage | kFlagMask | kFlagPacked) ||
-        (flags != 0 && !field.is_image) || is_packed != field.is_packed()) {
-      return Damaged("a field is of an unknown kind");
-    }
-    if (!is_packed) continue;
-    field.smallest.height = body.Number<int64_t>();
-    field.smallest.width = body.Number<int64_t>();
-    field.largest.height = body.Number<int64_t>();
-    field.largest.width = body.Number<int64_t>();
-    field.num_pixels = body.Number<int64_t>();
-    field.packed_bytes = body.Number<int64_t>();
-  }
-  header.class_names.resize(body.Count(sizeof(uint32_t)));
-  for (std::string& name : header.class_names) name = body.Text();
-  const size_t num_notes = body.Count(2 * sizeof(uint32_t));
-  for (size_t i = 0; i < num_notes; ++i) {
-    std::string key = body.Text();
-    header.notes[std::move(key)] = body.Text(kMaxNoteBytes);
-  }
-  if (body.has_failed()) return Damaged("its header makes no sense");
+  DATASETD_ASSIGN_OR_RETURN(CacheHeader header, FromMessage(message));
   const auto layout = LayOutCacheEntry(header);
   if (!layout.ok()) return Damaged(layout.status().message());
-  if (layout->header_bytes != static_cast<int64_t>(header_bytes)) {
+  // Also if the message has unknown fields.
+  if (layout->header_bytes != static_cast<int64_t>(prefix.header_bytes) ||
+      layout->places.size() != static_cast<size_t>(message.blocks_size())) {
     return Damaged("the size of its header is wrong");
   }
-  for (const CacheLayout::Place& place : layout->places) {
-    std::vector<uint64_t>& blocks = header.checksums.emplace_back();
-    blocks.resize(static_cast<size_t>(place.num_blocks));
-    for (uint64_t& block : blocks) block = body.Number<uint64_t>();
-  }
-  if (body.has_failed() || !body.is_at_end()) {
-    return Damaged("the size of its header is wrong");
+  for (int i = 0; i < message.blocks_size(); ++i) {
+    const auto& checksums = message.blocks(i).checksums();
+    if (checksums.size() != layout->places[static_cast<size_t>(i)].num_blocks) {
+      return Damaged("the number of its checksums is wrong");
+    }
+    header.checksums.emplace_back(checksums.begin(), checksums.end());
   }
   return header;
 }
 
 absl::StatusOr<CacheHeader> ReadCacheHeader(const RandomAccessFile& file) {
   const int64_t file_bytes = file.info().size_bytes;
-  std::vector<uint8_t> data(kPrefixBytes);
+  std::vector<uint8_t> data(sizeof(Prefix));
   DATASETD_RETURN_IF_ERROR(ReadExactly(file, 0, absl::MakeSpan(data)));
-  uint64_t header_bytes;
-  std::memcpy(&header_bytes, data.data() + 16, sizeof(header_bytes));
+  Prefix prefix;
+  std::memcpy(&prefix, data.data(), sizeof(prefix));
   const uint64_t most =
       static_cast<uint64_t>(std::min(file_bytes, kMaxCacheHeaderBytes));
-  if (header_bytes > most) {
+  if (prefix.header_bytes > most) {
     return Damaged(absl::StrCat(file.info().path, ": its header ends early"));
   }
-  data.resize(std::max<size_t>(header_bytes, kPrefixBytes));
+  data.resize(std::max<size_t>(prefix.header_bytes, sizeof(prefix)));
   DATASETD_RETURN_IF_ERROR(ReadExactly(file, 0, absl::MakeSpan(data)));
   DATASETD_ASSIGN_OR_RETURN(CacheHeader header, DecodeCacheHeader(data));
   DATASETD_ASSIGN_OR_RETURN(const CacheLayout layout, LayOutCacheEntry(header));

@@ -3,18 +3,17 @@
 //
 //   prefix  magic "dsdcache", version, header size, xxh3 of the rest of the
 //           prefix
-//   body    CacheHeader
+//   body    v1::CacheHeader
 //   fields  samples, back to back or packed, each field aligned to 4096
 //   indices of the packed fields (RaggedSamples), each aligned likewise
 //
-// Numbers are little-endian. The header has the xxh3 of every block of
-// kCacheBlockBytes of a field; the last block may be shorter.
+// The prefix's numbers are little-endian. The header has the xxh3 of every
+// block of kCacheBlockBytes of a field; the last block may be shorter.
 
 #ifndef DATASETD_SERVER_CACHE_CACHE_ENTRY_H_
 #define DATASETD_SERVER_CACHE_CACHE_ENTRY_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/dataset/bad_samples.h"
 #include "server/dataset/field_spec.h"
 #include "server/files/random_access_file.h"
 
@@ -40,8 +40,7 @@ struct CacheHeader {
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;
-  // Other data about the dataset, by key; at most 8 MiB each.
-  std::map<std::string, std::string> notes;
+  BadSampleReport bad_samples;
   // By place of the layout, one per block.
   std::vector<std::vector<uint64_t>> checksums;
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/require.h"
 #include "base/status_macros.h"
-#include "server/dataset/bad_sample_text.h"
 
 namespace datasetd {
 
@@ -25,12 +24,7 @@ CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
   info_.fields = header_.fields;
   info_.class_names = header_.class_names;
   info_.is_sequential = true;
-  const auto notes = header_.notes.find(kBadSamplesNote);
-  if (notes != header_.notes.end()) {
-    auto bad_samples = BadSamplesFromText(notes->second);
-    notes_status_ = bad_samples.status();
-    if (bad_samples.ok()) info_.bad_samples = *std::move(bad_samples);
-  }
+  info_.bad_samples = header_.bad_samples;
   progress_.resize(layout_.places.size());
   for (Progress& progress : progress_) {
     progress.block.reset(XXH3_createState());
@@ -44,10 +38,6 @@ absl::Status CachedSource::Read(int64_t first, int64_t count,
                                 absl::Span<const absl::Span<uint8_t>> fields) {
   Require(first == position_, "a cache entry is read in order");
   position_ += count;
-  if (!notes_status_.ok()) {
-    return absl::DataLossError(
-        absl::StrCat(file_->info().path, ": ", notes_status_.message()));
-  }
   for (size_t f = 0; f < fields.size(); ++f) {
     DATASETD_RETURN_IF_ERROR(ReadNext(f, fields[f]));
   }

@@ -19,9 +19,6 @@ struct XXH3_state_s;
 
 namespace datasetd {
 
-// Key of the bad sample report (BadSamplesToText) in a header's notes.
-inline constexpr char kBadSamplesNote[] = "bad_samples";
-
 class CachedSource : public SampleSource {
  public:
   // REQUIRES: `header` and `layout` belong to `file`.
@@ -56,7 +53,6 @@ class CachedSource : public SampleSource {
   const CacheHeader header_;
   const CacheLayout layout_;
   SourceInfo info_;
-  absl::Status notes_status_;
   int64_t position_ = 0;            // after the last Read
   std::vector<Progress> progress_;  // by place
 };

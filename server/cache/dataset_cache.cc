@@ -222,7 +222,7 @@ void DatasetCache::Store(Description description,
   job.header.num_samples = dataset->num_samples();
   job.header.fields = dataset->fields();
   job.header.class_names = std::move(description.class_names);
-  job.header.notes = std::move(description.notes);
+  job.header.bad_samples = dataset->bad_samples();
   job.backend = &dataset->backend();
   job.dataset = dataset;
   MutexLock lock(&mutex_);

@@ -76,13 +76,12 @@ class DatasetCache {
   void Discard(const std::string& spec_id, const absl::Status& why);
 
   // Starts storing the dataset in the background, unless it is freed first.
-  // Fields, samples and hash are taken from the dataset.
+  // Fields, samples, bad samples and hash are taken from the dataset.
   struct Description {
     std::string spec_id;
     std::optional<uint32_t> owner_uid;  // of a pushed dataset
     uint32_t stored_by_uid = 0;
     std::vector<std::string> class_names;
-    std::map<std::string, std::string> notes;
   };
   void Store(Description description,
              const std::shared_ptr<const Dataset>& dataset);

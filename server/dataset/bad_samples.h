@@ -30,6 +30,7 @@ struct BadSampleReport {
   // The first bad samples, within the limits above.
   std::vector<BadSample> listed;
   size_t num_text_bytes = 0;  // of `listed`
+  bool operator==(const BadSampleReport&) const = default;
 };
 
 // True for the errors of a bad sample, as listed at SampleSource.

@@ -6,7 +6,6 @@
 
 #include "base/require.h"
 #include "base/status_macros.h"
-#include "server/dataset/bad_sample_text.h"
 #include "server/dataset/ragged_index.h"
 #include "server/load/load_request.h"
 
@@ -77,9 +76,7 @@ absl::Status MappedStore::Finish(Dataset::Contents& contents) {
   header_.content_hash = contents.content_hash;
   header_.num_samples = contents.num_samples;
   header_.fields = contents.fields;
-  if (contents.bad_samples.num_samples > 0) {
-    header_.notes[kBadSamplesNote] = BadSamplesToText(contents.bad_samples);
-  }
+  header_.bad_samples = contents.bad_samples;
   size_t place = contents.fields.size();
   for (const Dataset::Contents::Packed& packed : contents.packed) {
     if (!packed.index.has_value()) continue;

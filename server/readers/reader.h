@@ -1,9 +1,9 @@
 // Reads samples from one on-disk format.
 //
-// A Reader is opened on a source, describes its contents, and then returns the
-// samples in order. It verifies everything that the source declares: an error
-// names the file and, where possible, the offset, and memory is bounded by the
-// real size of the file. Not thread-safe.
+// A Reader is opened on a source, describes its contents, and then returns its
+// samples. It verifies everything that the source declares: an error names the
+// file and, where possible, the offset, and memory is bounded by the real size of
+// the file.
 
 #ifndef DATASETD_SERVER_READERS_READER_H_
 #define DATASETD_SERVER_READERS_READER_H_

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/background_thread.h"
 #include "base/status_macros.h"
-#include "server/dataset/bad_sample_text.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/load/load_request.h"
 #include "server/load/replicate.h"
@@ -399,10 +398,6 @@ void DatasetRegistry::StoreInCache(
                                            .class_names = entry.class_names};
   if (entry.spec->format() == kPushedFormat) {
     description.owner_uid = entry.owner.uid;
-  }
-  const BadSampleReport& bad_samples = dataset->bad_samples();
-  if (bad_samples.num_samples > 0) {
-    description.notes[kBadSamplesNote] = BadSamplesToText(bad_samples);
   }
   cache_->Store(std::move(description), dataset);
 }

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
+#include "server/dataset/field_message.h"
 #include "server/feed/latency_histogram.h"
 #include "server/pipeline/ops/transform.h"
 #include "server/pipeline/pipeline.h"
@@ -38,18 +39,6 @@ static_assert(AsInt(ExportKind::kCudaVmmFd) == v1::EXPORT_KIND_CUDA_VMM_FD);
 void SetExtent(ImageSize size, v1::ImageExtent* extent) {
   extent->set_height(size.height);
   extent->set_width(size.width);
-}
-
-void FieldToProto(const FieldSpec& spec, v1::Field* field) {
-  field->set_name(spec.name);
-  field->set_dtype(static_cast<v1::Dtype>(spec.dtype));
-  field->mutable_shape()->Assign(spec.shape.begin(), spec.shape.end());
-  field->set_is_image(spec.is_image);
-  field->set_is_mask(spec.is_mask);
-  if (spec.num_pixels == 0) return;
-  SetExtent(spec.smallest, field->mutable_smallest());
-  SetExtent(spec.largest, field->mutable_largest());
-  field->set_num_pixels(spec.num_pixels);
 }
 
 void HistogramToProto(
@@ -157,14 +146,8 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
           absl::StrCat("field '", field.name(), "': dtype ",
                        AsInt(field.dtype()), " is unknown or missing"));
     }
-    to.info.fields.push_back(
-        {.name = field.name(),
-         .dtype = static_cast<Dtype>(field.dtype()),
-         .shape = {field.shape().begin(), field.shape().end()},
-         .is_image = field.is_image(),
-         .is_mask = field.is_mask(),
-         .largest = {field.largest().height(), field.largest().width()},
-         .num_pixels = field.num_pixels()});
+    to.info.fields.push_back(FieldFromMessage(field));
+    to.info.fields.back().smallest = {};  // the daemon finds it
     to.is_encoded.push_back(field.is_encoded());
   }
   return to;
@@ -183,7 +166,7 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
   dataset->set_split(info.spec->split());
   dataset->set_num_samples(info.num_samples);
   for (const FieldSpec& field : info.fields) {
-    FieldToProto(field, dataset->add_fields());
+    FieldToMessage(field, dataset->add_fields());
   }
   dataset->set_resident_bytes(info.resident_bytes);
   if (!info.placements.empty()) {
@@ -219,7 +202,7 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
   to->set_device(estimate.device);
   to->set_num_samples(estimate.num_samples);
   for (const FieldSpec& field : estimate.fields) {
-    FieldToProto(field, to->add_fields());
+    FieldToMessage(field, to->add_fields());
   }
   to->set_num_classes(estimate.num_classes);
   to->set_source_bytes(estimate.source_bytes);

@@ -43,7 +43,7 @@ std::string WithPrefix(const std::string& body) {
   const uint64_t size = body.size() + 32;
   const uint64_t checksum = datasetd::CacheChecksum(absl::MakeConstSpan(
       reinterpret_cast<const uint8_t*>(body.data()), body.size()));
-  std::string file("dsdcache\3\0\0\0\0\0\0\0", 16);
+  std::string file("dsdcache\4\0\0\0\0\0\0\0", 16);
   file.append(reinterpret_cast<const char*>(&size), sizeof(size));
   file.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
   return file + body;

@@ -32,7 +32,11 @@ CacheHeader Header() {
   header.fields = {{.name = "image", .shape = {32, 32, 3}, .is_image = true},
                    {.name = "label", .dtype = Dtype::kInt64}};
   header.class_names = {"cat", "", "dog"};
-  header.notes = {{"key", "value"}};
+  // Names of files are bytes.
+  header.bad_samples = {
+      .num_samples = 7,
+      .listed = {{.index = 3, .path = "/a/\xff", .offset = 5, .reason = "cut"}},
+      .num_text_bytes = 7};
   // 6,144,000 bytes and 16,000.
   header.checksums = {{1, 2}, {3}};
   return header;
@@ -70,7 +74,7 @@ TEST(CacheEntryTest, PackedFieldsHaveAnIndexBehindAllSamples) {
 
 TEST(CacheEntryTest, WhatIsEncodedIsDecoded) {
   CacheHeader header = Header();
-  header.notes["long"] = std::string(5 << 20, 'x');
+  header.class_names.assign(100, std::string(60'000, '\xff'));
   const auto decoded = DecodeCacheHeader(Bytes(EncodeCacheHeader(header)));
   ASSERT_THAT(decoded, IsOk());
   EXPECT_EQ(*decoded, header);
@@ -135,6 +139,31 @@ TEST(CacheEntryTest, ForgedHeadersAreRefusedOrMakeSense) {
     EXPECT_THAT(LayOutCacheEntry(*decoded), IsOk());
   }
   EXPECT_GT(num_refused, 10000);
+}
+
+TEST(CacheEntryTest, AReportWithMoreThanItsLimitsIsRefused) {
+  const auto expect_damaged = [](auto change) {
+    CacheHeader header = Header();
+    change(header.bad_samples);
+    EXPECT_THAT(DecodeCacheHeader(Bytes(EncodeCacheHeader(header))),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("report")));
+  };
+  expect_damaged([](BadSampleReport& r) { r.num_samples = 0; });
+  expect_damaged([](BadSampleReport& r) {
+    r.num_samples = kMaxListedBadSamples + 1;
+    r.listed.assign(kMaxListedBadSamples + 1, {});
+  });
+  expect_damaged([](BadSampleReport& r) {
+    r.listed[0].reason = std::string(kMaxReportBytes, 'r');
+  });
+}
+
+TEST(CacheEntryTest, AFieldThatThisDaemonDoesNotKnowIsNoticed) {
+  std::string text = EncodeCacheHeader(Header());
+  text += std::string("\xf8\x01\x05", 3);  // field 31, a varint of 5
+  EXPECT_THAT(DecodeCacheHeader(Bytes(Forge(text))),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("the size of its header is wrong")));
 }
 
 TEST(CacheEntryTest, WhatCannotBeCachedIsRefused) {

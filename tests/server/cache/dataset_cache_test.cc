@@ -90,8 +90,7 @@ class DatasetCacheTest : public ::testing::Test {
     const auto& dataset = datasets_[seed];
     cache_->Store({.spec_id = Id(id),
                    .stored_by_uid = uid,
-                   .class_names = {"cat", "dog"},
-                   .notes = {{"k", "v"}}},
+                   .class_names = {"cat", "dog"}},
                   dataset);
     ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
   }
@@ -149,7 +148,6 @@ TEST_F(DatasetCacheTest, WhatIsStoredIsFoundAlsoByTheNextOne) {
     EXPECT_EQ(source->info().fields[0].name, "image");
     EXPECT_THAT(source->info().class_names,
                 ::testing::ElementsAre("cat", "dog"));
-    EXPECT_EQ(source->header().notes.at("k"), "v");
     EXPECT_EQ(*ReadAll(*source, chunk), Samples(0));
     cache_->CountHit(*source);
     Open();
@@ -362,12 +360,14 @@ TEST_F(MappedCacheTest, WhatIsBegunAndNotFinishedLeavesNothing) {
   EXPECT_EQ(cache_->used_bytes(), 0);
 }
 
-TEST_F(MappedCacheTest, FewerSamplesAndMoreNotesThanExpected) {
+TEST_F(MappedCacheTest, FewerSamplesAndMoreBadOnesThanExpected) {
   auto begun = cache_->Begin(Header('1'));
   ASSERT_THAT(begun, IsOk());
   Fill(**begun);
   CacheHeader header = Header('1', kNumSamples - 9);
-  header.notes = {{"bad", std::string(9000, 'b')}};
+  header.bad_samples = {.num_samples = 9,
+                        .listed = {{.reason = std::string(9000, 'b')}},
+                        .num_text_bytes = 9000};
   const auto mapped = cache_->Finish(*std::move(begun), header, is_cancelled_);
   ASSERT_THAT(mapped, IsOk());
   std::vector<uint8_t> images = Samples(1);
@@ -375,7 +375,7 @@ TEST_F(MappedCacheTest, FewerSamplesAndMoreNotesThanExpected) {
   EXPECT_EQ(Bytes(**mapped, 0), images);
   EXPECT_EQ(Bytes(**mapped, 1), std::vector<uint8_t>((kNumSamples - 9) * 8, 7));
   EXPECT_EQ(Files().size(), 1u);
-  EXPECT_EQ(cache_->Find(Id('1'))->header().notes.at("bad").size(), 9000u);
+  EXPECT_EQ(cache_->Find(Id('1'))->info().bad_samples, header.bad_samples);
   EXPECT_THAT(cache_->Map(Id('1'), is_cancelled_), IsOk());
 }
 

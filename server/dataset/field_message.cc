@@ -1,0 +1,40 @@
+#include "server/dataset/field_message.h"
+
+namespace datasetd {
+namespace {
+
+void SetExtent(ImageSize size, v1::ImageExtent* extent) {
+  extent->set_height(size.height);
+  extent->set_width(size.width);
+}
+
+ImageSize SizeOf(const v1::ImageExtent& extent) {
+  return {extent.height(), extent.width()};
+}
+
+}  // namespace
+
+void FieldToMessage(const FieldSpec& spec, v1::Field* field) {
+  field->set_name(spec.name);
+  field->set_dtype(static_cast<v1::Dtype>(spec.dtype));
+  field->mutable_shape()->Assign(spec.shape.begin(), spec.shape.end());
+  field->set_is_image(spec.is_image);
+  field->set_is_mask(spec.is_mask);
+  if (spec.num_pixels == 0) return;
+  SetExtent(spec.smallest, field->mutable_smallest());
+  SetExtent(spec.largest, field->mutable_largest());
+  field->set_num_pixels(spec.num_pixels);
+}
+
+FieldSpec FieldFromMessage(const v1::Field& field) {
+  return {.name = field.name(),
+          .dtype = static_cast<Dtype>(field.dtype()),
+          .shape = {field.shape().begin(), field.shape().end()},
+          .is_image = field.is_image(),
+          .is_mask = field.is_mask(),
+          .smallest = SizeOf(field.smallest()),
+          .largest = SizeOf(field.largest()),
+          .num_pixels = field.num_pixels()};
+}
+
+}  // namespace datasetd
