@@ -78,6 +78,8 @@ struct DatasetEntry {
   // if it fails.
   std::shared_ptr<SourceScan> scan;
   std::vector<std::shared_ptr<LoadCall>> calls;
+  // All calls that wait for the load, and some that have ended.
+  std::vector<std::weak_ptr<LoadCall>> waiting;
   // The failed load that had its name; it comes back if this one fails before
   // it is planned.
   std::shared_ptr<DatasetEntry> replaced;

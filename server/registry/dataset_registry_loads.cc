@@ -112,6 +112,7 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
   entry->placement = call->placement;
   entry->scan = call->scan;
   entry->calls.push_back(call);
+  entry->waiting.push_back(call);
   entry->started = call->started;
   entry->last_used = entry->started;
   entry->holders.insert(call->caller.session_id);
@@ -143,6 +144,8 @@ absl::Status DatasetRegistry::Attach(DatasetEntry& entry,
   entry.holders.insert(call->caller.session_id);
   entry.last_used = clock_->Monotonic();
   if (!entry.is_planned) entry.calls.push_back(call);
+  std::erase_if(entry.waiting, [](const auto& call) { return call.expired(); });
+  entry.waiting.push_back(call);
   call->id = entry.id;
   return absl::OkStatus();
 }
@@ -161,7 +164,16 @@ void DatasetRegistry::Cancel(const std::shared_ptr<LoadCall>& call) {
   MutexLock lock(&mutex_);
   if (joining_.contains(call)) return CancelJoin(call);
   const EntryPtr entry = table_.GetById(call->id);
-  if (entry != nullptr) DropHold(*entry, call->caller.session_id);
+  if (entry == nullptr) return;
+  const uint64_t session_id = call->caller.session_id;
+  bool is_held = false;  // by another call of the session
+  std::erase_if(entry->waiting, [&](const auto& waiting) {
+    const std::shared_ptr<LoadCall> other = waiting.lock();
+    if (other == nullptr || other == call) return true;
+    is_held = is_held || other->caller.session_id == session_id;
+    return false;
+  });
+  if (!is_held) DropHold(*entry, session_id);
 }
 
 void DatasetRegistry::CancelJoin(const std::shared_ptr<LoadCall>& call) {

@@ -376,6 +376,38 @@ TEST_F(DatasetRegistryTest, WhatWasUnloadedMeanwhileIsLoadedAgain) {
   EXPECT_EQ(settled.owner.uid, kBob.uid);
 }
 
+// A job whose call ran into its deadline asks again, before the daemon has
+// noticed.
+TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesOthersOfItsSession) {
+  gate_.Close();
+  auto first = registry_->BeginLoad(NamedSpec("a"), kAlice);
+  ASSERT_THAT(first, IsOk());
+  while (gate_.num_reads() == 0) std::this_thread::yield();
+  auto second = registry_->BeginLoad(NamedSpec("a"), kAlice);
+  ASSERT_THAT(second, IsOk());
+  // Until it has looked at the files.
+  while (registry_->Await(**second, absl::ZeroDuration())->is_scanning) {
+    std::this_thread::yield();
+  }
+  registry_->Cancel(*first);
+  registry_->Cancel(*first);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
+  gate_.Open();
+  const auto info = registry_->Await(**second, absl::Seconds(30));
+  ASSERT_THAT(info, IsOk());
+  EXPECT_EQ(info->state, DatasetState::kReady);
+
+  gate_.Close();
+  first = registry_->BeginLoad(NamedSpec("b"), kAlice);
+  second = registry_->BeginLoad(NamedSpec("b"), kAlice);
+  registry_->Cancel(*second);
+  registry_->Cancel(*first);
+  gate_.Open();
+  registry_->AwaitCancelled("b", absl::Seconds(30));
+  EXPECT_THAT(registry_->Await("b", absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
 TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
   gate_.Close();
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
