@@ -324,18 +324,9 @@ int32_t datasetd_get_status(datasetd_client* client, char** response_json,
 }
 
 int32_t datasetd_feed_open(datasetd_client* client, const char* options_json,
-                           datasetd_feed** feed, char** info_json,
-                           datasetd_error* error) {
-  return datasetd_feed_open_weighted(client, options_json, nullptr, nullptr, 0,
-                                     feed, info_json, error);
-}
-
-int32_t datasetd_feed_open_weighted(datasetd_client* client,
-                                    const char* options_json,
-                                    const double* weights,
-                                    const int64_t* indices,
-                                    uint64_t num_weights, datasetd_feed** feed,
-                                    char** info_json, datasetd_error* error) {
+                           const double* weights, const int64_t* indices,
+                           uint64_t num_weights, datasetd_feed** feed,
+                           char** info_json, datasetd_error* error) {
   v1::FeedOptions options;
   if (absl::Status status = FromJson(*client, options_json, &options);
       !status.ok()) {
@@ -369,16 +360,8 @@ uint32_t datasetd_feed_num_held(const datasetd_feed* feed) {
 
 int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
                            int64_t timeout_ns, datasetd_batch* batch,
-                           datasetd_error* error) {
-  return datasetd_feed_next_tensors(feed, stream, timeout_ns, batch, nullptr, 0,
-                                    0, error);
-}
-
-int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
-                                   int64_t timeout_ns, datasetd_batch* batch,
-                                   DLManagedTensor** tensors,
-                                   uint32_t num_tensors, uint64_t copied_fields,
-                                   datasetd_error* error) {
+                           DLManagedTensor** tensors, uint32_t num_tensors,
+                           uint64_t copied_fields, datasetd_error* error) {
   FeedCore* const core = feed->feed.core();
   if (batch->struct_size < sizeof(datasetd_batch) ||
       num_tensors > static_cast<uint32_t>(core->layout().num_fields())) {
@@ -389,7 +372,7 @@ int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
   }
   if (copied_fields != 0 && core->device().device_type != kDLCPU) {
     return Return(absl::InvalidArgumentError(
-                      "datasetd_feed_next_tensors: copied_fields is not 0, and "
+                      "datasetd_feed_next: copied_fields is not 0, and "
                       "the batches are on a GPU"),
                   error);
   }
@@ -421,18 +404,9 @@ int32_t datasetd_feed_send_indices(datasetd_feed* feed, const int64_t* indices,
                                    uint64_t num_indices,
                                    const uint32_t* batch_sizes,
                                    uint64_t num_batches, int64_t first_row,
-                                   int32_t ends_epoch, datasetd_error* error) {
-  return Return(
-      feed->feed.SendIndices(MakeBlock(indices, num_indices, batch_sizes,
-                                       num_batches, first_row, ends_epoch)),
-      error);
-}
-
-int32_t datasetd_feed_send_indices_within(
-    datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
-    const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
-    int32_t ends_epoch, int64_t timeout_ns, datasetd_wait_function wait,
-    void* argument, datasetd_error* error) {
+                                   int32_t ends_epoch, int64_t timeout_ns,
+                                   datasetd_wait_function wait, void* argument,
+                                   datasetd_error* error) {
   SendLimits limits;
   limits.timeout = Timeout(timeout_ns);
   if (wait != nullptr) {

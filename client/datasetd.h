@@ -202,16 +202,13 @@ DATASETD_API int32_t datasetd_get_status(datasetd_client* client,
 /* Opens a feed. `options_json` is a FeedOptions, whose device counts GPUs as
  * this process does; if it is empty and the dataset has several replicas, the
  * GPU that is current in this thread is taken, or else the first. `info_json`,
- * which may be NULL, receives an OpenFeedResponse. */
-DATASETD_API int32_t datasetd_feed_open(datasetd_client* client,
-                                        const char* options_json,
-                                        datasetd_feed** feed, char** info_json,
-                                        datasetd_error* error);
-/* The same, for a feed that draws samples by weight (WeightedOrder). `weights`
- * are one number for each of `num_weights` samples: of `indices`, or if that is
- * NULL, of the dataset in its order. They are the caller's. Of
- * options_json.weighted_order only num_draws is needed, if at all. */
-DATASETD_API int32_t datasetd_feed_open_weighted(
+ * which may be NULL, receives an OpenFeedResponse.
+ *
+ * A feed draws samples by weight (WeightedOrder) if `weights` is not NULL: one
+ * number for each of `num_weights` samples: of `indices`, or if that is NULL,
+ * of the dataset in its order. They are the caller's. Of
+ * options_json.weighted_order only num_draws is needed then, if at all. */
+DATASETD_API int32_t datasetd_feed_open(
     datasetd_client* client, const char* options_json, const double* weights,
     const int64_t* indices, uint64_t num_weights, datasetd_feed** feed,
     char** info_json, datasetd_error* error);
@@ -245,15 +242,12 @@ typedef struct datasetd_batch {
 
 /* Returns the next batch, for use on `stream`, a CUstream as an integer; 0 is
  * the default stream. A negative timeout means no limit. Release the batch
- * once. Errors as Feed::Next in client/feed/feed.h. */
-DATASETD_API int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
-                                        int64_t timeout_ns,
-                                        datasetd_batch* batch,
-                                        datasetd_error* error);
-/* Also returns a tensor of each of the first `num_tensors` fields, as
+ * once. Errors as Feed::Next in client/feed/feed.h.
+ *
+ * Also returns a tensor of each of the first `num_tensors` fields, as
  * datasetd_batch_dlpack. On the host those in the bit mask `copied_fields` own
  * copies instead, and hold nothing of the batch; on a GPU it must be 0. */
-DATASETD_API int32_t datasetd_feed_next_tensors(
+DATASETD_API int32_t datasetd_feed_next(
     datasetd_feed* feed, uint64_t stream, int64_t timeout_ns,
     datasetd_batch* batch, struct DLManagedTensor** tensors,
     uint32_t num_tensors, uint64_t copied_fields, datasetd_error* error);
@@ -263,16 +257,11 @@ DATASETD_API int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch,
 /* Appends batches to the order of a feed that has client_order. After a seek
  * into an epoch whose earlier batches were not all full, `first_row` is the
  * number of the epoch's rows before these batches; negative: all were full. If
- * `ends_epoch` is not 0, the next call begins the next epoch. Errors as
+ * `ends_epoch` is not 0, the next call begins the next epoch. Waits at most
+ * `timeout_ns` for the daemon (negative: no limit), and calls `wait`, which may
+ * be NULL, every 100 ms; a nonzero result cancels the call. Errors as
  * Feed::SendIndices in client/feed/feed.h. */
 DATASETD_API int32_t datasetd_feed_send_indices(
-    datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
-    const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
-    int32_t ends_epoch, datasetd_error* error);
-/* The same, but waits at most `timeout_ns` for the daemon (negative: no limit)
- * instead of the client's call_timeout, and calls `wait`, which may be NULL,
- * every 100 ms; a nonzero result cancels the call. */
-DATASETD_API int32_t datasetd_feed_send_indices_within(
     datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
     const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
     int32_t ends_epoch, int64_t timeout_ns, datasetd_wait_function wait,

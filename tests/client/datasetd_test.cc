@@ -114,7 +114,8 @@ TEST_F(DatasetdTest, ProgressIsCalledAndCancels) {
 TEST_F(DatasetdTest, BatchesAndTensors) {
   datasetd_feed* feed = nullptr;
   char* info = nullptr;
-  ASSERT_EQ(datasetd_feed_open(client_, kFeedOptions, &feed, &info, &error_),
+  ASSERT_EQ(datasetd_feed_open(client_, kFeedOptions, nullptr, nullptr, 0,
+                               &feed, &info, &error_),
             DATASETD_OK)
       << error_.message;
   EXPECT_THAT(info, HasSubstr(R"("batches_per_epoch":"1000")"));
@@ -125,19 +126,18 @@ TEST_F(DatasetdTest, BatchesAndTensors) {
   EXPECT_EQ(device_type, kDLCPU);
 
   datasetd_batch batch = {};
-  EXPECT_EQ(datasetd_feed_next(feed, 0, 0, &batch, &error_),
+  EXPECT_EQ(datasetd_feed_next(feed, 0, 0, &batch, nullptr, 0, 0, &error_),
             DATASETD_INVALID_ARGUMENT);
   batch.struct_size = sizeof(batch);
-  EXPECT_EQ(datasetd_feed_next(feed, 0, 1000, &batch, &error_),
+  EXPECT_EQ(datasetd_feed_next(feed, 0, 1000, &batch, nullptr, 0, 0, &error_),
             DATASETD_DEADLINE_EXCEEDED);
   EXPECT_GT(datasetd_feed_waited_ns(feed), 0);
   EXPECT_EQ(datasetd_feed_num_held(feed), 0u);
 
   ASSERT_TRUE(daemon_.feed().PublishRows(3, 1));
   DLManagedTensor* tensors[2] = {};
-  ASSERT_EQ(
-      datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, 0, &error_),
-      DATASETD_OK)
+  ASSERT_EQ(datasetd_feed_next(feed, 0, -1, &batch, tensors, 2, 0, &error_),
+            DATASETD_OK)
       << error_.message;
   EXPECT_EQ(datasetd_feed_num_held(feed), 1u);
   EXPECT_EQ(batch.num_held, 1u);
@@ -172,15 +172,14 @@ TEST_F(DatasetdTest, CopiesFieldsThatHoldNothing) {
   datasetd_feed* feed = nullptr;
   ASSERT_EQ(
       datasetd_feed_open(client_, R"({"dataset": "fake", "batch_size": 4})",
-                         &feed, nullptr, &error_),
+                         nullptr, nullptr, 0, &feed, nullptr, &error_),
       DATASETD_OK);
   ASSERT_TRUE(daemon_.feed().PublishRows(3, 1));
   datasetd_batch batch = {};
   batch.struct_size = sizeof(batch);
   DLManagedTensor* tensors[2] = {};
-  ASSERT_EQ(
-      datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, 3, &error_),
-      DATASETD_OK)
+  ASSERT_EQ(datasetd_feed_next(feed, 0, -1, &batch, tensors, 2, 3, &error_),
+            DATASETD_OK)
       << error_.message;
   DLManagedTensor* shared[2] = {};
   std::string contents[2];
@@ -218,22 +217,22 @@ TEST_F(DatasetdTest, SendsIndices) {
   ASSERT_EQ(datasetd_feed_open(
                 client_,
                 R"({"dataset": "fake", "batch_size": 4, "client_order": {}})",
-                &feed, nullptr, &error_),
+                nullptr, nullptr, 0, &feed, nullptr, &error_),
             DATASETD_OK)
       << error_.message;
   EXPECT_TRUE(daemon_.open_requests()[0].options().has_client_order());
   const int64_t indices[] = {4, 3, 3};
   const uint32_t sizes[] = {1, 2};
-  EXPECT_EQ(
-      datasetd_feed_send_indices(feed, indices, 3, sizes, 2, -1, 1, &error_),
-      DATASETD_OK)
+  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 3, sizes, 2, -1, 1, -1,
+                                       nullptr, nullptr, &error_),
+            DATASETD_OK)
       << error_.message;
-  EXPECT_EQ(
-      datasetd_feed_send_indices(feed, indices, 1, sizes, 1, 9, 0, &error_),
-      DATASETD_OK);
-  EXPECT_EQ(
-      datasetd_feed_send_indices(feed, indices, 2, sizes, 1, -1, 0, &error_),
-      DATASETD_INVALID_ARGUMENT);
+  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 1, sizes, 1, 9, 0, -1,
+                                       nullptr, nullptr, &error_),
+            DATASETD_OK);
+  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 2, sizes, 1, -1, 0, -1,
+                                       nullptr, nullptr, &error_),
+            DATASETD_INVALID_ARGUMENT);
   const auto requests = daemon_.index_requests();
   ASSERT_EQ(requests.size(), 2u);
   EXPECT_EQ(requests[0].first_row(), 0u);
@@ -247,11 +246,10 @@ TEST_F(DatasetdTest, SendsWeights) {
   const int64_t indices[] = {4, 3};
   for (const int64_t* const listed : {indices, (const int64_t*)nullptr}) {
     datasetd_feed* feed = nullptr;
-    ASSERT_EQ(datasetd_feed_open_weighted(
-                  client_,
-                  R"({"dataset": "fake", "batch_size": 4,
+    ASSERT_EQ(datasetd_feed_open(client_,
+                                 R"({"dataset": "fake", "batch_size": 4,
                                         "weighted_order": {"num_draws": 9}})",
-                  weights, listed, 2, &feed, nullptr, &error_),
+                                 weights, listed, 2, &feed, nullptr, &error_),
               DATASETD_OK)
         << error_.message;
     const v1::WeightedOrder order =

@@ -199,7 +199,8 @@ TEST(ForkTest, ChildsCApiReadsNoJson) {
             return datasetd_explain_transforms(client, "{}", &json, &error);
           },
           [&] {
-            return datasetd_feed_open(client, "{}", &feed, &json, &error);
+            return datasetd_feed_open(client, "{}", nullptr, nullptr, 0, &feed,
+                                      &json, &error);
           },
           [&] { return datasetd_get_dataset(client, "fake", &json, &error); },
           [&] { return datasetd_list_feeds(client, &json, &error); },

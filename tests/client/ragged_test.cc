@@ -299,17 +299,18 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
 
   datasetd_feed* feed = nullptr;
   EXPECT_EQ(datasetd_feed_open(client, R"({"dataset": "r", "batch_size": 3})",
-                               &feed, nullptr, &error),
+                               nullptr, nullptr, 0, &feed, nullptr, &error),
             DATASETD_INVALID_ARGUMENT);
   EXPECT_THAT(error.message,
               HasSubstr("its samples have sizes from 3x2 to 7x9"));
-  ASSERT_EQ(datasetd_feed_open(client,
-                               R"({"dataset": "r", "batch_size": 3,
+  ASSERT_EQ(
+      datasetd_feed_open(client,
+                         R"({"dataset": "r", "batch_size": 3,
                     "field_names": ["label", "image"], "fields": {"image":
                       {"transforms": [{"center_crop":
                                        {"height": 2, "width": 2}}]}}})",
-                               &feed, info.receive(), &error),
-            DATASETD_OK)
+                         nullptr, nullptr, 0, &feed, info.receive(), &error),
+      DATASETD_OK)
       << error.message;
   EXPECT_THAT(info.get(), AllOf(HasSubstr(R"("shape":["3"])"),
                                 HasSubstr(R"("shape":["3","3","2","2"])"),
@@ -317,9 +318,8 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
   datasetd_batch batch = {};
   batch.struct_size = sizeof(batch);
   DLManagedTensor* tensors[2] = {};
-  ASSERT_EQ(
-      datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, 0, &error),
-      DATASETD_OK)
+  ASSERT_EQ(datasetd_feed_next(feed, 0, -1, &batch, tensors, 2, 0, &error),
+            DATASETD_OK)
       << error.message;
   EXPECT_EQ(static_cast<int64_t*>(tensors[0]->dl_tensor.data)[1], 51);
   // The middle of 4x5: (5 - 2) / 2 is rounded as torchvision does, to 2.

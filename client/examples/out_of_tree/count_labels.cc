@@ -100,8 +100,8 @@ int main(int argc, char** argv) {
                               ", \"batch_size\": 100, \"shuffle\": true, "
                               "\"seed\": \"1\", \"name\": \"count_labels\"}";
   datasetd_feed* raw_feed = nullptr;
-  Check(datasetd_feed_open(client.get(), options.c_str(), &raw_feed, nullptr,
-                           &error),
+  Check(datasetd_feed_open(client.get(), options.c_str(), nullptr, nullptr, 0,
+                           &raw_feed, nullptr, &error),
         error);
   const Owned<datasetd_feed> feed(raw_feed);
 
@@ -112,9 +112,9 @@ int main(int argc, char** argv) {
   while (true) {
     datasetd_batch batch = {};
     batch.struct_size = sizeof(batch);
-    Check(
-        datasetd_feed_next(feed.get(), 0, kTimeoutNanoseconds, &batch, &error),
-        error);
+    Check(datasetd_feed_next(feed.get(), 0, kTimeoutNanoseconds, &batch,
+                             nullptr, 0, 0, &error),
+          error);
     const bool is_over = batch.epoch > 0;
     if (!is_over) {
       num_samples += batch.num_samples;

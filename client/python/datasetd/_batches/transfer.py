@@ -51,7 +51,7 @@ class Transfer:
             FieldInfo("indices", "int64", fields[0].shape[:1], (1,)),
         )
         self._delete = library.load().quick.tensor_delete
-        # Filled by datasetd_feed_next_tensors, with the handle of begin().
+        # Filled by datasetd_feed_next, with the handle of begin().
         self.tensors = (ctypes.c_void_p * len(fields))()
         self.num_tensors = len(fields) if framework.takes_tensors else 0
         # On the host the library copies small fields in less time than a

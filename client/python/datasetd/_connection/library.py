@@ -129,7 +129,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [_P, ctypes.c_char_p, _TEXT, _ERROR],
     ),
     "datasetd_get_status": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
-    "datasetd_feed_open_weighted": (
+    "datasetd_feed_open": (
         ctypes.c_int32,
         [
             _P,
@@ -148,12 +148,8 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [_P, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int32)],
     ),
     "datasetd_feed_waited_ns": (ctypes.c_int64, [_P]),
-    "datasetd_feed_next": (
-        ctypes.c_int32,
-        [_P, ctypes.c_uint64, ctypes.c_int64, _BATCH, _ERROR],
-    ),
     # Untyped pointers, since this is called for every batch.
-    "datasetd_feed_next_tensors": (
+    "datasetd_feed_next": (
         ctypes.c_int32,
         [
             _P,
@@ -171,19 +167,6 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [_P, ctypes.c_uint64, ctypes.c_uint64, _ERROR],
     ),
     "datasetd_feed_send_indices": (
-        ctypes.c_int32,
-        [
-            _P,
-            _P,
-            ctypes.c_uint64,
-            _P,
-            ctypes.c_uint64,
-            ctypes.c_int64,
-            ctypes.c_int32,
-            _ERROR,
-        ],
-    ),
-    "datasetd_feed_send_indices_within": (
         ctypes.c_int32,
         [
             _P,

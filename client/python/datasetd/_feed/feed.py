@@ -64,7 +64,7 @@ class Feed:
         self._library = library = _library.load()
         dlpack.bind(library)
         # Looked up once, since it is called for every batch.
-        self._next = library.quick.feed_next_tensors
+        self._next = library.quick.feed_next
         self._error = _library.CError()
         self._error_address = _addressof(self._error)
         handle = ctypes.c_void_p()
@@ -86,7 +86,7 @@ class Feed:
                 samples = weighted.samples.ctypes.data
         info = json.loads(
             session.call_text(
-                "feed_open_weighted",
+                "feed_open",
                 encode(options),
                 weights,
                 samples,
@@ -195,7 +195,7 @@ class Feed:
                     )
                 step = min(step, left)
             # Without the GIL.
-            if not self._library.feed_next_tensors(
+            if not self._library.feed_next(
                 self._handle,
                 self._framework.stream(),
                 step,
@@ -240,7 +240,7 @@ class Feed:
         try:
             with self._lock:
                 self._check_open()
-                failed = self._library.feed_send_indices_within(
+                failed = self._library.feed_send_indices(
                     self._handle,
                     indices.buffer_info()[0],
                     len(indices),
