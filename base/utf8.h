@@ -1,5 +1,5 @@
-// UTF-8: checks it, and escapes untrusted text, such as file names, for messages
-// and logs.
+// UTF-8: checks it, and escapes untrusted text, such as file names, for
+// messages and logs.
 
 #ifndef DATASETD_BASE_UTF8_H_
 #define DATASETD_BASE_UTF8_H_

@@ -12,11 +12,11 @@
 set -eu
 
 # Build: Bazel, what WORKSPACE names, compilers. clang is for the fuzzers,
-# clang-format, clang-tidy and shellcheck for tests/lint.sh.
+# clang-format, clang-tidy, codespell and shellcheck for tests/lint.sh.
 packages="
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto
-  bazel-skylib clang clang-format clang-tidy dpkg-dev g++ libclang-rt-14-dev
-  patchelf shellcheck unzip zip
+  bazel-skylib clang clang-format clang-tidy codespell dpkg-dev g++
+  libclang-rt-14-dev patchelf shellcheck unzip zip
 "
 # Libraries: one line for each folder of third_party.
 packages="$packages

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks the form of the sources: clang-format, ruff, shellcheck.
+# Checks the form of the sources: clang-format, codespell, ruff, shellcheck.
 #
 #   tests/lint.sh [--fix | --tidy] [FILE]
 #
@@ -60,6 +60,12 @@ clang_tidy() {
 shell() {
   sources '*.sh' .ci/run | xargs -0 shellcheck
 }
+# Words of code, and words that tests misspell.
+spelling() {
+  sources '*.md' '*.h' '*.cc' '*.cu' '*.py' '*.proto' '*.sh' '*BUILD' |
+    xargs -0 codespell --quiet-level=3 \
+      --ignore-words-list=atleast,laod,maks,nd,nmae,openin,statics,te
+}
 
 if [[ $mode == fix ]]; then
   clang_format -i
@@ -68,5 +74,6 @@ fi
 check "clang-format" clang_format --dry-run -Werror --ferror-limit=3
 check "ruff check" "$tools/bin/ruff" check --quiet .
 check "shellcheck" shell
+check "codespell" spelling
 [[ $mode == tidy ]] && check "clang-tidy" clang_tidy
 exit "$code"

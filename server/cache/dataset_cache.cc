@@ -453,7 +453,7 @@ absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Map(
   return entry;
 }
 
-void DatasetCache::AwaitLetGo() { copy_gate_.Interrupt(); }
+void DatasetCache::AwaitReleased() { copy_gate_.Interrupt(); }
 
 bool DatasetCache::AwaitIdle(absl::Duration timeout) {
   const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {

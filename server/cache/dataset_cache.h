@@ -109,7 +109,7 @@ class DatasetCache {
       const std::string& spec_id, const std::atomic<bool>& is_cancelled);
 
   // Blocks until the writer is not the last owner of any dataset.
-  void AwaitLetGo();
+  void AwaitReleased();
   // Blocks until everything given to Store is done; false after `timeout`.
   bool AwaitIdle(absl::Duration timeout);
 

@@ -2,8 +2,8 @@
 //
 // A Reader is opened on a source, describes its contents, and then returns its
 // samples. It verifies everything that the source declares: an error names the
-// file and, where possible, the offset, and memory is bounded by the real size of
-// the file.
+// file and, where possible, the offset, and memory is bounded by the real size
+// of the file.
 
 #ifndef DATASETD_SERVER_READERS_READER_H_
 #define DATASETD_SERVER_READERS_READER_H_

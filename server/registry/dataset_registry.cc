@@ -225,13 +225,13 @@ absl::StatusOr<DatasetRegistry::Replica> DatasetRegistry::ReplicaOn(
   const absl::StatusOr<ServedDevice*> asked = devices_->Find(device);
   std::string there;
   for (const ServedDevice* const served : entry.placement.devices.devices) {
-    const bool is_meant = asked.ok() && *asked == served;
-    if (!device.empty() && is_meant) {
+    const bool is_asked_for = asked.ok() && *asked == served;
+    if (!device.empty() && is_asked_for) {
       DATASETD_RETURN_IF_ERROR(devices_->CheckServes(*served));
     }
     if (served->health->has_failed()) continue;
     absl::StrAppend(&there, there.empty() ? "" : ", ", served->Description());
-    if (!device.empty() && !is_meant) continue;
+    if (!device.empty() && !is_asked_for) continue;
     for (const auto& replica : entry.replicas) {
       const std::vector<Backend*>& backends = replica->backends();
       const auto found =

@@ -267,7 +267,7 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reserves memory for what was opened and queues the load. Returns false if
   // the load has ended instead, or the daemon ends.
-  bool PlanLoad(const EntryPtr& entry, absl::StatusOr<OpenedSource>& opened)
+  bool QueueLoad(const EntryPtr& entry, absl::StatusOr<OpenedSource>& opened)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends a load that is not planned.
   void FailUnplanned(const EntryPtr& entry, const absl::Status& status)

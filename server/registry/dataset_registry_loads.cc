@@ -1,5 +1,5 @@
 // How a registry loads a dataset: its files are found by RunScans, its memory
-// is reserved by PlanLoad, its samples are read by RunLoads.
+// is reserved by QueueLoad, its samples are read by RunLoads.
 
 #include <memory>
 #include <string>
@@ -208,7 +208,7 @@ void DatasetRegistry::RunScans() {
     MutexLock lock(&mutex_);
     scans_.Finish(uid);
     if (job.entry == nullptr) job.entry = Join(job.call, opened);
-    if (job.entry != nullptr) PlanLoad(job.entry, opened);
+    if (job.entry != nullptr) QueueLoad(job.entry, opened);
     // Before anybody is told: only the table owns the entry, as in RunLoads,
     // and only the caller the call and its error.
     job = {};
@@ -243,8 +243,8 @@ DatasetRegistry::EntryPtr DatasetRegistry::Join(
   return nullptr;
 }
 
-bool DatasetRegistry::PlanLoad(const EntryPtr& entry,
-                               absl::StatusOr<OpenedSource>& opened) {
+bool DatasetRegistry::QueueLoad(const EntryPtr& entry,
+                                absl::StatusOr<OpenedSource>& opened) {
   absl::Status status;
   do {
     if (is_stopping_) return false;
@@ -431,7 +431,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Settle(
   if (status.ok()) return replicas;
   const bool are_made = replicas.ok();
   replicas = status;
-  if (are_made && cache_ != nullptr) cache_->AwaitLetGo();
+  if (are_made && cache_ != nullptr) cache_->AwaitReleased();
   return replicas;
 }
 

@@ -77,7 +77,7 @@ bool DatasetRegistry::BeginRestored(const Restored& restored) {
   auto source = OpenAgain(entry, restored.content_hash);
   if (journal_ != nullptr) journal_->EndRead(entry.spec->name());
   MutexLock lock(&mutex_);
-  return PlanLoad(restored.entry, source);
+  return QueueLoad(restored.entry, source);
 }
 
 absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(

@@ -141,7 +141,7 @@ void ResidentMemory::Free(Entries entries) {
   ++num_freeing_;
   mutex_->Unlock();
   entries.clear();
-  if (cache_ != nullptr) cache_->AwaitLetGo();
+  if (cache_ != nullptr) cache_->AwaitReleased();
   mutex_->Lock();
   --num_freeing_;
 }

@@ -80,9 +80,9 @@ struct FieldTask {
 
 // Prefetches the first lines of the next sample, a few at a time, because all
 // at once would occupy the fill buffers that stores need.
-class Prefetcher {
+class SamplePrefetcher {
  public:
-  Prefetcher(const uint8_t* sample, int64_t size_bytes)
+  SamplePrefetcher(const uint8_t* sample, int64_t size_bytes)
       : next_(sample), end_(sample + std::min<int64_t>(size_bytes, 4096)) {}
 
   void FetchSome(int num_lines = 12) {
@@ -157,7 +157,7 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
 // Writes one tile of the sample at `from` to the output at `to`.
 template <int kChannels, Layout kLayout, typename Task, typename T>
 void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
-                 const uint8_t* from, Prefetcher& prefetcher, T* scratch,
+                 const uint8_t* from, SamplePrefetcher& prefetcher, T* scratch,
                  uint8_t* to) {
   prefetcher.FetchSome();
   const bool paints_fill = GatherTile<kChannels, kLayout>(
@@ -215,7 +215,7 @@ int32_t ConvertImages(const BatchTask& batch, const Task& task) {
         batch.slot + field.offset_bytes + i * elements * task.out_size_bytes;
     const int64_t next_sample =
         batch.indices[std::min(i + 1, batch.num_samples - 1)];
-    Prefetcher prefetcher(
+    SamplePrefetcher prefetcher(
         field.source + next_sample * field.sample_stride_bytes,
         field.sample_stride_bytes);
     for (int64_t first = 0; first < elements; first += kPieceElements) {
@@ -253,7 +253,7 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
     const int64_t sample = batch.indices[i];
     const int64_t next_sample =
         batch.indices[std::min(i + 1, batch.num_samples - 1)];
-    Prefetcher prefetcher(
+    SamplePrefetcher prefetcher(
         field.source + next_sample * field.sample_stride_bytes,
         field.sample_stride_bytes);
     DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, i), &moves);

@@ -254,7 +254,7 @@ TEST_F(DatasetCacheTest, ADatasetThatGoesIsNotHeld) {
   const std::weak_ptr<const Dataset> watch = dataset;
   cache_->Store({.spec_id = Id('1')}, dataset);
   dataset.reset();
-  cache_->AwaitLetGo();
+  cache_->AwaitReleased();
   EXPECT_TRUE(watch.expired());
   ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
   // Whole, if it was faster; else not at all.
