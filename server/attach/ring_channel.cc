@@ -86,15 +86,8 @@ RingChannel::~RingChannel() {
   munmap(client_page_, sizeof(ring::ClientPage));
 }
 
-void RingChannel::Publish(uint32_t slot, const PublishedBatch& batch) {
-  const ring::SlotDescriptor descriptor = {.sequence = batch.sequence,
-                                           .generation = batch.generation,
-                                           .epoch = batch.epoch,
-                                           .batch = batch.batch,
-                                           .num_samples = batch.num_samples,
-                                           .num_padding = batch.num_padding,
-                                           .reserved = {}};
-  if (ring_.Publish(slot, descriptor)) WakeFutex(ring_.wake_word());
+void RingChannel::Publish(uint32_t slot, const ring::SlotDescriptor& batch) {
+  if (ring_.Publish(slot, batch)) WakeFutex(ring_.wake_word());
 }
 
 bool RingChannel::IsReleaseRequested(uint32_t slot, uint64_t sequence) const {
@@ -105,10 +98,8 @@ uint64_t RingChannel::ReleaseDone(uint32_t slot) const {
   return ring_.ReleaseDone(slot);
 }
 
-std::optional<SeekRequest> RingChannel::ReadSeek() {
-  const auto seek = ring_.ReadSeek();
-  if (!seek.has_value()) return std::nullopt;
-  return SeekRequest{seek->generation, seek->epoch, seek->batch};
+std::optional<ring::SeekRequest> RingChannel::ReadSeek() {
+  return ring_.ReadSeek();
 }
 
 void RingChannel::SetIdle(bool idle) { ring_.SetIdle(idle); }

@@ -27,10 +27,10 @@ class RingChannel : public FeedChannel {
       uint32_t num_slots);
   ~RingChannel() override;
 
-  void Publish(uint32_t slot, const PublishedBatch& batch) override;
+  void Publish(uint32_t slot, const ring::SlotDescriptor& batch) override;
   bool IsReleaseRequested(uint32_t slot, uint64_t sequence) const override;
   uint64_t ReleaseDone(uint32_t slot) const override;
-  std::optional<SeekRequest> ReadSeek() override;
+  std::optional<ring::SeekRequest> ReadSeek() override;
   void SetIdle(bool idle) override;
   int wake_descriptor() const override {
     return descriptors_[attach::kEventFd];

@@ -141,7 +141,7 @@ void Feed::SetNext(FeedPosition position) {
   stats_.next_batch.store(next_.batch, std::memory_order_relaxed);
 }
 
-bool Feed::TakeSeek(const SeekRequest& seek) {
+bool Feed::TakeSeek(const ring::SeekRequest& seek) {
   // Accepts any later generation, since the client may have sought twice. A
   // client's own order seeks by the blocks it sends.
   if (sampler_ == nullptr || seek.generation <= generation_ ||
@@ -274,7 +274,7 @@ void Feed::Prefetch(absl::Span<const int64_t> indices) const {
 }
 
 bool Feed::TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
-                    PublishedBatch* published) {
+                    ring::SlotDescriptor* published) {
   const absl::Span<int64_t> indices = IndexRow(row);
   *task = {};
   task->slot = SlotData(slot);

@@ -26,6 +26,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cuda/device/backend.h"
+#include "proto/feed_ring.h"
+#include "proto/ring_protocol.h"
 #include "server/dataset/dataset.h"
 #include "server/feed/client_order.h"
 #include "server/feed/feed_channel.h"
@@ -157,7 +159,7 @@ class Feed {
   };
   struct PendingBatch {
     uint32_t slot = 0;
-    PublishedBatch batch;
+    ring::SlotDescriptor batch = {};
   };
   struct PendingLaunch {
     std::unique_ptr<Event> event;
@@ -173,11 +175,11 @@ class Feed {
   // Takes the next batch of the order for `slot`, and its indices into row
   // `row`; false if there is none.
   bool TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
-                PublishedBatch* batch);
+                ring::SlotDescriptor* batch);
   // Begins to read the samples of a mapped file, all at once.
   void Prefetch(absl::Span<const int64_t> indices) const;
   // Counts an invalid request and returns false.
-  bool TakeSeek(const SeekRequest& seek);
+  bool TakeSeek(const ring::SeekRequest& seek);
   // Takes batches and slots for a launch. Returns false if there are none.
   bool TakeBatches(int max_batches, PendingLaunch& launch, BatchTask* tasks);
   // Where the indices are not read where they were written: copies them to the

@@ -15,32 +15,18 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "proto/feed_ring.h"
+#include "proto/ring_protocol.h"
 
 namespace datasetd {
-
-struct PublishedBatch {
-  uint64_t sequence = 0;  // 1, 2, ...
-  uint64_t generation = 0;
-  uint64_t epoch = 0;
-  uint64_t batch = 0;
-  uint32_t num_samples = 0;
-  uint32_t num_padding = 0;
-};
-
-// A client's request, not validated.
-struct SeekRequest {
-  uint64_t generation = 0;
-  uint64_t epoch = 0;
-  uint64_t batch = 0;
-};
 
 class FeedChannel {
  public:
   virtual ~FeedChannel() = default;
 
   // Hands the slot to the client. REQUIRES: the slot is free and filled, and
-  // batch.sequence is the previous one plus 1.
-  virtual void Publish(uint32_t slot, const PublishedBatch& batch) = 0;
+  // batch.sequence is the previous one plus 1; the first is 1.
+  virtual void Publish(uint32_t slot, const ring::SlotDescriptor& batch) = 0;
 
   // True if the client asks to release the slot that holds `sequence`; its
   // device may still be using the slot.
@@ -49,8 +35,8 @@ class FeedChannel {
   // if it equals the published sequence.
   virtual uint64_t ReleaseDone(uint32_t slot) const = 0;
 
-  // Returns each seek once.
-  virtual std::optional<SeekRequest> ReadSeek() = 0;
+  // Returns each seek once; it is not validated.
+  virtual std::optional<ring::SeekRequest> ReadSeek() = 0;
 
   // While the producer is idle, the client writes wake_descriptor() after every
   // change.

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "proto/feed_ring.h"
+#include "proto/ring_protocol.h"
 #include "server/feed/feed_channel.h"
 
 namespace datasetd::testing {
@@ -31,7 +33,7 @@ class MemoryChannel : public FeedChannel {
 
   struct Published {
     uint32_t slot;
-    PublishedBatch batch;
+    ring::SlotDescriptor batch;
   };
 
   // The client's side.
@@ -73,7 +75,7 @@ class MemoryChannel : public FeedChannel {
     }
     Wake();
   }
-  void Seek(const SeekRequest& seek) {
+  void Seek(const ring::SeekRequest& seek) {
     {
       std::lock_guard lock(mutex_);
       seek_ = seek;
@@ -87,7 +89,7 @@ class MemoryChannel : public FeedChannel {
 
   // The daemon's side.
 
-  void Publish(uint32_t slot, const PublishedBatch& batch) override {
+  void Publish(uint32_t slot, const ring::SlotDescriptor& batch) override {
     std::lock_guard lock(mutex_);
     published_.push_back({slot, batch});
     changed_.notify_all();
@@ -100,7 +102,7 @@ class MemoryChannel : public FeedChannel {
     std::lock_guard lock(mutex_);
     return done_[slot];
   }
-  std::optional<SeekRequest> ReadSeek() override {
+  std::optional<ring::SeekRequest> ReadSeek() override {
     std::lock_guard lock(mutex_);
     return std::exchange(seek_, std::nullopt);
   }
@@ -135,7 +137,7 @@ class MemoryChannel : public FeedChannel {
   std::vector<Published> published_;
   std::vector<uint64_t> requested_;
   std::vector<uint64_t> done_;
-  std::optional<SeekRequest> seek_;
+  std::optional<ring::SeekRequest> seek_;
   bool is_idle_ = false;
   bool is_closed_ = false;
 };

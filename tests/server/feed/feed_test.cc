@@ -356,13 +356,13 @@ TEST_F(FeedTest, ASeekDropsWhatRunsAndLeavesWhatIsPublished) {
 
 TEST_F(FeedTest, SenselessSeeksAreCountedAndChangeNothing) {
   const TestFeed made = MakeTestFeed(&backend_, {});
-  const SeekRequest senseless[] = {
+  const ring::SeekRequest senseless[] = {
       {.generation = 0, .epoch = 1, .batch = 0},
       {.generation = 1, .epoch = uint64_t{1} << 32, .batch = 0},
       {.generation = 1, .epoch = ~uint64_t{0}, .batch = ~uint64_t{0}},
       {.generation = 1, .epoch = 0, .batch = 4},
   };
-  for (const SeekRequest& seek : senseless) {
+  for (const ring::SeekRequest& seek : senseless) {
     made.channel->Seek(seek);
     EXPECT_FALSE(made.feed->Scan(0));
   }

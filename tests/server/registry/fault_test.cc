@@ -159,7 +159,7 @@ class Life {
     ASSERT_EQ(pread(slab, bytes.data(), bytes.size(), 0),
               static_cast<ssize_t>(bytes.size()));
     for (const auto& published : all_published) {
-      const PublishedBatch& batch = published.batch;
+      const ring::SlotDescriptor& batch = published.batch;
       const uint8_t* const slot =
           bytes.data() + published.slot * opened.layout.slot_stride_bytes;
       for (int64_t row = 0; row < batch.num_samples; ++row) {
