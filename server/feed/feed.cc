@@ -42,9 +42,10 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   Backend& backend = *options.backend;
   const bool is_staged = options.staging.is_needed();
   const uint32_t num_slots = options.num_slots;
-  AugmentProgram program = options.program;
+  const std::unique_ptr<AugmentProgram> program = std::move(options.program);
   std::unique_ptr<Feed> feed(
       new Feed(std::move(options), std::move(slab), std::move(channel)));
+  feed->FindMappedFields(*program);
   if (feed->options_.order == nullptr) {
     DATASETD_ASSIGN_OR_RETURN(feed->sampler_,
                               Sampler::Create(feed->options_.sampler));
@@ -63,21 +64,21 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   }
   const ScratchPool::Lease& lease = feed->options_.scratch;
   if (lease.has_value()) {
-    lease.Give(&program);
+    lease.Give(program.get());
   } else if (const ScratchPlan plan = PlanScratch(
-                 program, backend.max_teams(TeamScratchBytes(program)));
+                 *program, backend.max_teams(TeamScratchBytes(*program)));
              plan.size_bytes > 0) {
     DATASETD_ASSIGN_OR_RETURN(feed->own_scratch_,
                               backend.Allocate(plan.size_bytes));
-    plan.Give(feed->own_scratch_->data(), &program);
+    plan.Give(feed->own_scratch_->data(), program.get());
   }
   if (is_staged) {
     DATASETD_ASSIGN_OR_RETURN(
         feed->stager_,
         Stager::Create(feed->options_.staging, *feed->options_.dataset, backend,
-                       feed->options_.uid, on_done, &program));
+                       feed->options_.uid, on_done, program.get()));
   }
-  DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(program));
+  DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(*program));
   if (!lease.has_value()) {
     DATASETD_ASSIGN_OR_RETURN(
         feed->own_stream_,
@@ -118,6 +119,22 @@ Feed::~Feed() {
   // Its own stream waits when it is destroyed.
   if (own_stream_ == nullptr && !is_quiescent()) {
     (void)stream().Synchronize();
+  }
+}
+
+void Feed::FindMappedFields(const AugmentProgram& program) {
+  if (options_.dataset->file() == nullptr) return;
+  for (int f = 0; f < program.num_fields; ++f) {
+    const FieldProgram& field = program.fields[f];
+    if (field.ragged == nullptr &&
+        field.sample_stride_bytes < kMinPrefetchBytes) {
+      continue;
+    }
+    mapped_fields_.push_back({.source = field.source,
+                              .sample_bytes = field.sample_stride_bytes,
+                              .ragged = field.ragged,
+                              .pixel_bytes = int64_t{field.channels} *
+                                             DtypeSizeBytes(field.in_dtype)});
   }
 }
 
@@ -251,24 +268,16 @@ bool Feed::CanLaunch() const {
 }
 
 void Feed::Prefetch(absl::Span<const int64_t> indices) const {
-  const MappedFile* const file = options_.dataset->file();
-  if (file == nullptr) return;
-  for (int f = 0; f < options_.program.num_fields; ++f) {
-    const FieldProgram& field = options_.program.fields[f];
-    if (field.ragged == nullptr &&
-        field.sample_stride_bytes < kMinPrefetchBytes) {
-      continue;
-    }
+  for (const MappedField& field : mapped_fields_) {
     for (const int64_t index : indices) {
-      const uint8_t* from = field.source + index * field.sample_stride_bytes;
-      int64_t size = field.sample_stride_bytes;
+      const uint8_t* from = field.source + index * field.sample_bytes;
+      int64_t size = field.sample_bytes;
       if (field.ragged != nullptr) {
         const RaggedSample& sample = field.ragged[index];
         from = field.source + sample.offset_bytes;
-        size = int64_t{sample.height} * sample.width * field.channels *
-               DtypeSizeBytes(field.in_dtype);
+        size = int64_t{sample.height} * sample.width * field.pixel_bytes;
       }
-      file->Prefetch(from, size);
+      options_.dataset->file()->Prefetch(from, size);
     }
   }
 }

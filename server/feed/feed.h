@@ -66,8 +66,9 @@ class Feed {
     Backend* backend = nullptr;
     // Where samples are copied to that device for each batch.
     StagingPlan staging;
-    // With sources, unless samples are staged, and offsets set.
-    AugmentProgram program = {};
+    // With sources, unless samples are staged, and offsets set. Create frees
+    // it.
+    std::unique_ptr<AugmentProgram> program;
     // Estimated operations per sample; 0 if unknown: launches are not split.
     int64_t sample_operations = 0;
     // With a client's order, only batch_size is used.
@@ -157,6 +158,13 @@ class Feed {
     uint64_t sequence = 0;      // the published sequence
     uint64_t last_release = 0;  // the client's last release
   };
+  // A field of a mapped file whose samples are worth reading ahead.
+  struct MappedField {
+    const uint8_t* source = nullptr;
+    int64_t sample_bytes = 0;
+    const RaggedSample* ragged = nullptr;  // null: samples of one size
+    int64_t pixel_bytes = 0;
+  };
   struct PendingBatch {
     uint32_t slot = 0;
     ring::SlotDescriptor batch = {};
@@ -171,6 +179,7 @@ class Feed {
 
   Feed(Options options, std::unique_ptr<ExportedMemory> slab,
        std::unique_ptr<FeedChannel> channel);
+  void FindMappedFields(const AugmentProgram& program);
   void SetNext(FeedPosition position);
   // Takes the next batch of the order for `slot`, and its indices into row
   // `row`; false if there is none.
@@ -212,7 +221,8 @@ class Feed {
   // slots: the client can write there.
   std::unique_ptr<DeviceMemory> device_indices_;
   std::unique_ptr<DeviceMemory> own_scratch_;  // null with a lease or no chain
-  std::unique_ptr<Stager> stager_;  // null if samples are read in place
+  std::unique_ptr<Stager> stager_;          // null if samples are read in place
+  std::vector<MappedField> mapped_fields_;  // empty without a mapped file
   std::unique_ptr<LoadedProgram> program_;
   std::unique_ptr<Stream> own_stream_;  // null with a lease
   uint64_t batches_per_epoch_ = 0;

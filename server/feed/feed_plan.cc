@@ -1,6 +1,7 @@
 #include "server/feed/feed_plan.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -122,7 +123,8 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   plan.slab_bytes = SaturatingRoundUp(
       SaturatingMultiply(plan.num_slots, stride), kSlabGranularityBytes);
 
-  AugmentProgram& program = plan.feed.program;
+  plan.feed.program = std::make_unique<AugmentProgram>();
+  AugmentProgram& program = *plan.feed.program;
   program.seed = options.seed;
   program.indices_offset_bytes = plan.layout.indices_offset_bytes;
   program.num_fields = Narrow<int32_t>(programs.size());

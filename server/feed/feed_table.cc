@@ -138,6 +138,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
     MutexLock lock(&mutex_);
     id = next_id_++;
   }
+  const auto num_samples = static_cast<uint64_t>(plan.feed.sampler.num_samples);
   // Runs without the lock: memory is zeroed and tables are made.
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Record> record,
                             MakeRecord(id, options, caller, use, plan));
@@ -157,7 +158,6 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   record->opened = clock_->Monotonic();
   record->deadline = record->opened + options_.attach_timeout;
 
-  const Dataset& dataset = record->feed->dataset();
   OpenedFeed opened;
   opened.id = id;
   opened.layout = std::move(plan.layout);
@@ -170,9 +170,9 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   opened.device = record->device;
   opened.uuid = record->feed->backend().info().uuid;
   opened.batches_per_epoch = record->feed->batches_per_epoch();
-  opened.num_samples = plan.feed.sampler.num_samples;
+  opened.num_samples = num_samples;
   if (plan.order.has_value()) opened.order_capacity = plan.order->capacity;
-  opened.content_hash = dataset.content_hash();
+  opened.content_hash = record->feed->dataset().content_hash();
   opened.transforms_hash = std::move(plan.transforms_hash);
   ++ended_[record->device].num_opened;
   observer_("opened", InfoOf(*record));
@@ -182,7 +182,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
 
 absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
     uint64_t id, const FeedOptions& options, const Caller& owner,
-    const DatasetUse& use, const FeedPlan& plan) {
+    const DatasetUse& use, FeedPlan& plan) {
   Backend& backend = *plan.feed.backend;
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(backend.info().name));
@@ -235,7 +235,7 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedChannel> channel,
                             make_channel_(record->num_slots));
   record->producer = producers_.at(device->name()).get();
-  Feed::Options feed_options = plan.feed;
+  Feed::Options feed_options = std::move(plan.feed);
   if (pool != scratch_pools_.end()) {
     DATASETD_ASSIGN_OR_RETURN(
         feed_options.scratch,

@@ -162,13 +162,13 @@ class FeedTable {
   FeedTable(Options options, DeviceTable* devices, DatasetRegistry* datasets,
             FeedChannelFactory make_channel, const Clock* clock,
             Observer observer);
-  // Creates a feed with its memory; use and place are not set yet. Called
-  // without the lock.
+  // Creates a feed with its memory, of plan.feed; use and place are not set
+  // yet. Called without the lock.
   absl::StatusOr<std::unique_ptr<Record>> MakeRecord(uint64_t id,
                                                      const FeedOptions& options,
                                                      const Caller& owner,
                                                      const DatasetUse& use,
-                                                     const FeedPlan& plan);
+                                                     FeedPlan& plan);
   static void FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use);
   // Records that the slab is no longer wanted; ends the feed if it lingers.
   void GiveUpSlab(uint64_t feed_id, SlabUse use);

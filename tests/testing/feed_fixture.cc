@@ -58,9 +58,10 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
   feed.uid = options.uid;
   feed.sample_operations = options.sample_operations;
   feed.dataset = MakeByteDataset(backend, options.num_samples);
-  feed.program.num_fields = 1;
-  feed.program.indices_offset_bytes = kIndicesOffset;
-  FieldProgram& field = feed.program.fields[0];
+  feed.program = std::make_unique<AugmentProgram>();
+  feed.program->num_fields = 1;
+  feed.program->indices_offset_bytes = kIndicesOffset;
+  FieldProgram& field = feed.program->fields[0];
   field.source = feed.dataset->field_data(0);
   field.sample_stride_bytes = 1;
   field.in_dtype = Dtype::kUint8;

@@ -146,8 +146,8 @@ TEST_F(FeedPlanTest, ItSaysWhatTheFeedDrawsFrom) {
   options.start = {.epoch = 2, .batch = 1};
   const FeedPlan all = Plan(options);
   EXPECT_EQ(all.feed.dataset, dataset_);
-  EXPECT_EQ(all.feed.program.seed, 5);
-  EXPECT_EQ(all.feed.program.num_fields, 1);
+  EXPECT_EQ(all.feed.program->seed, 5);
+  EXPECT_EQ(all.feed.program->num_fields, 1);
   EXPECT_EQ(all.feed.sampler.num_samples, kNumSamples);
   EXPECT_EQ(all.feed.sampler.seed, 5);
   EXPECT_TRUE(all.feed.sampler.shuffle);

@@ -442,7 +442,8 @@ TEST_F(FeedTest, EveryFailedAllocationIsAnErrorAndLeaksNothing) {
   for (int k = 1;; ++k) {
     Feed::Options options;
     options.dataset = dataset;
-    options.program.indices_offset_bytes = -1;
+    options.program = std::make_unique<AugmentProgram>();
+    options.program->indices_offset_bytes = -1;
     options.sampler.num_samples = 10;
     options.sampler.batch_size = 4;
     options.num_slots = 3;
