@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
-#include "server/feed/feed_fields.h"
 
 namespace datasetd {
 namespace {
@@ -13,8 +13,8 @@ namespace {
 // Limit per explanation, which must fit in one message.
 constexpr size_t kMaxExplainedOps = 20'000;
 
-template <typename List>
-size_t CountOps(const List& transforms) {
+size_t CountOps(
+    const google::protobuf::RepeatedPtrField<v1::Transform>& transforms) {
   size_t count = 0;
   for (const v1::Transform& transform : transforms) {
     count += 1 + CountOps(transform.random_apply().transforms());
@@ -24,14 +24,15 @@ size_t CountOps(const List& transforms) {
 
 }  // namespace
 
-absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
-                                        const Dataset& dataset, uint64_t epoch,
-                                        absl::Span<const uint64_t> indices,
-                                        const TransformLimits& limits) {
+absl::StatusOr<Explanation> ExplainFeed(
+    const v1::ExplainTransformsRequest& request,
+    const FieldOptionsMap& field_options, const Dataset& dataset,
+    const TransformLimits& limits) {
   size_t num_ops = 1;
-  for (const auto& [name, field] : options.fields) {
-    num_ops += CountOps(field.transforms);
+  for (const auto& [name, field] : field_options) {
+    num_ops += CountOps(field.transforms());
   }
+  const absl::Span<const uint64_t> indices = request.indices();
   if (indices.size() > kMaxExplainedOps / num_ops) {
     return absl::InvalidArgumentError(absl::StrCat(
         "indices: ", indices.size(), " samples of ", num_ops,
@@ -42,16 +43,16 @@ absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
   for (const uint64_t index : indices) {
     if (index < num_samples) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "indices: ", index, " is out of range; dataset '", options.dataset,
+        "indices: ", index, " is out of range; dataset '", request.dataset(),
         "' has ", num_samples, " samples, from 0"));
   }
   DATASETD_ASSIGN_OR_RETURN(
       const FeedFields fields,
-      CompileFeedFields(dataset, options.field_names, options.fields,
+      CompileFeedFields(dataset, /*names=*/{}, field_options,
                         /*skips_packed=*/true, limits));
   const std::vector<FieldProgram>& programs = fields.programs;
   const auto program = std::make_unique<AugmentProgram>();
-  program->seed = options.seed;
+  program->seed = request.seed();
   program->num_fields = static_cast<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program->fields);
   Explanation explanation;
@@ -66,8 +67,8 @@ absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
       if (ragged == nullptr) continue;
       GiveSize(programs[f], ragged->size(sample.index), &program->fields[f]);
     }
-    DATASETD_ASSIGN_OR_RETURN(sample.ops,
-                              ExplainSample(*program, epoch, sample.index));
+    DATASETD_ASSIGN_OR_RETURN(
+        sample.ops, ExplainSample(*program, request.epoch(), sample.index));
   }
   return explanation;
 }

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset.h"
-#include "server/feed/feed_options.h"
+#include "server/feed/feed_fields.h"
 #include "server/pipeline/explain.h"
 #include "server/pipeline/ops/transform_limits.h"
 
@@ -27,14 +27,14 @@ struct Explanation {
   std::vector<std::string> fields;
 };
 
-// Explains samples of the dataset in an epoch. Pure; thread-safe; takes no
-// device memory.
+// Explains samples of the dataset in an epoch. `fields` are
+// CompleteFieldOptions(request.fields()). Pure; thread-safe; takes no device
+// memory.
 //   INVALID_ARGUMENT  no such sample, or too many for one answer; and as
 //                     CompileFeedFields
-absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
-                                        const Dataset& dataset, uint64_t epoch,
-                                        absl::Span<const uint64_t> indices,
-                                        const TransformLimits& limits = {});
+absl::StatusOr<Explanation> ExplainFeed(
+    const v1::ExplainTransformsRequest& request, const FieldOptionsMap& fields,
+    const Dataset& dataset, const TransformLimits& limits = {});
 
 }  // namespace datasetd
 

@@ -8,6 +8,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/pipeline/mix_labels.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/paired_sizes.h"
 #include "server/pipeline/pipeline.h"
 
@@ -31,8 +32,6 @@ size_t Find(absl::Span<const FieldSpec> fields, const std::string& name) {
 
 constexpr size_t kMaxNameBytes = 128;
 
-using Options = std::map<std::string, FeedFieldOptions>;
-
 // A field of the batch.
 struct Chosen {
   std::string name;
@@ -40,12 +39,12 @@ struct Chosen {
 };
 
 absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
-                                const Options& options) {
+                                const FieldOptionsMap& options) {
   const std::vector<FieldSpec>& fields = dataset.fields();
   const auto found = options.find(name);
   const size_t own = Find(fields, name);
-  if (found == options.end() || found->second.source.empty() ||
-      found->second.source == name) {
+  if (found == options.end() || found->second.source().empty() ||
+      found->second.source() == name) {
     if (own < fields.size()) return own;
     return absl::InvalidArgumentError(
         absl::StrCat("field_names: dataset '", dataset.name(),
@@ -54,45 +53,45 @@ absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
   if (name.empty() || name.size() > kMaxNameBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "fields: a name of ", name.size(), " bytes with source '",
-        found->second.source, "': it must have 1 to ", kMaxNameBytes));
+        found->second.source(), "': it must have 1 to ", kMaxNameBytes));
   }
-  const size_t source = Find(fields, found->second.source);
+  const size_t source = Find(fields, found->second.source());
   if (source == fields.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("fields: source of '", name, "': dataset '",
-                     dataset.name(), "' has no field '", found->second.source,
+                     dataset.name(), "' has no field '", found->second.source(),
                      "'; it has: ", NamesOf(fields)));
   }
   if (own < fields.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("fields: '", name, "' with source '", found->second.source,
-                     "' has the name of a field of dataset '", dataset.name(),
-                     "': take another name"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "fields: '", name, "' with source '", found->second.source(),
+        "' has the name of a field of dataset '", dataset.name(),
+        "': take another name"));
   }
   return source;
 }
 
 absl::StatusOr<std::vector<Chosen>> Choose(const Dataset& dataset,
-                                           absl::Span<const std::string> names,
-                                           const Options& options) {
+                                           std::vector<std::string> names,
+                                           const FieldOptionsMap& options) {
   const std::vector<FieldSpec>& fields = dataset.fields();
-  std::vector<std::string> all(names.begin(), names.end());
-  if (names.empty()) {
-    for (const FieldSpec& field : fields) all.push_back(field.name);
+  const bool takes_all = names.empty();
+  if (takes_all) {
+    for (const FieldSpec& field : fields) names.push_back(field.name);
     for (const auto& [name, field_options] : options) {
-      const std::string& source = field_options.source;
-      if (!source.empty() && source != name) all.push_back(name);
+      const std::string& source = field_options.source();
+      if (!source.empty() && source != name) names.push_back(name);
     }
   }
-  if (all.size() > static_cast<size_t>(kMaxFields)) {
+  if (names.size() > static_cast<size_t>(kMaxFields)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        names.empty() ? absl::StrCat("dataset '", dataset.name(), "' has ")
-                      : "field_names: ",
-        all.size(), " fields; a feed carries at most ", kMaxFields,
+        takes_all ? absl::StrCat("dataset '", dataset.name(), "' has ")
+                  : "field_names: ",
+        names.size(), " fields; a feed carries at most ", kMaxFields,
         ": choose them with field_names, in Python with fields="));
   }
   std::vector<Chosen> chosen;
-  for (const std::string& name : all) {
+  for (const std::string& name : names) {
     DATASETD_ASSIGN_OR_RETURN(const size_t source,
                               SourceOf(dataset, name, options));
     if (std::any_of(chosen.begin(), chosen.end(),
@@ -107,17 +106,17 @@ absl::StatusOr<std::vector<Chosen>> Choose(const Dataset& dataset,
 
 // Of a field, for the transforms hash; `source` is the dataset's.
 std::string PipelineName(const std::string& name, const std::string& source,
-                         int view) {
+                         uint32_t view) {
   if (name == source && view == 0) return name;
   return absl::StrCat(name, " is view ", view, " of ", source);
 }
 
 absl::Status CheckOptions(const Dataset& dataset,
                           absl::Span<const FieldSpec> specs,
-                          const Options& options) {
+                          const FieldOptionsMap& options) {
   for (const auto& [name, field_options] : options) {
     if (Find(specs, name) < specs.size()) continue;
-    if (!field_options.source.empty() ||
+    if (!field_options.source().empty() ||
         Find(dataset.fields(), name) < dataset.fields().size()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "transforms: field '", name,
@@ -133,12 +132,39 @@ absl::Status CheckOptions(const Dataset& dataset,
 
 }  // namespace
 
-absl::StatusOr<FeedFields> CompileFeedFields(
-    const Dataset& dataset, absl::Span<const std::string> names,
-    const Options& options, bool skips_packed, const TransformLimits& limits) {
+absl::StatusOr<FieldOptionsMap> CompleteFieldOptions(
+    const google::protobuf::Map<std::string, v1::FieldOptions>& fields) {
+  FieldOptionsMap complete;
+  for (const auto& [name, given] : fields) {
+    v1::FieldOptions& options = complete[name];
+    options = given;
+    if (options.view() > static_cast<uint32_t>(kMaxView)) {
+      return absl::InvalidArgumentError(absl::StrCat("fields: view of '", name,
+                                                     "' is ", options.view(),
+                                                     ": at most ", kMaxView));
+    }
+    DATASETD_ASSIGN_OR_RETURN(
+        const Transforms transforms,
+        CompleteTransforms(given.transforms(),
+                           absl::StrCat("field '", name, "', transforms")));
+    *options.mutable_transforms() = {transforms.begin(), transforms.end()};
+    if (!v1::Layout_IsValid(options.layout())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", name, "': layout ", static_cast<int>(options.layout()),
+          " is unknown; one of NCHW, NHWC"));
+    }
+  }
+  return complete;
+}
+
+absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
+                                             std::vector<std::string> names,
+                                             const FieldOptionsMap& options,
+                                             bool skips_packed,
+                                             const TransformLimits& limits) {
   FeedFields fields;
   DATASETD_ASSIGN_OR_RETURN(const std::vector<Chosen> chosen,
-                            Choose(dataset, names, options));
+                            Choose(dataset, std::move(names), options));
   for (const Chosen& field : chosen) {
     fields.sources.push_back(field.source);
     fields.specs.push_back(dataset.fields()[field.source]);
@@ -150,15 +176,20 @@ absl::StatusOr<FeedFields> CompileFeedFields(
     const FieldSpec& spec = fields.specs[f];
     const size_t source = fields.sources[f];
     const auto found = options.find(spec.name);
-    const FeedFieldOptions field_options =
-        found == options.end() ? FeedFieldOptions() : found->second;
+    const v1::FieldOptions& field_options =
+        found == options.end() ? v1::FieldOptions::default_instance()
+                               : found->second;
+    const Layout layout = field_options.layout() == v1::LAYOUT_NHWC
+                              ? Layout::kNhwc
+                              : Layout::kNchw;
+    transforms.emplace_back(field_options.transforms().begin(),
+                            field_options.transforms().end());
     FieldProgram program = {};
     if (!skips_packed || found != options.end() || !spec.is_packed()) {
       DATASETD_ASSIGN_OR_RETURN(
-          program,
-          CompileField(spec, Narrow<int>(source), field_options.transforms,
-                       field_options.layout, dataset.field_sizes(source),
-                       limits, field_options.view));
+          program, CompileField(spec, Narrow<int>(source), transforms.back(),
+                                layout, dataset.field_sizes(source), limits,
+                                static_cast<int>(field_options.view())));
       program.source = dataset.field_data(source);
       program.ragged = dataset.field_index_data(source);
       program.sample_stride_bytes = spec.is_packed() ? 0 : spec.sample_bytes();
@@ -166,10 +197,9 @@ absl::StatusOr<FeedFields> CompileFeedFields(
     fields.programs.push_back(program);
     const std::string& name = dataset.fields()[source].name;
     fields.pipelines.push_back(
-        {.field = PipelineName(spec.name, name, field_options.view),
-         .transforms = field_options.transforms,
-         .layout = field_options.layout});
-    transforms.push_back(field_options.transforms);
+        {.field = PipelineName(spec.name, name, field_options.view()),
+         .transforms = transforms.back(),
+         .layout = layout});
   }
   DATASETD_RETURN_IF_ERROR(LinkMixedLabels(fields.specs, transforms,
                                            absl::MakeSpan(fields.programs)));

@@ -3,28 +3,30 @@
 #ifndef DATASETD_SERVER_FEED_FEED_FIELDS_H_
 #define DATASETD_SERVER_FEED_FEED_FIELDS_H_
 
+#include <google/protobuf/map.h>
+
 #include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "cuda/kernels/program/params.h"
+#include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/field_spec.h"
-#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/pipeline/transforms_hash.h"
 
 namespace datasetd {
 
-struct FeedFieldOptions {
-  std::string source;     // a field of the dataset; empty: the one of this name
-  int view = 0;           // as CompileField
-  Transforms transforms;  // with their defaults filled in
-  Layout layout = Layout::kNchw;
-};
+// By the field's name.
+using FieldOptionsMap = std::map<std::string, v1::FieldOptions>;
+
+// Returns the options of a request, with the defaults of the transforms.
+//   INVALID_ARGUMENT  a view or a layout; and as CompleteTransforms
+absl::StatusOr<FieldOptionsMap> CompleteFieldOptions(
+    const google::protobuf::Map<std::string, v1::FieldOptions>& fields);
 
 // Each vector has one element per field of a batch, in the batch's order.
 struct FeedFields {
@@ -38,14 +40,14 @@ struct FeedFields {
 
 // Compiles the fields `names` of the batch. If `names` is empty: all of the
 // dataset, then those of `options` with a source. A field's random draws do not
-// depend on the choice of other fields.
+// depend on the choice of other fields. `options` are of CompleteFieldOptions.
 // With `skips_packed`, packed fields without options get empty programs.
 //   INVALID_ARGUMENT  unknown or repeated field; more than kMaxFields; options
 //                     for a field that is not selected; and as CompileField,
 //                     LinkMixedLabels and CheckPairedSizes
 absl::StatusOr<FeedFields> CompileFeedFields(
-    const Dataset& dataset, absl::Span<const std::string> names,
-    const std::map<std::string, FeedFieldOptions>& options, bool skips_packed,
+    const Dataset& dataset, std::vector<std::string> names,
+    const FieldOptionsMap& options, bool skips_packed,
     const TransformLimits& limits = {});
 
 }  // namespace datasetd

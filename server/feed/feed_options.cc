@@ -6,47 +6,47 @@
 namespace datasetd {
 namespace {
 
-constexpr int64_t kMaxNameLength = 128;
-constexpr int64_t kMaxPrefetch = 62;
+constexpr size_t kMaxNameLength = 128;
+constexpr uint32_t kMaxPrefetch = 62;
 
 }  // namespace
 
-absl::Status CheckFeedOptions(const FeedOptions& options) {
-  if (options.prefetch < 0 || options.prefetch > kMaxPrefetch) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prefetch: ", options.prefetch, " is out of range; 1 to ",
-                     kMaxPrefetch, ", or unset to let the daemon choose"));
+absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
+  if (options.has_prefetch() &&
+      (options.prefetch() < 1 || options.prefetch() > kMaxPrefetch)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prefetch: ", options.prefetch(), " is out of range; 1 to ",
+        kMaxPrefetch, ", or unset to let the daemon choose"));
   }
-  if (static_cast<int64_t>(options.name.size()) > kMaxNameLength) {
+  if (options.name().size() > kMaxNameLength) {
     return absl::InvalidArgumentError(
         absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
   }
-  if (options.weighted_order.has_value() &&
-      (options.shuffle || options.has_client_order ||
-       options.subset.has_value())) {
+  if (options.has_weighted_order() &&
+      (options.shuffle() || options.has_client_order() ||
+       options.has_subset())) {
     return absl::InvalidArgumentError(
         "weighted_order: samples are drawn by weight, so that shuffle, subset "
         "and client_order must not be set; lists_samples is for weights of "
         "some samples");
   }
-  if (!options.has_client_order) return absl::OkStatus();
-  if (options.shuffle || options.drop_last || options.subset.has_value() ||
-      options.first_position != 0) {
+  if (!options.has_client_order()) return absl::OkStatus();
+  if (options.shuffle() || options.drop_last() || options.has_subset() ||
+      options.first_position() != 0) {
     return absl::InvalidArgumentError(
         "client_order: the client makes the order, so that shuffle, drop_last, "
         "subset and first_position must not be set");
   }
-  if (options.batch_size < 1 ||
-      options.batch_size > ClientOrder::kMaxBatchSize) {
+  if (options.batch_size() < 1 ||
+      options.batch_size() > ClientOrder::kMaxBatchSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("batch_size is ", options.batch_size,
+        absl::StrCat("batch_size is ", options.batch_size(),
                      "; with client_order it must be within 1..",
                      ClientOrder::kMaxBatchSize));
   }
-  if (options.world_size < 1 || options.rank < 0 ||
-      options.rank >= options.world_size) {
+  if (options.rank() >= WorldSize(options)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "rank is ", options.rank, ", world_size ", options.world_size,
+        "rank is ", options.rank(), ", world_size ", WorldSize(options),
         "; rank must be within 0..", "world_size - 1"));
   }
   return absl::OkStatus();

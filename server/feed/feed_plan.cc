@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/program/augment_plan.h"
-#include "server/feed/feed_fields.h"
+#include "server/feed/feed_options.h"
 #include "server/feed/subset.h"
 #include "server/pipeline/mix_labels.h"
 #include "server/pipeline/transforms_hash.h"
@@ -30,72 +30,79 @@ constexpr int64_t kSlabGranularityBytes = 2 << 20;
 constexpr int64_t kMaxExtraBatches = 64;
 constexpr int64_t kExtraRows = 65536;
 
-absl::StatusOr<SamplerOptions> PlanSampler(const FeedOptions& options,
+FeedPosition StartOf(const v1::FeedOptions& options) {
+  return {options.start().epoch(), options.start().batch()};
+}
+
+absl::StatusOr<SamplerOptions> PlanSampler(const v1::FeedOptions& options,
                                            const Dataset& dataset) {
   SamplerOptions sampler;
   sampler.num_samples = dataset.num_samples();
-  if (options.subset.has_value()) {
+  if (options.has_subset()) {
+    const auto& indices = options.subset().indices();
     DATASETD_ASSIGN_OR_RETURN(
         sampler.subset,
-        MakeSubset(*options.subset, dataset.num_samples(), dataset.name()));
-    sampler.num_samples = static_cast<int64_t>(options.subset->size());
+        MakeSubset(indices, dataset.num_samples(), dataset.name()));
+    sampler.num_samples = indices.size();
   }
-  sampler.batch_size = options.batch_size;
-  sampler.shuffle = options.shuffle;
-  sampler.drop_last = options.drop_last;
-  sampler.seed = options.seed;
-  sampler.rank = options.rank;
-  sampler.world_size = options.world_size;
-  sampler.first_position = options.first_position;
+  sampler.batch_size = options.batch_size();
+  sampler.shuffle = options.shuffle();
+  sampler.drop_last = options.drop_last();
+  sampler.seed = options.seed();
+  sampler.rank = options.rank();
+  sampler.world_size = WorldSize(options);
+  sampler.first_position = options.first_position();
   return sampler;
 }
 
 // Also checks the number of samples, and sets it in `sampler`.
-absl::StatusOr<WeightTable::Options> PlanWeights(
-    const FeedOptions::WeightedOrder& order, const Dataset& dataset,
-    SamplerOptions& sampler) {
+absl::StatusOr<WeightTable::Options> PlanWeights(const v1::WeightedOrder& order,
+                                                 const Dataset& dataset,
+                                                 SamplerOptions& sampler) {
   const auto dataset_size = static_cast<uint64_t>(dataset.num_samples());
-  if (!order.lists_samples && order.num_samples != dataset_size) {
+  if (!order.lists_samples() && order.num_samples() != dataset_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat("weighted_order: num_samples is ", order.num_samples,
+        absl::StrCat("weighted_order: num_samples is ", order.num_samples(),
                      ", and dataset '", dataset.name(), "' has ", dataset_size,
                      " samples: give each a weight, or set lists_samples"));
   }
-  if (order.num_samples < 1 || order.num_samples > WeightTable::kMaxSize) {
+  if (order.num_samples() < 1 || order.num_samples() > WeightTable::kMaxSize) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "weighted_order: num_samples is ", order.num_samples,
+        "weighted_order: num_samples is ", order.num_samples(),
         "; there can be 1 to ", WeightTable::kMaxSize,
         " weights. Leave out samples whose weight is 0 by lists_samples, or "
         "draw the samples in the job and send them as a client_order (in "
         "Python: sampler=)"));
   }
   WeightTable::Options weights;
-  weights.num_samples = static_cast<int64_t>(order.num_samples);
-  weights.lists_samples = order.lists_samples;
+  weights.num_samples = static_cast<int64_t>(order.num_samples());
+  weights.lists_samples = order.lists_samples();
   weights.dataset_size = dataset.num_samples();
   weights.dataset = dataset.name();
   sampler.num_samples = weights.num_samples;
-  sampler.num_draws = order.num_draws.value_or(order.num_samples);
+  sampler.num_draws =
+      order.has_num_draws() ? order.num_draws() : order.num_samples();
   return weights;
 }
 
-ClientOrder::Options PlanOrder(const FeedOptions& options,
+ClientOrder::Options PlanOrder(const v1::FeedOptions& options,
                                const Dataset& dataset, int64_t num_slots) {
   ClientOrder::Options order;
   order.num_samples = dataset.num_samples();
-  order.batch_size = options.batch_size;
-  order.rank = options.rank;
-  order.world_size = options.world_size;
-  order.start = options.start;
+  order.batch_size = options.batch_size();
+  order.rank = options.rank();
+  order.world_size = WorldSize(options);
+  order.start = StartOf(options);
   order.capacity = Narrow<uint32_t>(
-      2 * num_slots + std::clamp<int64_t>(kExtraRows / options.batch_size, 1,
+      2 * num_slots + std::clamp<int64_t>(kExtraRows / options.batch_size(), 1,
                                           kMaxExtraBatches));
   return order;
 }
 
 }  // namespace
 
-absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
+absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
+                                  const FieldOptionsMap& field_options,
                                   std::shared_ptr<const Dataset> held,
                                   const TransformLimits& limits,
                                   Backend* device) {
@@ -104,19 +111,20 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   const Backend& backend = *device;
   DATASETD_ASSIGN_OR_RETURN(
       FeedFields fields,
-      CompileFeedFields(dataset, options.field_names, options.fields,
-                        /*skips_packed=*/false, limits));
+      CompileFeedFields(
+          dataset, {options.field_names().begin(), options.field_names().end()},
+          field_options, /*skips_packed=*/false, limits));
   std::vector<FieldProgram>& programs = fields.programs;
   DATASETD_RETURN_IF_ERROR(CheckMixedLabels(dataset, fields.sources, programs));
   FeedPlan plan;
   DATASETD_ASSIGN_OR_RETURN(
       plan.layout, ComputeSlotLayout(fields.specs, absl::MakeSpan(programs),
-                                     options.batch_size));
+                                     options.batch_size()));
   plan.transforms_hash = TransformsHash(fields.pipelines);
 
   const int64_t stride = plan.layout.slot_stride_bytes;
-  plan.prefetch = options.prefetch != 0
-                      ? options.prefetch
+  plan.prefetch = options.has_prefetch()
+                      ? options.prefetch()
                       : std::clamp(kDefaultPrefetchBytes / stride,
                                    kMinDefaultPrefetch, kMaxDefaultPrefetch);
   plan.num_slots = plan.prefetch + kExtraSlots;
@@ -125,22 +133,22 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
 
   plan.feed.program = std::make_unique<AugmentProgram>();
   AugmentProgram& program = *plan.feed.program;
-  program.seed = options.seed;
+  program.seed = options.seed();
   program.indices_offset_bytes = plan.layout.indices_offset_bytes;
   program.num_fields = Narrow<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program.fields);
   DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler, PlanSampler(options, dataset));
   plan.feed.backend = device;
   plan.feed.staging = PlanStaging(dataset, backend, fields.sources, program,
-                                  options.batch_size, plan.num_slots);
+                                  options.batch_size(), plan.num_slots);
   plan.feed.num_slots = Narrow<uint32_t>(plan.num_slots);
   plan.feed.sample_operations = EstimatedOperations(program);
   plan.feed.slot_stride_bytes = static_cast<uint64_t>(stride);
-  plan.feed.start = options.start;
-  plan.feed.draws_by_sample = options.draws_by_sample;
+  plan.feed.start = StartOf(options);
+  plan.feed.draws_by_sample = options.client_order().draws_by_sample();
 
   plan.scratch_bytes = SaturatingSum(
-      Feed::IndexBytes(backend, plan.num_slots, options.batch_size,
+      Feed::IndexBytes(backend, plan.num_slots, options.batch_size(),
                        plan.feed.staging.is_needed()),
       plan.feed.staging.size_bytes(), sizeof(DeviceProgram));
   if (backend.info().is_host) {
@@ -151,19 +159,19 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   } else {
     plan.team_bytes = TeamScratchBytes(program);
   }
-  if (options.subset.has_value()) {
+  if (options.has_subset()) {
     plan.scratch_bytes = SaturatingAdd(
         plan.scratch_bytes,
         SaturatingMultiply(plan.feed.sampler.num_samples, sizeof(uint32_t)));
   }
-  if (options.weighted_order.has_value()) {
+  if (options.has_weighted_order()) {
     DATASETD_ASSIGN_OR_RETURN(
         plan.weights,
-        PlanWeights(*options.weighted_order, dataset, plan.feed.sampler));
+        PlanWeights(options.weighted_order(), dataset, plan.feed.sampler));
     plan.scratch_bytes = SaturatingAdd(plan.scratch_bytes,
                                        WeightTable::SizeBytes(*plan.weights));
   }
-  if (options.has_client_order) {
+  if (options.has_client_order()) {
     plan.order = PlanOrder(options, dataset, plan.num_slots);
     plan.scratch_bytes =
         SaturatingAdd(plan.scratch_bytes, ClientOrder::SizeBytes(*plan.order));

@@ -10,10 +10,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset.h"
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
-#include "server/feed/feed_options.h"
+#include "server/feed/feed_fields.h"
 #include "server/feed/slot_layout.h"
 #include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
@@ -42,12 +43,13 @@ struct FeedPlan {
 
 // Plans a feed that runs on `device`, one of the dataset's backends; null: the
 // first. The plan holds a reference to the dataset. Pure; thread-safe.
-// REQUIRES: CheckFeedOptions(options) is OK.
-//   INVALID_ARGUMENT  a field, an op, the batch size, the subset or the
-//   weighted
-//                     order is invalid, or an op exceeds the limits
+// `fields` are CompleteFieldOptions(options.fields()). REQUIRES:
+// CheckFeedOptions(options) is OK.
+//   INVALID_ARGUMENT  a field, an op, the batch size, the subset or weights are
+//                     invalid, or an op exceeds the limits
 //   OUT_OF_RANGE      the subset names a sample that does not exist
-absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
+absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
+                                  const FieldOptionsMap& fields,
                                   std::shared_ptr<const Dataset> dataset,
                                   const TransformLimits& limits = {},
                                   Backend* device = nullptr);

@@ -4,29 +4,28 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/feed/feed.h"
+#include "server/feed/feed_fields.h"
+#include "server/feed/feed_options.h"
 #include "server/feed/slab_allocation.h"
 
 namespace datasetd {
 namespace {
 
-// The options that InfoOf and Transforms need; the others may be long and are
-// dropped.
-FeedOptions KeptOptions(const FeedOptions& options) {
-  FeedOptions kept;
-  kept.name = options.name;
-  kept.dataset = options.dataset;
-  kept.batch_size = options.batch_size;
-  kept.seed = options.seed;
-  kept.rank = options.rank;
-  kept.world_size = options.world_size;
-  kept.transforms_message = options.transforms_message;
-  return kept;
+constexpr size_t kMaxKeptTransformsBytes = 16 * 1024;
+
+// For FeedTable::Transforms; nullopt: too long to keep.
+std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
+  v1::GetFeedTransformsResponse transforms;
+  *transforms.mutable_fields() = options.fields();
+  if (transforms.ByteSizeLong() > kMaxKeptTransformsBytes) return std::nullopt;
+  return transforms.SerializeAsString();
 }
 
 }  // namespace
@@ -42,17 +41,12 @@ void FeedTable::FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use) {
 }
 
 struct FeedTable::Record {
-  uint64_t id = 0;
-  FeedOptions options;  // from KeptOptions
-  Visibility visibility;
-  std::string device;
-  Caller owner;
-  FeedPhase phase = FeedPhase::kPending;
+  // Without what is from FeedStats and the scratch pool; see InfoOf.
+  FeedInfo info;
+  std::optional<std::string> transforms;  // from KeptTransforms
   // Times of the monotonic clock.
   absl::Duration opened;
   absl::Duration deadline;  // while pending
-  uint64_t slab_bytes = 0;
-  uint32_t num_slots = 0;
   SlabUse slab_use = SlabUse::kUsed;
   std::shared_ptr<ClientOrder> order;    // null: the daemon makes the order
   std::shared_ptr<WeightTable> weights;  // null: the order is not weighted
@@ -115,22 +109,27 @@ FeedTable::~FeedTable() {
 }
 
 absl::StatusOr<Explanation> FeedTable::Explain(
-    const FeedOptions& options, uint64_t epoch,
-    absl::Span<const uint64_t> indices, const Caller& caller) {
+    const v1::ExplainTransformsRequest& request, const Caller& caller) {
+  DATASETD_ASSIGN_OR_RETURN(const FieldOptionsMap fields,
+                            CompleteFieldOptions(request.fields()));
   DATASETD_ASSIGN_OR_RETURN(const DatasetUse use,
-                            datasets_->Use(options.dataset, caller));
-  return ExplainFeed(options, *use.dataset(), epoch, indices,
+                            datasets_->Use(request.dataset(), caller));
+  return ExplainFeed(request, fields, *use.dataset(),
                      options_.transform_limits);
 }
 
-absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
+absl::StatusOr<OpenedFeed> FeedTable::Open(const v1::OpenFeedRequest& request,
                                            const Caller& caller) {
+  const v1::FeedOptions& options = request.options();
+  DATASETD_ASSIGN_OR_RETURN(const FieldOptionsMap fields,
+                            CompleteFieldOptions(options.fields()));
   DATASETD_RETURN_IF_ERROR(CheckFeedOptions(options));
   DATASETD_ASSIGN_OR_RETURN(
-      DatasetUse use, datasets_->Use(options.dataset, caller, options.device));
-  DATASETD_ASSIGN_OR_RETURN(
-      FeedPlan plan, PlanFeed(options, use.dataset(), options_.transform_limits,
-                              use.backend()));
+      DatasetUse use,
+      datasets_->Use(options.dataset(), caller, options.device()));
+  DATASETD_ASSIGN_OR_RETURN(FeedPlan plan,
+                            PlanFeed(options, fields, use.dataset(),
+                                     options_.transform_limits, use.backend()));
   DATASETD_ASSIGN_OR_RETURN(FeedQuota::Place place,
                             quota_.Take(caller.uid, caller.is_privileged));
   uint64_t id;
@@ -141,7 +140,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   const auto num_samples = static_cast<uint64_t>(plan.feed.sampler.num_samples);
   // Runs without the lock: memory is zeroed and tables are made.
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Record> record,
-                            MakeRecord(id, options, caller, use, plan));
+                            MakeRecord(id, request, caller, use, plan));
   record->use = std::move(use);
   record->place = std::move(place);
 
@@ -149,11 +148,11 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   if (!record->use.IsReady()) {
     // The dataset was unloaded by force; DropPending may already have run.
     return absl::FailedPreconditionError(
-        absl::StrCat("dataset '", options.dataset, "' is being unloaded"));
+        absl::StrCat("dataset '", options.dataset(), "' is being unloaded"));
   }
   // Likewise, and DropDevice.
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
-                            devices_->Find(record->device));
+                            devices_->Find(record->info.device));
   DATASETD_RETURN_IF_ERROR(devices_->CheckServes(*device));
   record->opened = clock_->Monotonic();
   record->deadline = record->opened + options_.attach_timeout;
@@ -161,41 +160,49 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   OpenedFeed opened;
   opened.id = id;
   opened.layout = std::move(plan.layout);
-  opened.num_slots = record->num_slots;
+  opened.num_slots = record->info.num_slots;
   opened.prefetch = static_cast<uint32_t>(plan.prefetch);
   const ExportedMemory& slab = record->feed->slab();
   opened.slab_bytes = slab.size_bytes();
   opened.export_kind = slab.export_kind();
   opened.ipc_handle.assign(slab.ipc_handle().begin(), slab.ipc_handle().end());
-  opened.device = record->device;
+  opened.device = record->info.device;
   opened.uuid = record->feed->backend().info().uuid;
   opened.batches_per_epoch = record->feed->batches_per_epoch();
   opened.num_samples = num_samples;
   if (plan.order.has_value()) opened.order_capacity = plan.order->capacity;
   opened.content_hash = record->feed->dataset().content_hash();
   opened.transforms_hash = std::move(plan.transforms_hash);
-  ++ended_[record->device].num_opened;
+  ++ended_[record->info.device].num_opened;
   observer_("opened", InfoOf(*record));
   records_[id] = std::move(record);
   return opened;
 }
 
 absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
-    uint64_t id, const FeedOptions& options, const Caller& owner,
+    uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
     const DatasetUse& use, FeedPlan& plan) {
+  const v1::FeedOptions& options = request.options();
   Backend& backend = *plan.feed.backend;
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(backend.info().name));
   auto record = std::make_unique<Record>();
-  record->id = id;
-  record->options = KeptOptions(options);
-  record->visibility = use.visibility();
-  record->device = device->name();
-  record->owner = owner;
-  record->slab_bytes = static_cast<uint64_t>(plan.slab_bytes);
-  record->num_slots = static_cast<uint32_t>(plan.num_slots);
+  record->transforms = KeptTransforms(options);
+  FeedInfo& info = record->info;
+  info.id = id;
+  info.name = options.name();
+  info.dataset = options.dataset();
+  info.visibility = use.visibility();
+  info.device = device->name();
+  info.owner = owner;
+  info.batch_size = options.batch_size();
+  info.rank = options.rank();
+  info.world_size = WorldSize(options);
+  info.seed = options.seed();
+  info.slab_bytes = static_cast<uint64_t>(plan.slab_bytes);
+  info.num_slots = static_cast<uint32_t>(plan.num_slots);
   const std::string what = absl::StrCat(
-      "feed ", id, " of dataset '", options.dataset, "' (", plan.num_slots,
+      "feed ", id, " of dataset '", options.dataset(), "' (", plan.num_slots,
       " slots of ", plan.layout.slot_stride_bytes, " bytes)");
   const MemoryBudget::Terms terms = {.is_privileged = owner.is_privileged,
                                      .is_private = use.visibility().is_private};
@@ -205,9 +212,9 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   };
   // Check the user's limit first, so that no dataset is evicted in vain.
   DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
-      MemoryKind::kSlab, owner.uid, record->slab_bytes, what, terms));
+      MemoryKind::kSlab, owner.uid, info.slab_bytes, what, terms));
   const auto pool = scratch_pools_.find(device->name());
-  if (!options.keeps_datasets) {
+  if (!options.keeps_datasets()) {
     const int64_t wanted =
         SaturatingSum(plan.slab_bytes, plan.scratch_bytes,
                       pool == scratch_pools_.end()
@@ -229,11 +236,11 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   }
   DATASETD_ASSIGN_OR_RETURN(
       std::unique_ptr<ExportedMemory> slab,
-      AllocateSlab(backend, record->slab_bytes, options_.allowed_exports,
-                   options.excluded_exports,
+      AllocateSlab(backend, info.slab_bytes, options_.allowed_exports,
+                   request.excluded_exports(),
                    /*has_daemons_pid=*/owner.own_pid == getpid()));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedChannel> channel,
-                            make_channel_(record->num_slots));
+                            make_channel_(info.num_slots));
   record->producer = producers_.at(device->name()).get();
   Feed::Options feed_options = std::move(plan.feed);
   if (pool != scratch_pools_.end()) {
@@ -260,16 +267,16 @@ absl::StatusOr<std::string> FeedTable::Transforms(uint64_t feed_id,
                                                   const Caller& caller) const {
   MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
-  if (found == records_.end() || !found->second->visibility.IsSeenBy(caller) ||
-      (!caller.is_privileged && found->second->owner.uid != caller.uid)) {
+  if (found == records_.end() ||
+      !found->second->info.visibility.IsSeenBy(caller) ||
+      (!caller.is_privileged && found->second->info.owner.uid != caller.uid)) {
     return absl::NotFoundError(absl::StrCat("this user has no feed ", feed_id));
   }
-  const FeedOptions& options = found->second->options;
-  if (!options.transforms_message.has_value()) {
+  if (!found->second->transforms.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the transforms of feed ", feed_id, " were too long to keep"));
   }
-  return *options.transforms_message;
+  return *found->second->transforms;
 }
 
 absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
@@ -277,8 +284,8 @@ absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
   MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   if (found == records_.end() ||
-      found->second->owner.session_id != session_id ||
-      found->second->phase != FeedPhase::kPending) {
+      found->second->info.owner.session_id != session_id ||
+      found->second->info.phase != FeedPhase::kPending) {
     // The answer is the same if the feed belongs to another session.
     return absl::NotFoundError(absl::StrCat(
         "this session has no feed ", feed_id,
@@ -290,7 +297,7 @@ absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
         "feed ", feed_id,
         " has not got all of its weights; send them by SendWeights first"));
   }
-  record.phase = FeedPhase::kAttached;
+  record.info.phase = FeedPhase::kAttached;
   record.producer->Add(record.feed.get());
   const absl::Span<const int> channel = record.feed->channel().descriptors();
   std::vector<int> descriptors(channel.begin(), channel.end());
@@ -309,9 +316,9 @@ absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
     MutexLock lock(&mutex_);
     const auto found = records_.find(feed_id);
     if (found == records_.end() ||
-        found->second->owner.session_id != session_id ||
-        (found->second->phase != FeedPhase::kPending &&
-         found->second->phase != FeedPhase::kAttached)) {
+        found->second->info.owner.session_id != session_id ||
+        (found->second->info.phase != FeedPhase::kPending &&
+         found->second->info.phase != FeedPhase::kAttached)) {
       return absl::NotFoundError(
           absl::StrCat("this session has no open feed ", feed_id));
     }
@@ -331,8 +338,9 @@ absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
 absl::Status FeedTable::SendWeights(uint64_t feed_id, uint64_t session_id,
                                     const WeightTable::Block& block) {
   const auto is_meant = [=](const Record& record) {
-    return record.id == feed_id && record.owner.session_id == session_id &&
-           record.phase == FeedPhase::kPending;
+    return record.info.id == feed_id &&
+           record.info.owner.session_id == session_id &&
+           record.info.phase == FeedPhase::kPending;
   };
   std::shared_ptr<WeightTable> weights;
   {
@@ -368,12 +376,12 @@ void FeedTable::EndLease(uint64_t feed_id) {
   const auto found = records_.find(feed_id);
   if (found == records_.end()) return;
   Record& record = *found->second;
-  if (record.phase == FeedPhase::kPending) {
+  if (record.info.phase == FeedPhase::kPending) {
     // The slab was never exported.
     record.slab_use = SlabUse::kUnused;
     BeginEnd(record);
     Free(feed_id);
-  } else if (record.phase == FeedPhase::kAttached) {
+  } else if (record.info.phase == FeedPhase::kAttached) {
     BeginEnd(record);
     observer_("ended", InfoOf(record));
     record.producer->Remove(record.feed.get(),
@@ -391,13 +399,13 @@ void FeedTable::GiveUpSlab(uint64_t feed_id, SlabUse use) {
   if (found == records_.end()) return;
   Record& record = *found->second;
   if (record.slab_use == SlabUse::kUsed) record.slab_use = use;
-  if (record.phase != FeedPhase::kLingering) return;
+  if (record.info.phase != FeedPhase::kLingering) return;
   BeginEnd(record);
   Free(feed_id);
 }
 
 void FeedTable::BeginEnd(Record& record) {
-  record.phase = FeedPhase::kEnding;
+  record.info.phase = FeedPhase::kEnding;
   ++num_ending_;
 }
 
@@ -414,7 +422,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
   {
     MutexLock lock(&mutex_);
     Record& record = *records_.at(feed_id);
-    if (record.feed != nullptr) ended_[record.device].Add(InfoOf(record));
+    if (record.feed != nullptr) ended_[record.info.device].Add(InfoOf(record));
     feed = std::move(record.feed);
     order = std::move(record.order);
     weights = std::move(record.weights);
@@ -438,7 +446,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
     slab_use = record.slab_use;
     if (slab_use == SlabUse::kUsed) {
       record.slab = std::move(slab);
-      record.phase = FeedPhase::kLingering;
+      record.info.phase = FeedPhase::kLingering;
       --num_ending_;
       observer_("lingering", InfoOf(record));
       return;
@@ -458,7 +466,8 @@ void FeedTable::FreeNow(uint64_t feed_id) {
 void FeedTable::EndPending(const char* event,
                            absl::FunctionRef<bool(const Record&)> predicate) {
   for (const auto& [id, record] : records_) {
-    if (record->phase != FeedPhase::kPending || !predicate(*record)) continue;
+    if (record->info.phase != FeedPhase::kPending) continue;
+    if (!predicate(*record)) continue;
     if (event != nullptr) observer_(event, InfoOf(*record));
     record->slab_use = SlabUse::kUnused;
     BeginEnd(*record);
@@ -469,7 +478,7 @@ void FeedTable::EndPending(const char* event,
 void FeedTable::EndSession(uint64_t session_id) {
   MutexLock lock(&mutex_);
   EndPending(nullptr, [session_id](const Record& record) {
-    return record.owner.session_id == session_id;
+    return record.info.owner.session_id == session_id;
   });
 }
 
@@ -490,7 +499,7 @@ std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
 std::vector<uint64_t> FeedTable::DropDevice(const std::string& device) {
   MutexLock lock(&mutex_);
   return Drop(
-      [&device](const Record& record) { return record.device == device; });
+      [&device](const Record& record) { return record.info.device == device; });
 }
 
 std::vector<uint64_t> FeedTable::Drop(
@@ -498,7 +507,7 @@ std::vector<uint64_t> FeedTable::Drop(
   std::vector<uint64_t> attached;
   EndPending(nullptr, is_meant);
   for (const auto& [id, record] : records_) {
-    if (record->phase == FeedPhase::kAttached && is_meant(*record)) {
+    if (record->info.phase == FeedPhase::kAttached && is_meant(*record)) {
       attached.push_back(id);
     }
   }
@@ -514,20 +523,7 @@ void FeedTable::AwaitEnded(absl::Duration timeout) const {
 }
 
 FeedInfo FeedTable::InfoOf(const Record& record) const {
-  FeedInfo info;
-  info.id = record.id;
-  info.name = record.options.name;
-  info.dataset = record.options.dataset;
-  info.visibility = record.visibility;
-  info.device = record.device;
-  info.owner = record.owner;
-  info.phase = record.phase;
-  info.batch_size = record.options.batch_size;
-  info.rank = record.options.rank;
-  info.world_size = record.options.world_size;
-  info.seed = record.options.seed;
-  info.slab_bytes = record.slab_bytes;
-  info.num_slots = record.num_slots;
+  FeedInfo info = record.info;
   if (record.feed == nullptr) return info;
   constexpr auto kRelaxed = std::memory_order_relaxed;
   info.num_teams = record.feed->scratch().num_teams();
@@ -556,7 +552,7 @@ std::vector<FeedInfo> FeedTable::List(const Caller& caller, uint64_t after,
   std::vector<FeedInfo> infos;
   for (auto it = records_.upper_bound(after);
        it != records_.end() && infos.size() < limit; ++it) {
-    if (!it->second->visibility.IsSeenBy(caller)) continue;
+    if (!it->second->info.visibility.IsSeenBy(caller)) continue;
     infos.push_back(InfoOf(*it->second));
   }
   return infos;
@@ -573,7 +569,7 @@ std::map<std::string, FeedTotals> FeedTable::Totals() const {
     MutexLock lock(&mutex_);
     totals = ended_;
     for (const auto& [id, record] : records_) {
-      totals[record->device].Add(InfoOf(*record));
+      totals[record->info.device].Add(InfoOf(*record));
     }
   }
   for (const auto& [name, producer] : producers_) {

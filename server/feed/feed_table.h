@@ -31,10 +31,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "cuda/device/backend.h"
+#include "datasetd/v1/feed.pb.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/device_table.h"
 #include "server/dataset/per_user_limit.h"
@@ -42,7 +42,6 @@
 #include "server/feed/feed_channel.h"
 #include "server/feed/feed_explanation.h"
 #include "server/feed/feed_info.h"
-#include "server/feed/feed_options.h"
 #include "server/feed/feed_plan.h"
 #include "server/feed/feed_quota.h"
 #include "server/feed/opened_feed.h"
@@ -78,18 +77,16 @@ class FeedTable {
   ~FeedTable();
 
   // Opens a feed. Errors as FeedService.OpenFeed.
-  absl::StatusOr<OpenedFeed> Open(const FeedOptions& options,
+  absl::StatusOr<OpenedFeed> Open(const v1::OpenFeedRequest& request,
                                   const Caller& caller);
 
-  // Explains what the ops of such a feed draw for samples in an epoch. Errors
-  // as FeedService.ExplainTransforms.
-  absl::StatusOr<Explanation> Explain(const FeedOptions& options,
-                                      uint64_t epoch,
-                                      absl::Span<const uint64_t> indices,
-                                      const Caller& caller);
+  // Explains what the ops of a feed draw for samples in an epoch. Errors as
+  // FeedService.ExplainTransforms.
+  absl::StatusOr<Explanation> Explain(
+      const v1::ExplainTransformsRequest& request, const Caller& caller);
 
-  // Returns FeedOptions::transforms_message of a feed of the caller's user.
-  // Errors as FeedService.GetFeedTransforms.
+  // Returns a serialized v1::GetFeedTransformsResponse, of a feed of the
+  // caller's user. Errors as FeedService.GetFeedTransforms.
   absl::StatusOr<std::string> Transforms(uint64_t feed_id,
                                          const Caller& caller) const;
 
@@ -164,11 +161,9 @@ class FeedTable {
             Observer observer);
   // Creates a feed with its memory, of plan.feed; use and place are not set
   // yet. Called without the lock.
-  absl::StatusOr<std::unique_ptr<Record>> MakeRecord(uint64_t id,
-                                                     const FeedOptions& options,
-                                                     const Caller& owner,
-                                                     const DatasetUse& use,
-                                                     FeedPlan& plan);
+  absl::StatusOr<std::unique_ptr<Record>> MakeRecord(
+      uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
+      const DatasetUse& use, FeedPlan& plan);
   static void FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use);
   // Records that the slab is no longer wanted; ends the feed if it lingers.
   void GiveUpSlab(uint64_t feed_id, SlabUse use);

@@ -20,14 +20,15 @@ bool IsOfThisExport(const absl::Status& error) {
 
 absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
     Backend& backend, size_t size_bytes, absl::Span<const ExportKind> allowed,
-    absl::Span<const ExportKind> excluded, bool has_daemons_pid) {
+    absl::Span<const int> excluded, bool has_daemons_pid) {
   std::string tried;
   for (const ExportKind kind : backend.export_kinds()) {
     const bool is_allowed =
         backend.info().is_host || allowed.empty() ||
         std::find(allowed.begin(), allowed.end(), kind) != allowed.end();
     const bool is_excluded =
-        std::find(excluded.begin(), excluded.end(), kind) != excluded.end();
+        std::find(excluded.begin(), excluded.end(), static_cast<int>(kind)) !=
+        excluded.end();
     const bool is_own = has_daemons_pid && kind == ExportKind::kCudaIpcHandle;
     absl::StrAppend(&tried, tried.empty() ? "" : ", ", ExportKindName(kind),
                     !is_allowed   ? " (not allowed by 'slab_export')"

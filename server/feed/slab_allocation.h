@@ -15,15 +15,15 @@ namespace datasetd {
 
 // Allocates in the way that the backend likes best of those that are `allowed`
 // (empty: all; the host has one, which always is), were not `excluded` by the
-// client, and can be had. A client whose process has the daemon's number, each
-// in its own PID namespace, gets no CUDA IPC handle: the driver takes it for
-// the daemon.
+// client, as v1::ExportKind numbers them, and can be had. A client whose
+// process has the daemon's number, each in its own PID namespace, gets no CUDA
+// IPC handle: the driver takes it for the daemon.
 //   UNIMPLEMENTED       none is left; names all that were tried, with reasons
 //   RESOURCE_EXHAUSTED  as Backend::AllocateExported
 // A device failure is returned as it is.
 absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
     Backend& backend, size_t size_bytes, absl::Span<const ExportKind> allowed,
-    absl::Span<const ExportKind> excluded, bool has_daemons_pid = false);
+    absl::Span<const int> excluded, bool has_daemons_pid = false);
 
 }  // namespace datasetd
 

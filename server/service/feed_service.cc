@@ -18,12 +18,10 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
                                    v1::OpenFeedResponse* response) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-    DATASETD_ASSIGN_OR_RETURN(const FeedOptions options,
-                              FeedOptionsFromProto(*request));
     DATASETD_ASSIGN_OR_RETURN(
         const OpenedFeed opened,
         context_->TryAgainIf(absl::IsResourceExhausted,
-                             [&] { return feeds_->Open(options, caller); }));
+                             [&] { return feeds_->Open(*request, caller); }));
     // If the session ended meanwhile, its feeds were closed before this one
     // existed.
     if (absl::Status ended = context_->Authenticate(*call).status();
@@ -131,11 +129,8 @@ grpc::Status FeedService::ExplainTransforms(
     v1::ExplainTransformsResponse* response) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-    DATASETD_ASSIGN_OR_RETURN(const FeedOptions options,
-                              FeedOptionsFromProto(*request));
-    DATASETD_ASSIGN_OR_RETURN(
-        const Explanation explanation,
-        feeds_->Explain(options, request->epoch(), request->indices(), caller));
+    DATASETD_ASSIGN_OR_RETURN(const Explanation explanation,
+                              feeds_->Explain(*request, caller));
     ExplanationToProto(explanation, response);
     return absl::OkStatus();
   };

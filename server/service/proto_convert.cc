@@ -1,20 +1,13 @@
 #include "server/service/proto_convert.h"
 
 #include <algorithm>
-#include <limits>
-#include <map>
-#include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/dtype.h"
-#include "base/status_macros.h"
 #include "base/utf8.h"
 #include "server/dataset/field_message.h"
 #include "server/feed/latency_histogram.h"
-#include "server/pipeline/ops/transform.h"
-#include "server/pipeline/pipeline.h"
 
 namespace datasetd {
 namespace {
@@ -25,8 +18,6 @@ constexpr int AsInt(Enum value) {
 }
 
 // The internal enums have the numbers of the wire.
-static_assert(AsInt(Layout::kNchw) == v1::LAYOUT_NCHW);
-static_assert(AsInt(Layout::kNhwc) == v1::LAYOUT_NHWC);
 static_assert(AsInt(DatasetState::kLoading) == v1::DATASET_STATE_LOADING);
 static_assert(AsInt(DatasetState::kReady) == v1::DATASET_STATE_READY);
 static_assert(AsInt(DatasetState::kFailed) == v1::DATASET_STATE_FAILED);
@@ -51,44 +42,6 @@ void HistogramToProto(
     bucket->set_max_nanoseconds(i < kBounds.size() ? kBounds[i] : 0);
     bucket->set_count(snapshot.counts[i]);
   }
-}
-
-// Of one feed, for GetFeedTransforms.
-constexpr size_t kMaxKeptTransformsBytes = 16 * 1024;
-
-using FieldOptionsMap = google::protobuf::Map<std::string, v1::FieldOptions>;
-
-absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
-    const FieldOptionsMap& fields) {
-  std::map<std::string, FeedFieldOptions> to;
-  for (const auto& [field, field_options] : fields) {
-    FeedFieldOptions& to_field = to[field];
-    to_field.source = field_options.source();
-    if (field_options.view() > static_cast<uint32_t>(kMaxView)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("fields: view of '", field, "' is ",
-                       field_options.view(), ": at most ", kMaxView));
-    }
-    to_field.view = static_cast<int>(field_options.view());
-    DATASETD_ASSIGN_OR_RETURN(
-        to_field.transforms,
-        CompleteTransforms(field_options.transforms(),
-                           absl::StrCat("field '", field, "', transforms")));
-    switch (field_options.layout()) {
-      case v1::LAYOUT_UNSPECIFIED:
-      case v1::LAYOUT_NCHW:
-        to_field.layout = Layout::kNchw;
-        break;
-      case v1::LAYOUT_NHWC:
-        to_field.layout = Layout::kNhwc;
-        break;
-      default:
-        return absl::InvalidArgumentError(absl::StrCat(
-            "field '", field, "': layout ", AsInt(field_options.layout()),
-            " is unknown; one of NCHW, NHWC"));
-    }
-  }
-  return to;
 }
 
 // External text, such as a file name, may be invalid UTF-8, which a message
@@ -221,69 +174,6 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
   if (!estimate.problem.ok()) {
     to->set_problem(PrintableUtf8(estimate.problem.message()));
   }
-}
-
-absl::StatusOr<FeedOptions> FeedOptionsFromProto(
-    const v1::OpenFeedRequest& request) {
-  const v1::FeedOptions& options = request.options();
-  FeedOptions to;
-  to.name = options.name();
-  to.dataset = options.dataset();
-  to.device = options.device();
-  to.batch_size = options.batch_size();
-  to.shuffle = options.shuffle();
-  to.seed = options.seed();
-  to.drop_last = options.drop_last();
-  to.rank = options.rank();
-  to.world_size = options.world_size() == 0 ? 1 : options.world_size();
-  if (options.has_prefetch()) {
-    if (options.prefetch() == 0) {
-      return absl::InvalidArgumentError(
-          "prefetch: 0 is out of range; at least 1, or unset to let the daemon "
-          "choose");
-    }
-    to.prefetch = options.prefetch();
-  }
-  to.start = {options.start().epoch(), options.start().batch()};
-  to.first_position = options.first_position();
-  DATASETD_ASSIGN_OR_RETURN(to.fields, FieldsFromProto(options.fields()));
-  to.field_names.assign(options.field_names().begin(),
-                        options.field_names().end());
-  if (options.has_subset()) {
-    to.subset.emplace(options.subset().indices().begin(),
-                      options.subset().indices().end());
-  }
-  to.has_client_order = options.has_client_order();
-  to.draws_by_sample = options.client_order().draws_by_sample();
-  if (options.has_weighted_order()) {
-    const v1::WeightedOrder& order = options.weighted_order();
-    to.weighted_order = {.num_samples = order.num_samples(),
-                         .lists_samples = order.lists_samples()};
-    if (order.has_num_draws()) to.weighted_order->num_draws = order.num_draws();
-  }
-  to.keeps_datasets = options.keeps_datasets();
-  v1::GetFeedTransformsResponse transforms;
-  *transforms.mutable_fields() = options.fields();
-  if (transforms.ByteSizeLong() <= kMaxKeptTransformsBytes) {
-    to.transforms_message = transforms.SerializeAsString();
-  }
-  for (const int kind : {v1::EXPORT_KIND_MEMFD, v1::EXPORT_KIND_CUDA_IPC_HANDLE,
-                         v1::EXPORT_KIND_CUDA_VMM_FD}) {
-    const auto& excluded = request.excluded_exports();
-    if (std::find(excluded.begin(), excluded.end(), kind) != excluded.end()) {
-      to.excluded_exports.push_back(static_cast<ExportKind>(kind));
-    }
-  }
-  return to;
-}
-
-absl::StatusOr<FeedOptions> FeedOptionsFromProto(
-    const v1::ExplainTransformsRequest& request) {
-  FeedOptions to;
-  to.dataset = request.dataset();
-  to.seed = request.seed();
-  DATASETD_ASSIGN_OR_RETURN(to.fields, FieldsFromProto(request.fields()));
-  return to;
 }
 
 void ExplanationToProto(const Explanation& explanation,

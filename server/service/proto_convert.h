@@ -14,7 +14,6 @@
 #include "server/dataset/sample_source.h"
 #include "server/feed/feed_explanation.h"
 #include "server/feed/feed_info.h"
-#include "server/feed/feed_options.h"
 #include "server/feed/opened_feed.h"
 #include "server/load/load_estimator.h"
 
@@ -37,10 +36,6 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
                         v1::Dataset* dataset);
 void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 
-absl::StatusOr<FeedOptions> FeedOptionsFromProto(
-    const v1::OpenFeedRequest& request);
-absl::StatusOr<FeedOptions> FeedOptionsFromProto(
-    const v1::ExplainTransformsRequest& request);
 void ExplanationToProto(const Explanation& explanation,
                         v1::ExplainTransformsResponse* response);
 void OpenedFeedToProto(const OpenedFeed& opened,

@@ -45,12 +45,13 @@ inline v1::DatasetSpec NamedSpec(const std::string& name) {
   return spec;
 }
 
-// Merges `text`, in protobuf's text format, into the spec:
+// Merges `text`, in protobuf's text format, into a request:
 //   With(NamedSpec("a"), "pin: true")
-inline v1::DatasetSpec With(v1::DatasetSpec spec, const std::string& text) {
-  Require(google::protobuf::TextFormat::MergeFromString(text, &spec),
-          "a spec of a test can be parsed");
-  return spec;
+template <typename Message>
+Message With(Message request, const std::string& text) {
+  Require(google::protobuf::TextFormat::MergeFromString(text, &request),
+          "a request of a test can be parsed");
+  return request;
 }
 
 inline void SetPretransforms(v1::DatasetSpec& spec, const std::string& field,

@@ -262,11 +262,11 @@ class World {
   uint64_t OpenFeed() {
     const auto caller = FindSession();
     if (!caller.ok()) return 0;
-    FeedOptions options;
-    options.dataset = "a";
-    options.batch_size = 2;
-    options.prefetch = 1;
-    const auto opened = feeds_->Open(options, *caller);
+    v1::OpenFeedRequest request;
+    request.mutable_options()->set_dataset("a");
+    request.mutable_options()->set_batch_size(2);
+    request.mutable_options()->set_prefetch(1);
+    const auto opened = feeds_->Open(request, *caller);
     // The budget has room for as many as an input can open at once.
     Check(opened.ok() || absl::IsResourceExhausted(opened.status()), "open");
     if (!opened.ok()) return 0;

@@ -145,23 +145,30 @@ class World {
   }
 
  private:
+  static v1::OpenFeedRequest SmallFeed() {
+    v1::OpenFeedRequest request;
+    request.mutable_options()->set_dataset("a");
+    request.mutable_options()->set_batch_size(3);
+    request.mutable_options()->set_prefetch(1);
+    return request;
+  }
+
   void OpenFeed(const std::string& message) {
     v1::OpenFeedRequest request;
     if (!request.ParseFromString(message)) return;
     request.mutable_options()->set_dataset("a");
-    const auto options = FeedOptionsFromProto(request);
-    if (!options.ok()) return;
-    const auto opened = feeds_->Open(*options, kCaller);
+    const v1::FeedOptions& options = request.options();
+    const auto opened = feeds_->Open(request, kCaller);
     if (!opened.ok()) return;
     v1::OpenFeedResponse response;
     OpenedFeedToProto(*opened, &response);
     Check(opened->slab_bytes <= kMaxSlabBytes, "a slab beyond the limit");
-    if (options->weighted_order.has_value()) {
+    if (options.has_weighted_order()) {
       Check(!feeds_->Attach(opened->id, kSession).ok(), "without weights");
       return;
     }
     Check(feeds_->Attach(opened->id, kSession).ok(), "attach");
-    if (!options->has_client_order && opened->batches_per_epoch > 0) {
+    if (!options.has_client_order() && opened->batches_per_epoch > 0) {
       AwaitBatch();
     }
   }
@@ -178,13 +185,10 @@ class World {
     v1::ExplainTransformsRequest request;
     if (!request.ParseFromString(message)) return;
     request.set_dataset("a");
-    const auto options = FeedOptionsFromProto(request);
-    if (!options.ok()) return;
     if (request.indices_size() > static_cast<int>(kMaxExplained)) {
       request.mutable_indices()->Truncate(kMaxExplained);
     }
-    const auto explanation =
-        feeds_->Explain(*options, request.epoch(), request.indices(), kCaller);
+    const auto explanation = feeds_->Explain(request, kCaller);
     if (!explanation.ok()) return;
     v1::ExplainTransformsResponse response;
     ExplanationToProto(*explanation, &response);
@@ -234,12 +238,9 @@ class World {
   void SendIndices(const std::string& message) {
     v1::SendIndicesRequest request;
     if (!request.ParseFromString(message)) return;
-    FeedOptions options;
-    options.dataset = "a";
-    options.batch_size = 3;
-    options.prefetch = 1;
-    options.has_client_order = true;
-    const auto opened = feeds_->Open(options, kCaller);
+    v1::OpenFeedRequest open = SmallFeed();
+    open.mutable_options()->mutable_client_order();
+    const auto opened = feeds_->Open(open, kCaller);
     Check(opened.ok(), "open", opened.status());
     Check(feeds_->Attach(opened->id, kSession).ok(), "attach");
     const ClientOrder::Block block = {
@@ -257,13 +258,11 @@ class World {
   void SendWeights(const std::string& message) {
     v1::SendWeightsRequest request;
     if (!request.ParseFromString(message)) return;
-    FeedOptions options;
-    options.dataset = "a";
-    options.batch_size = 3;
-    options.prefetch = 1;
-    options.weighted_order = {.num_samples = kNumSamples,
-                              .lists_samples = request.indices_size() > 0};
-    const auto opened = feeds_->Open(options, kCaller);
+    v1::OpenFeedRequest open = SmallFeed();
+    auto& order = *open.mutable_options()->mutable_weighted_order();
+    order.set_num_samples(kNumSamples);
+    order.set_lists_samples(request.indices_size() > 0);
+    const auto opened = feeds_->Open(open, kCaller);
     Check(opened.ok(), "open", opened.status());
     const absl::Status status =
         feeds_->SendWeights(opened->id, kSession,

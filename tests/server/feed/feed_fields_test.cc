@@ -10,6 +10,7 @@
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
@@ -19,13 +20,22 @@ namespace {
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::With;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 using Names = std::vector<std::string>;
-using Options = std::map<std::string, FeedFieldOptions>;
+
+v1::FieldOptions Field(const std::vector<v1::Transform>& ops,
+                       const std::string& source = "", uint32_t view = 0) {
+  v1::FieldOptions options;
+  *options.mutable_transforms() = {ops.begin(), ops.end()};
+  options.set_source(source);
+  options.set_view(view);
+  return options;
+}
 
 const FieldSpec kPhoto = {
     .name = "photo", .shape = {kAnyExtent, kAnyExtent, 3}, .is_image = true};
@@ -62,7 +72,8 @@ class FeedFieldsTest : public ::testing::Test {
     contents.fields = std::move(fields);
     dataset_ = std::make_unique<Dataset>(std::move(contents));
   }
-  absl::StatusOr<FeedFields> Compile(const Names& names, const Options& options,
+  absl::StatusOr<FeedFields> Compile(const Names& names,
+                                     const FieldOptionsMap& options,
                                      bool skips_packed = false) {
     return CompileFeedFields(*dataset_, names, options, skips_packed);
   }
@@ -102,8 +113,8 @@ TEST_F(FeedFieldsTest, AllOfThemUnlessSomeAreNamed) {
 
 TEST_F(FeedFieldsTest, WhatIsDrawnDoesNotDependOnTheOthers) {
   MakeDataset({kLeft, kRight, kLabel});
-  const Options flips = {
-      {"right", {.transforms = {Op("random_horizontal_flip {}")}}}};
+  const FieldOptionsMap flips = {
+      {"right", Field({Op("random_horizontal_flip {}")})}};
   const auto all = Compile({}, flips);
   const auto alone = Compile({"right"}, flips);
   ASSERT_THAT(all, IsOk());
@@ -123,9 +134,9 @@ TEST_F(FeedFieldsTest, ARaggedFieldThatIsLeftOutNeedsNoSize) {
   EXPECT_EQ(labels->programs[0].ragged, nullptr);
 
   // In another place than the dataset has it.
-  const auto both = Compile(
-      {"label", "photo"},
-      {{"photo", {.transforms = {Op("center_crop { height: 4 width: 4 }")}}}});
+  const auto both =
+      Compile({"label", "photo"},
+              {{"photo", Field({Op("center_crop { height: 4 width: 4 }")})}});
   ASSERT_THAT(both, IsOk());
   EXPECT_EQ(both->programs[1].ragged, dataset_->field_index_data(0));
   EXPECT_EQ(both->programs[1].sample_stride_bytes, 0);
@@ -142,7 +153,7 @@ TEST_F(FeedFieldsTest, PairsAreLookedUpInTheDataset) {
   MakeDataset({kLabel, kPhoto, mask});
   v1::Transform crop = Op("random_crop { height: 4 width: 4 }");
   crop.set_draw_id(1);
-  const FeedFieldOptions cropped = {.transforms = {crop}};
+  const v1::FieldOptions cropped = Field({crop});
   EXPECT_THAT(
       Compile({"mask", "photo"}, {{"mask", cropped}, {"photo", cropped}}),
       IsOk());
@@ -150,9 +161,8 @@ TEST_F(FeedFieldsTest, PairsAreLookedUpInTheDataset) {
 
 TEST_F(FeedFieldsTest, MixedLabelsMustBeAmongThem) {
   MakeDataset({kRight, kLeft, kLabel});
-  const Options mix = {
-      {"left",
-       {.transforms = {Op("mix_up { num_classes: 10 labels: 'label' }")}}}};
+  const FieldOptionsMap mix = {
+      {"left", Field({Op("mix_up { num_classes: 10 labels: 'label' }")})}};
   const auto linked = Compile({"label", "left"}, mix);
   ASSERT_THAT(linked, IsOk());
   EXPECT_EQ(linked->programs[1].mix.labels_field, 0);
@@ -164,12 +174,10 @@ TEST_F(FeedFieldsTest, MixedLabelsMustBeAmongThem) {
 
 TEST_F(FeedFieldsTest, ViewsOfAFieldDrawByThemselves) {
   MakeDataset({kLeft, kRight, kLabel});
-  const auto view = [](const char* source, int number) {
-    return FeedFieldOptions{.source = source,
-                            .view = number,
-                            .transforms = {Op("random_horizontal_flip {}")}};
+  const auto view = [](const char* source, uint32_t number) {
+    return Field({Op("random_horizontal_flip {}")}, source, number);
   };
-  const Options options = {
+  const FieldOptionsMap options = {
       {"a", view("right", 0)}, {"b", view("right", 1)}, {"left", view("", 1)}};
   const auto all = Compile({}, options);
   ASSERT_THAT(all, IsOk());
@@ -195,18 +203,18 @@ TEST_F(FeedFieldsTest, ViewsOfAFieldDrawByThemselves) {
 
 TEST_F(FeedFieldsTest, WrongViewsAreNamed) {
   MakeDataset({kLeft, kRight, kLabel});
-  EXPECT_THAT(Compile({}, {{"a", {.source = "mask"}}}),
+  EXPECT_THAT(Compile({}, {{"a", Field({}, "mask")}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("fields: source of 'a': dataset 'a' has no "
                                  "field 'mask'; it has: left, right, label")));
-  EXPECT_THAT(Compile({}, {{"left", {.source = "right"}}}),
+  EXPECT_THAT(Compile({}, {{"left", Field({}, "right")}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("'left' with source 'right' has the name of a "
                                  "field")));
-  EXPECT_THAT(Compile({}, {{std::string(129, 'a'), {.source = "right"}}}),
+  EXPECT_THAT(Compile({}, {{std::string(129, 'a'), Field({}, "right")}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("a name of 129 bytes")));
-  EXPECT_THAT(Compile({"left"}, {{"a", {.source = "right"}}}),
+  EXPECT_THAT(Compile({"left"}, {{"a", Field({}, "right")}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("field 'a' is not among the fields")));
 }
@@ -242,8 +250,8 @@ TEST_F(FeedFieldsTest, OfManyFieldsSomeAreChosen) {
                        HasSubstr("dataset 'a' has 256 fields; a feed carries "
                                  "at most 8: choose them with field_names")));
   Names names = {"f255", "f1", "f2", "f3", "f4", "f5", "f6", "f7"};
-  const auto eight = Compile(
-      names, {{"f255", {.transforms = {Op("random_horizontal_flip {}")}}}});
+  const auto eight =
+      Compile(names, {{"f255", Field({Op("random_horizontal_flip {}")})}});
   ASSERT_THAT(eight, IsOk());
   EXPECT_EQ(eight->programs[0].moves[0].op_index, 255u << 8);
   names.push_back("f8");
@@ -251,6 +259,35 @@ TEST_F(FeedFieldsTest, OfManyFieldsSomeAreChosen) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("field_names: 9 fields; a feed carries at "
                                  "most 8")));
+}
+
+TEST(CompleteFieldOptionsTest, DefaultsAreFilledInAndWrongValuesNamed) {
+  const auto complete = [](const std::string& field) {
+    return CompleteFieldOptions(
+        With(v1::FeedOptions(),
+             "fields { key: 'left' value { " + field + " } }")
+            .fields());
+  };
+  const auto flip = complete(
+      "view: 255 layout: LAYOUT_NHWC "
+      "transforms { random_horizontal_flip {} }");
+  ASSERT_THAT(flip, IsOk());
+  const v1::FieldOptions& left = flip->at("left");
+  EXPECT_EQ(left.view(), 255u);
+  EXPECT_EQ(left.layout(), v1::LAYOUT_NHWC);
+  EXPECT_EQ(left.transforms(0).random_horizontal_flip().p(), 0.5);
+  EXPECT_THAT(complete("view: 256"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "fields: view of 'left' is 256: at most 255"));
+  EXPECT_THAT(complete("transforms { random_horizontal_flip { p: 2 } }"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("field 'left', transforms[0] "
+                                 "RandomHorizontalFlip: ")));
+  v1::FeedOptions unknown;
+  (*unknown.mutable_fields())["left"].set_layout(static_cast<v1::Layout>(3));
+  EXPECT_THAT(CompleteFieldOptions(unknown.fields()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "field 'left': layout 3 is unknown; one of NCHW, NHWC"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/dataset_specs.h"
@@ -40,6 +41,13 @@ constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
 constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
 constexpr uint64_t kBudgetBytes = 64 << 20;
 constexpr uint64_t kSlabBytes = 2 << 20;
+
+// Of a request with `fields`.
+template <typename Request>
+void SetTransforms(Request* request, const std::vector<v1::Transform>& ops) {
+  *(*request->mutable_fields())["image"].mutable_transforms() = {ops.begin(),
+                                                                 ops.end()};
+}
 
 class FeedTableTest : public ::testing::Test {
  protected:
@@ -87,12 +95,12 @@ class FeedTableTest : public ::testing::Test {
     registry_.reset();
   }
 
-  static FeedOptions Options() {
-    FeedOptions options;
-    options.dataset = "a";
-    options.batch_size = 4;
-    options.prefetch = 2;
-    return options;
+  static v1::OpenFeedRequest Options(const std::string& text = "") {
+    v1::OpenFeedRequest request;
+    request.mutable_options()->set_dataset("a");
+    request.mutable_options()->set_batch_size(4);
+    request.mutable_options()->set_prefetch(2);
+    return With(request, text);
   }
   uint64_t slab_bytes() const {
     return devices_->devices()[0].budget->used_bytes_of_kind(MemoryKind::kSlab);
@@ -212,9 +220,7 @@ TEST_F(FeedTableTest, OpeningEvictsADatasetThatNobodyUses) {
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
   registry_->ReleaseSession(kBob.session_id);
-  FeedOptions modest = Options();
-  modest.keeps_datasets = true;
-  EXPECT_THAT(table_->Open(modest, kAlice),
+  EXPECT_THAT(table_->Open(Options("options { keeps_datasets: true }"), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
   EXPECT_THAT(table_->Open(Options(), kAlice), IsOk());
@@ -226,10 +232,9 @@ TEST_F(FeedTableTest, OpeningEvictsNothingForAFeedThatCannotFit) {
   ASSERT_EQ(registry_->Await("unused", absl::Seconds(30))->state,
             DatasetState::kReady);
   registry_->ReleaseSession(kBob.session_id);
-  FeedOptions huge = Options();
-  huge.batch_size = 100 << 20;
-  EXPECT_THAT(table_->Open(huge, kAlice),
-              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(
+      table_->Open(Options("options { batch_size: 104857600 }"), kAlice),
+      StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
   // Nor for one whose slab has room, and whose scratch has not.
   ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
@@ -250,8 +255,7 @@ TEST_F(FeedTableTest, FeedsOfAPrivateDatasetAreSeenByThoseWhoSeeIt) {
   ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
   ASSERT_EQ(registry_->Await("secret", absl::Seconds(30))->state,
             DatasetState::kReady);
-  FeedOptions options = Options();
-  options.dataset = "secret";
+  const v1::OpenFeedRequest options = Options("options { dataset: 'secret' }");
   constexpr Caller kRoot = {.session_id = 3, .is_privileged = true};
   ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
   ASSERT_THAT(table_->Open(options, kBob), IsOk());
@@ -313,45 +317,49 @@ TEST_F(FeedTableTest, AnAttachedFeedOutlivesItsSessionAndTime) {
 }
 
 TEST_F(FeedTableTest, LimitsAndBadOptionsNameTheThing) {
-  FeedOptions options = Options();
-  options.batch_size = 0;
+  v1::OpenFeedRequest options = Options("options { batch_size: 0 }");
   EXPECT_THAT(
       table_->Open(options, kAlice),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("batch_size")));
-  options = Options();
-  options.batch_size = 1 << 30;
+  options = Options("options { batch_size: 1073741824 }");
   EXPECT_THAT(table_->Open(options, kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr(std::to_string(kBudgetBytes))));
-  options = Options();
-  options.dataset = "b";
+  options = Options("options { dataset: 'b' }");
   EXPECT_THAT(table_->Open(options, kAlice),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'b'")));
-  options = Options();
-  options.device = "cuda:0";
+  options = Options("options { device: 'cuda:0' }");
   EXPECT_THAT(table_->Open(options, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("cuda:0"), HasSubstr("is on fake"))));
-  options = Options();
-  options.rank = 3;
+  options = Options("options { rank: 3 }");
   EXPECT_THAT(table_->Open(options, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank")));
-  options = Options();
-  options.prefetch = 63;
-  EXPECT_THAT(
-      table_->Open(options, kAlice),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("prefetch")));
-  options = Options();
-  options.fields["mask"] = {};
+  for (const char* const prefetch : {"0", "63"}) {
+    options = Options(absl::StrCat("options { prefetch: ", prefetch, " }"));
+    EXPECT_THAT(table_->Open(options, kAlice),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("prefetch: "), HasSubstr(prefetch),
+                               HasSubstr("1 to 62"))));
+  }
+  options = Options("options { name: '" + std::string(129, 'a') + "' }");
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("name: longer than 128")));
+  options = Options("options { fields { key: 'mask' value {} } }");
   EXPECT_THAT(table_->Open(options, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("'mask'"), HasSubstr("image"))));
-  options = Options();
-  options.start = {.epoch = 0, .batch = 4};
+  options = Options("options { start { batch: 4 } }");
   EXPECT_THAT(table_->Open(options, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("start")));
+  // 257 is none, nor is it 1.
   options = Options();
-  options.excluded_exports = {ExportKind::kMemfd};
+  options.add_excluded_exports(static_cast<v1::ExportKind>(257));
+  EXPECT_THAT(table_->Open(options, kAlice), IsOk());
+  table_->EndSession(kAlice.session_id);
+  table_->AwaitEnded(absl::Seconds(30));
+  options = Options("excluded_exports: EXPORT_KIND_MEMFD");
   EXPECT_THAT(table_->Open(options, kAlice),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("memfd")));
   EXPECT_THAT(table_->List(), SizeIs(0));
@@ -435,8 +443,8 @@ TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
 }
 
 TEST_F(FeedTableTest, ATransformsHashFollowsThePipelines) {
-  FeedOptions flip = Options();
-  flip.fields["image"].transforms = {Op("random_horizontal_flip {}")};
+  v1::OpenFeedRequest flip = Options();
+  SetTransforms(flip.mutable_options(), {Op("random_horizontal_flip {}")});
   const auto plain = table_->Open(Options(), kAlice);
   const auto same = table_->Open(Options(), kBob);
   const auto other = table_->Open(flip, kAlice);
@@ -448,14 +456,12 @@ TEST_F(FeedTableTest, ATransformsHashFollowsThePipelines) {
 }
 
 TEST_F(FeedTableTest, ExplainTellsOfEverySampleAndTakesNoMemory) {
-  FeedOptions options;
-  options.dataset = "a";
-  options.seed = 5;
-  options.fields["image"].transforms = {
-      Op("pad { padding { left: 1 top: 2 right: 3 bottom: 4 } }"),
-      Op("random_horizontal_flip { p: 1.0 }")};
-  const std::vector<uint64_t> indices = {9, 0, 9};
-  const auto told = table_->Explain(options, 3, indices, kAlice);
+  auto request = With(v1::ExplainTransformsRequest(),
+                      "dataset: 'a' seed: 5 epoch: 3 indices: [ 9, 0, 9 ]");
+  SetTransforms(&request,
+                {Op("pad { padding { left: 1 top: 2 right: 3 bottom: 4 } }"),
+                 Op("random_horizontal_flip { p: 1.0 }")});
+  const auto told = table_->Explain(request, kAlice);
   ASSERT_THAT(told, IsOk());
   EXPECT_THAT(told->fields, ElementsAre("image"));
   ASSERT_THAT(told->samples, SizeIs(3));
@@ -475,42 +481,37 @@ TEST_F(FeedTableTest, ExplainTellsOfEverySampleAndTakesNoMemory) {
 }
 
 TEST_F(FeedTableTest, ExplainRefusesWhatItCannotTell) {
-  FeedOptions options;
-  options.dataset = "a";
-  const std::vector<uint64_t> beyond = {0, 10};
+  auto request =
+      With(v1::ExplainTransformsRequest(), "dataset: 'a' indices: [ 0, 10 ]");
   EXPECT_THAT(
-      table_->Explain(options, 0, beyond, kAlice),
+      table_->Explain(request, kAlice),
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr("indices: 10"), HasSubstr("10 samples"))));
   // Ops inside others count.
-  options.fields["image"].transforms = {Op("random_apply {}")};
+  v1::Transform group = Op("random_apply {}");
   for (int i = 0; i < 98; ++i) {
-    options.fields["image"]
-        .transforms[0]
-        .mutable_random_apply()
-        ->add_transforms()
-        ->mutable_horizontal_flip();
+    group.mutable_random_apply()->add_transforms()->mutable_horizontal_flip();
   }
-  const std::vector<uint64_t> many(201);
-  EXPECT_THAT(table_->Explain(options, 0, many, kAlice),
+  SetTransforms(&request, {group});
+  request.mutable_indices()->Resize(201, 0);
+  EXPECT_THAT(table_->Explain(request, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("201 samples of 100 ops"),
                              HasSubstr("at most 200"))));
-  options.fields["image"].transforms = {Op("normalize { mean: 0 std: 1 }")};
-  EXPECT_THAT(table_->Explain(options, 0, {}, kAlice),
+  SetTransforms(&request, {Op("normalize { mean: 0 std: 1 }")});
+  request.clear_indices();
+  EXPECT_THAT(table_->Explain(request, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("transforms[0] Normalize")));
-  options.dataset = "b";
-  EXPECT_THAT(table_->Explain(options, 0, {}, kAlice),
+  request.set_dataset("b");
+  EXPECT_THAT(table_->Explain(request, kAlice),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'b'")));
 }
 
 class FeedTableOrderTest : public FeedTableTest {
  protected:
-  static FeedOptions OrderOptions() {
-    FeedOptions options = Options();
-    options.has_client_order = true;
-    return options;
+  static v1::OpenFeedRequest OrderOptions(const std::string& text = "") {
+    return With(Options("options { client_order {} }"), text);
   }
   absl::Status Send(uint64_t feed_id, const Caller& caller,
                     const std::vector<int64_t>& indices,
@@ -570,34 +571,30 @@ TEST_F(FeedTableOrderTest, ItsMemoryIsCounted) {
 }
 
 TEST_F(FeedTableOrderTest, OptionsThatExcludeIt) {
-  using Change = void (*)(FeedOptions&);
-  const std::pair<const char*, Change> changes[] = {
-      {"shuffle", [](FeedOptions& o) { o.shuffle = true; }},
-      {"drop_last", [](FeedOptions& o) { o.drop_last = true; }},
-      {"subset",
-       [](FeedOptions& o) {
-         o.subset = {1, 2};
-       }},
-      {"batch_size", [](FeedOptions& o) { o.batch_size = (1 << 18) + 1; }},
-      {"batch_size", [](FeedOptions& o) { o.batch_size = 0; }},
-      {"rank", [](FeedOptions& o) { o.rank = 1; }}};
+  const std::pair<const char*, const char*> changes[] = {
+      {"shuffle", "shuffle: true"},
+      {"drop_last", "drop_last: true"},
+      {"subset", "subset { indices: [ 1, 2 ] }"},
+      {"first_position", "first_position: 1"},
+      {"batch_size", "batch_size: 262145"},
+      {"batch_size", "batch_size: 0"},
+      {"rank is 1, world_size 1", "rank: 1"},
+      {"rank is 2, world_size 2", "rank: 2 world_size: 2"}};
   for (const auto& [word, change] : changes) {
-    FeedOptions options = OrderOptions();
-    change(options);
+    const auto options = OrderOptions(absl::StrCat("options { ", change, " }"));
     EXPECT_THAT(table_->Open(options, kAlice),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(word)));
   }
-  FeedOptions options = OrderOptions();
-  options.start = {.epoch = 5, .batch = 1000};
+  const auto options =
+      OrderOptions("options { start { epoch: 5 batch: 1000 } }");
   EXPECT_THAT(table_->Open(options, kAlice), IsOk());
 }
 
 class FeedTableWeightsTest : public FeedTableTest {
  protected:
-  static FeedOptions WeightedOptions() {
-    FeedOptions options = Options();
-    options.weighted_order = {.num_samples = 10};
-    return options;
+  static v1::OpenFeedRequest WeightedOptions(const std::string& text = "") {
+    return With(Options("options { weighted_order { num_samples: 10 } }"),
+                text);
   }
   uint64_t Open() {
     const auto opened = table_->Open(WeightedOptions(), kAlice);
@@ -675,30 +672,26 @@ TEST_F(FeedTableWeightsTest, OnlyItsSessionSendsAndOnlyToAFeedThatWants) {
 }
 
 TEST_F(FeedTableWeightsTest, OptionsThatExcludeThem) {
-  using Change = void (*)(FeedOptions&);
-  const std::pair<const char*, Change> changes[] = {
-      {"shuffle", [](FeedOptions& o) { o.shuffle = true; }},
-      {"subset",
-       [](FeedOptions& o) {
-         o.subset = {1, 2};
-       }},
-      {"client_order", [](FeedOptions& o) { o.has_client_order = true; }},
-      {"first_position is 10", [](FeedOptions& o) { o.first_position = 10; }},
-      {"num_samples is 9",
-       [](FeedOptions& o) { o.weighted_order->num_samples = 9; }}};
+  const std::pair<const char*, const char*> changes[] = {
+      {"shuffle", "shuffle: true"},
+      {"subset", "subset { indices: [ 1, 2 ] }"},
+      {"client_order", "client_order {}"},
+      {"first_position is 10", "first_position: 10"},
+      {"num_samples is 9", "weighted_order { num_samples: 9 }"}};
   for (const auto& [word, change] : changes) {
-    FeedOptions options = WeightedOptions();
-    change(options);
+    const auto options =
+        WeightedOptions(absl::StrCat("options { ", change, " }"));
     EXPECT_THAT(table_->Open(options, kAlice),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(word)));
   }
 }
 
 TEST_F(FeedTableTest, ASubsetIsCheckedAndCounted) {
-  const auto open = [this](std::vector<int64_t> subset) {
-    FeedOptions options = Options();
-    options.subset = std::move(subset);
-    return table_->Open(options, kAlice);
+  const auto open = [this](const std::vector<int64_t>& subset) {
+    v1::OpenFeedRequest request = Options("options { subset {} }");
+    *request.mutable_options()->mutable_subset()->mutable_indices() = {
+        subset.begin(), subset.end()};
+    return table_->Open(request, kAlice);
   };
   const auto opened = open({9, 0, 4, 3, 2});
   ASSERT_THAT(opened, IsOk());

@@ -8,6 +8,7 @@
 
 #include "cuda/device/device_failure.h"
 #include "cuda/host/host_backend.h"
+#include "datasetd/v1/feed.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/fault_plan.h"
@@ -57,9 +58,10 @@ class TwoWayBackend : public FaultyBackend {
 class SlabAllocationTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::unique_ptr<ExportedMemory>> Allocate(
-      std::vector<ExportKind> allowed, std::vector<ExportKind> excluded) {
+      std::vector<ExportKind> allowed, std::vector<v1::ExportKind> excluded) {
     backend_.asked.clear();
-    return AllocateSlab(backend_, kSize, allowed, excluded);
+    return AllocateSlab(backend_, kSize, allowed,
+                        std::vector<int>(excluded.begin(), excluded.end()));
   }
 
   FaultPlan plan_{0, 0};
@@ -72,7 +74,7 @@ TEST_F(SlabAllocationTest, TheFirstWayThatIsLeftIsTaken) {
   EXPECT_THAT(backend_.asked, ElementsAre(kIpc));
   EXPECT_THAT(Allocate({kVmm}, {}), IsOk());
   EXPECT_THAT(backend_.asked, ElementsAre(kVmm));
-  EXPECT_THAT(Allocate({}, {kIpc}), IsOk());
+  EXPECT_THAT(Allocate({}, {v1::EXPORT_KIND_CUDA_IPC_HANDLE}), IsOk());
   EXPECT_THAT(backend_.asked, ElementsAre(kVmm));
 }
 
@@ -116,12 +118,12 @@ TEST_F(SlabAllocationTest, WithoutMemoryNoOtherWayIsTried) {
 TEST_F(SlabAllocationTest, WhenNoneIsLeftEachIsNamedWithItsReason) {
   backend_.errors[kVmm] = absl::UnimplementedError("an old driver");
   EXPECT_THAT(
-      Allocate({}, {kIpc}),
+      Allocate({}, {v1::EXPORT_KIND_CUDA_IPC_HANDLE}),
       StatusIs(absl::StatusCode::kUnimplemented,
                AllOf(HasSubstr("cuda:0"),
                      HasSubstr("cuda_ipc_handle (failed in the client)"),
                      HasSubstr("cuda_vmm_fd (an old driver)"))));
-  EXPECT_THAT(Allocate({kIpc}, {kIpc}),
+  EXPECT_THAT(Allocate({kIpc}, {v1::EXPORT_KIND_CUDA_IPC_HANDLE}),
               StatusIs(absl::StatusCode::kUnimplemented,
                        HasSubstr("cuda_vmm_fd (not allowed by "
                                  "'slab_export')")));

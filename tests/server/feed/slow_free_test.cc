@@ -33,11 +33,17 @@ using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MemoryChannel;
 using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
+using ::datasetd::testing::With;
 using ::testing::SizeIs;
 
 constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
 constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
 constexpr absl::Duration kLong = absl::Seconds(30);
+
+v1::OpenFeedRequest Request() {
+  return With(v1::OpenFeedRequest(),
+              "options { dataset: 'a' batch_size: 4 prefetch: 2 }");
+}
 
 // Where frees wait, while it is shut.
 class Gate {
@@ -141,11 +147,7 @@ class SlowFreeTest : public ::testing::Test {
 
   // Attached.
   uint64_t Open(const Caller& caller) {
-    FeedOptions options;
-    options.dataset = "a";
-    options.batch_size = 4;
-    options.prefetch = 2;
-    const auto opened = table_->Open(options, caller);
+    const auto opened = table_->Open(Request(), caller);
     EXPECT_THAT(opened, IsOk());
     EXPECT_THAT(table_->Attach(opened->id, caller.session_id), IsOk());
     return opened->id;
@@ -212,10 +214,7 @@ TEST_F(SlowFreeTest, AnEndedFeedsMemoryHoldsUpNobody) {
 }
 
 TEST_F(SlowFreeTest, APendingFeedsMemoryHoldsUpNobody) {
-  FeedOptions options;
-  options.dataset = "a";
-  options.batch_size = 4;
-  ASSERT_THAT(table_->Open(options, kAlice), IsOk());
+  ASSERT_THAT(table_->Open(Request(), kAlice), IsOk());
   gate_.Shut();
   EXPECT_TRUE(Returns(&gate_, [&] {
     table_->EndSession(kAlice.session_id);

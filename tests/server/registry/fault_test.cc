@@ -133,12 +133,13 @@ class Life {
                       failure_ = status;
                       has_failed_.Notify();
                     }));
-    FeedOptions options;
-    options.dataset = "d";
-    options.batch_size = kBatchSize;
-    options.prefetch = 8;  // so that nothing need be released
+    v1::OpenFeedRequest request;
+    v1::FeedOptions& options = *request.mutable_options();
+    options.set_dataset("d");
+    options.set_batch_size(kBatchSize);
+    options.set_prefetch(8);  // so that nothing need be released
     DATASETD_ASSIGN_OR_RETURN(const OpenedFeed opened,
-                              table_->Open(options, kAlice));
+                              table_->Open(request, kAlice));
     DATASETD_ASSIGN_OR_RETURN(const std::vector<int> descriptors,
                               table_->Attach(opened.id, kAlice.session_id));
     while (channel_->published().size() < kNumBatches &&
