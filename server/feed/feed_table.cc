@@ -28,6 +28,39 @@ std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
   return transforms.SerializeAsString();
 }
 
+static_assert(static_cast<int>(ExportKind::kMemfd) == v1::EXPORT_KIND_MEMFD);
+static_assert(static_cast<int>(ExportKind::kCudaIpcHandle) ==
+              v1::EXPORT_KIND_CUDA_IPC_HANDLE);
+static_assert(static_cast<int>(ExportKind::kCudaVmmFd) ==
+              v1::EXPORT_KIND_CUDA_VMM_FD);
+
+void DescribeSlots(const SlotLayout& layout, v1::SlotLayout* to) {
+  to->set_slot_stride_bytes(static_cast<uint64_t>(layout.slot_stride_bytes));
+  to->set_indices_offset_bytes(
+      static_cast<uint64_t>(layout.indices_offset_bytes));
+  for (const SlotField& field : layout.fields) {
+    v1::SlotField* const to_field = to->add_fields();
+    to_field->set_name(field.name);
+    to_field->set_dtype(static_cast<v1::Dtype>(field.dtype));
+    to_field->mutable_shape()->Assign(field.shape.begin(), field.shape.end());
+    to_field->mutable_strides()->Assign(field.strides.begin(),
+                                        field.strides.end());
+    to_field->set_offset_bytes(static_cast<uint64_t>(field.offset_bytes));
+  }
+}
+
+void DescribeSlab(const Feed& feed, v1::SlabExport* to) {
+  const ExportedMemory& slab = feed.slab();
+  const DeviceInfo& device = feed.backend().info();
+  to->set_kind(static_cast<v1::ExportKind>(slab.export_kind()));
+  to->set_size_bytes(slab.size_bytes());
+  to->set_cuda_ipc_handle(slab.ipc_handle().data(), slab.ipc_handle().size());
+  to->set_device(device.name);
+  if (slab.export_kind() != ExportKind::kMemfd) {
+    to->set_gpu_uuid(device.uuid.data(), device.uuid.size());
+  }
+}
+
 }  // namespace
 
 void FeedTable::FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use) {
@@ -118,8 +151,8 @@ absl::StatusOr<Explanation> FeedTable::Explain(
                      options_.transform_limits);
 }
 
-absl::StatusOr<OpenedFeed> FeedTable::Open(const v1::OpenFeedRequest& request,
-                                           const Caller& caller) {
+absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
+    const v1::OpenFeedRequest& request, const Caller& caller) {
   const v1::FeedOptions& options = request.options();
   DATASETD_ASSIGN_OR_RETURN(const FieldOptionsMap fields,
                             CompleteFieldOptions(options.fields()));
@@ -157,26 +190,24 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const v1::OpenFeedRequest& request,
   record->opened = clock_->Monotonic();
   record->deadline = record->opened + options_.attach_timeout;
 
-  OpenedFeed opened;
-  opened.id = id;
-  opened.layout = std::move(plan.layout);
-  opened.num_slots = record->info.num_slots;
-  opened.prefetch = static_cast<uint32_t>(plan.prefetch);
-  const ExportedMemory& slab = record->feed->slab();
-  opened.slab_bytes = slab.size_bytes();
-  opened.export_kind = slab.export_kind();
-  opened.ipc_handle.assign(slab.ipc_handle().begin(), slab.ipc_handle().end());
-  opened.device = record->info.device;
-  opened.uuid = record->feed->backend().info().uuid;
-  opened.batches_per_epoch = record->feed->batches_per_epoch();
-  opened.num_samples = num_samples;
-  if (plan.order.has_value()) opened.order_capacity = plan.order->capacity;
-  opened.content_hash = record->feed->dataset().content_hash();
-  opened.transforms_hash = std::move(plan.transforms_hash);
+  v1::OpenFeedResponse response;
+  response.set_feed_id(id);
+  v1::SlotLayout* const layout = response.mutable_layout();
+  layout->set_num_slots(record->info.num_slots);
+  DescribeSlots(plan.layout, layout);
+  DescribeSlab(*record->feed, response.mutable_slab());
+  response.set_batches_per_epoch(record->feed->batches_per_epoch());
+  response.set_num_samples(num_samples);
+  response.set_content_hash(record->feed->dataset().content_hash());
+  response.set_transforms_hash(plan.transforms_hash);
+  response.set_prefetch(static_cast<uint32_t>(plan.prefetch));
+  if (plan.order.has_value()) {
+    response.set_order_capacity(plan.order->capacity);
+  }
   ++ended_[record->info.device].num_opened;
   observer_("opened", InfoOf(*record));
   records_[id] = std::move(record);
-  return opened;
+  return response;
 }
 
 absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(

@@ -44,7 +44,6 @@
 #include "server/feed/feed_info.h"
 #include "server/feed/feed_plan.h"
 #include "server/feed/feed_quota.h"
-#include "server/feed/opened_feed.h"
 #include "server/feed/producer.h"
 #include "server/feed/reaper.h"
 #include "server/feed/scratch_pool.h"
@@ -77,8 +76,8 @@ class FeedTable {
   ~FeedTable();
 
   // Opens a feed. Errors as FeedService.OpenFeed.
-  absl::StatusOr<OpenedFeed> Open(const v1::OpenFeedRequest& request,
-                                  const Caller& caller);
+  absl::StatusOr<v1::OpenFeedResponse> Open(const v1::OpenFeedRequest& request,
+                                            const Caller& caller);
 
   // Explains what the ops of a feed draw for samples in an epoch. Errors as
   // FeedService.ExplainTransforms.

@@ -19,9 +19,9 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
     DATASETD_ASSIGN_OR_RETURN(
-        const OpenedFeed opened,
-        context_->TryAgainIf(absl::IsResourceExhausted,
-                             [&] { return feeds_->Open(*request, caller); }));
+        *response, context_->TryAgainIf(absl::IsResourceExhausted, [&] {
+          return feeds_->Open(*request, caller);
+        }));
     // If the session ended meanwhile, its feeds were closed before this one
     // existed.
     if (absl::Status ended = context_->Authenticate(*call).status();
@@ -29,7 +29,6 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
       feeds_->EndSession(caller.session_id);
       return ended;
     }
-    OpenedFeedToProto(opened, response);
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());

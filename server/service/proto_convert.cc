@@ -22,10 +22,6 @@ static_assert(AsInt(DatasetState::kLoading) == v1::DATASET_STATE_LOADING);
 static_assert(AsInt(DatasetState::kReady) == v1::DATASET_STATE_READY);
 static_assert(AsInt(DatasetState::kFailed) == v1::DATASET_STATE_FAILED);
 static_assert(AsInt(DatasetState::kUnloading) == v1::DATASET_STATE_UNLOADING);
-static_assert(AsInt(ExportKind::kMemfd) == v1::EXPORT_KIND_MEMFD);
-static_assert(AsInt(ExportKind::kCudaIpcHandle) ==
-              v1::EXPORT_KIND_CUDA_IPC_HANDLE);
-static_assert(AsInt(ExportKind::kCudaVmmFd) == v1::EXPORT_KIND_CUDA_VMM_FD);
 
 void SetExtent(ImageSize size, v1::ImageExtent* extent) {
   extent->set_height(size.height);
@@ -194,37 +190,6 @@ void ExplanationToProto(const Explanation& explanation,
       }
     }
   }
-}
-
-void OpenedFeedToProto(const OpenedFeed& opened,
-                       v1::OpenFeedResponse* response) {
-  response->set_feed_id(opened.id);
-  v1::SlotLayout* const layout = response->mutable_layout();
-  layout->set_num_slots(opened.num_slots);
-  layout->set_slot_stride_bytes(opened.layout.slot_stride_bytes);
-  layout->set_indices_offset_bytes(opened.layout.indices_offset_bytes);
-  for (const SlotField& field : opened.layout.fields) {
-    v1::SlotField* const to = layout->add_fields();
-    to->set_name(field.name);
-    to->set_dtype(static_cast<v1::Dtype>(field.dtype));
-    to->mutable_shape()->Assign(field.shape.begin(), field.shape.end());
-    to->mutable_strides()->Assign(field.strides.begin(), field.strides.end());
-    to->set_offset_bytes(field.offset_bytes);
-  }
-  v1::SlabExport* const slab = response->mutable_slab();
-  slab->set_kind(static_cast<v1::ExportKind>(opened.export_kind));
-  slab->set_size_bytes(opened.slab_bytes);
-  slab->set_cuda_ipc_handle(opened.ipc_handle.data(), opened.ipc_handle.size());
-  slab->set_device(opened.device);
-  if (opened.export_kind != ExportKind::kMemfd) {
-    slab->set_gpu_uuid(opened.uuid.data(), opened.uuid.size());
-  }
-  response->set_batches_per_epoch(opened.batches_per_epoch);
-  response->set_num_samples(opened.num_samples);
-  response->set_content_hash(opened.content_hash);
-  response->set_transforms_hash(opened.transforms_hash);
-  response->set_prefetch(opened.prefetch);
-  response->set_order_capacity(opened.order_capacity);
 }
 
 void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed) {

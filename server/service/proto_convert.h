@@ -14,7 +14,6 @@
 #include "server/dataset/sample_source.h"
 #include "server/feed/feed_explanation.h"
 #include "server/feed/feed_info.h"
-#include "server/feed/opened_feed.h"
 #include "server/load/load_estimator.h"
 
 namespace datasetd {
@@ -38,8 +37,6 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 
 void ExplanationToProto(const Explanation& explanation,
                         v1::ExplainTransformsResponse* response);
-void OpenedFeedToProto(const OpenedFeed& opened,
-                       v1::OpenFeedResponse* response);
 void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed);
 
 }  // namespace datasetd

@@ -271,8 +271,8 @@ class World {
     Check(opened.ok() || absl::IsResourceExhausted(opened.status()), "open");
     if (!opened.ok()) return 0;
     if (!FindSession().ok()) feeds_->EndSession(caller->session_id);
-    last_feed_id_ = opened->id;
-    return opened->id;
+    last_feed_id_ = opened->feed_id();
+    return opened->feed_id();
   }
 
   void Settle() {

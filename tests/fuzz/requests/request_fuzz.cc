@@ -160,15 +160,15 @@ class World {
     const v1::FeedOptions& options = request.options();
     const auto opened = feeds_->Open(request, kCaller);
     if (!opened.ok()) return;
-    v1::OpenFeedResponse response;
-    OpenedFeedToProto(*opened, &response);
-    Check(opened->slab_bytes <= kMaxSlabBytes, "a slab beyond the limit");
+    Check(opened->slab().size_bytes() <= kMaxSlabBytes,
+          "a slab beyond the limit");
     if (options.has_weighted_order()) {
-      Check(!feeds_->Attach(opened->id, kSession).ok(), "without weights");
+      Check(!feeds_->Attach(opened->feed_id(), kSession).ok(),
+            "without weights");
       return;
     }
-    Check(feeds_->Attach(opened->id, kSession).ok(), "attach");
-    if (!options.has_client_order() && opened->batches_per_epoch > 0) {
+    Check(feeds_->Attach(opened->feed_id(), kSession).ok(), "attach");
+    if (!options.has_client_order() && opened->batches_per_epoch() > 0) {
       AwaitBatch();
     }
   }
@@ -242,7 +242,7 @@ class World {
     open.mutable_options()->mutable_client_order();
     const auto opened = feeds_->Open(open, kCaller);
     Check(opened.ok(), "open", opened.status());
-    Check(feeds_->Attach(opened->id, kSession).ok(), "attach");
+    Check(feeds_->Attach(opened->feed_id(), kSession).ok(), "attach");
     const ClientOrder::Block block = {
         .generation = request.generation(),
         .start = {request.start().epoch(), request.start().batch()},
@@ -250,7 +250,7 @@ class World {
         .batch_sizes = request.batch_sizes(),
         .indices = request.indices()};
     const absl::Status status =
-        feeds_->SendIndices(opened->id, kSession, block);
+        feeds_->SendIndices(opened->feed_id(), kSession, block);
     // Batches of another generation than the client asked for are not made.
     if (status.ok() && request.generation() == 0) AwaitBatch();
   }
@@ -265,11 +265,11 @@ class World {
     const auto opened = feeds_->Open(open, kCaller);
     Check(opened.ok(), "open", opened.status());
     const absl::Status status =
-        feeds_->SendWeights(opened->id, kSession,
+        feeds_->SendWeights(opened->feed_id(), kSession,
                             {.first = request.first(),
                              .weights = request.weights(),
                              .indices = request.indices()});
-    const bool is_attached = feeds_->Attach(opened->id, kSession).ok();
+    const bool is_attached = feeds_->Attach(opened->feed_id(), kSession).ok();
     Check(!is_attached || status.ok(), "attached without weights", status);
     if (is_attached) AwaitBatch();
   }

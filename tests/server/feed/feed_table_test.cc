@@ -136,29 +136,29 @@ class FeedTableTest : public ::testing::Test {
 TEST_F(FeedTableTest, AFeedsLifeFromOpenToTheLastByte) {
   const auto opened = table_->Open(Options(), kAlice);
   ASSERT_THAT(opened, IsOk());
-  EXPECT_EQ(opened->num_slots, 4);
-  EXPECT_EQ(opened->prefetch, 2);
-  EXPECT_EQ(opened->batches_per_epoch, 3);
-  EXPECT_EQ(opened->slab_bytes, kSlabBytes);
+  EXPECT_EQ(opened->layout().num_slots(), 4);
+  EXPECT_EQ(opened->prefetch(), 2);
+  EXPECT_EQ(opened->batches_per_epoch(), 3);
+  EXPECT_EQ(opened->slab().size_bytes(), kSlabBytes);
   EXPECT_EQ(slab_bytes(), kSlabBytes);
   EXPECT_GT(scratch_bytes(), 0);
   EXPECT_EQ(num_dataset_feeds(), 1);
   EXPECT_EQ(backend_->num_launches(), 0);
 
-  const auto descriptors = table_->Attach(opened->id, kAlice.session_id);
+  const auto descriptors = table_->Attach(opened->feed_id(), kAlice.session_id);
   ASSERT_THAT(descriptors, IsOk());
   EXPECT_THAT(*descriptors, SizeIs(2));  // the channel's, and the slab's
   while (backend_->num_pending_launches() == 0) {
   }
 
-  table_->EndLease(opened->id);
+  table_->EndLease(opened->feed_id());
   EXPECT_EQ(table_->List()[0].phase, FeedPhase::kEnding);
-  AwaitPhase(opened->id, FeedPhase::kLingering);
+  AwaitPhase(opened->feed_id(), FeedPhase::kLingering);
   EXPECT_EQ(slab_bytes(), kSlabBytes);
   EXPECT_EQ(scratch_bytes(), 0);
   EXPECT_EQ(num_dataset_feeds(), 0);
 
-  table_->FreeSlab(opened->id);
+  table_->FreeSlab(opened->feed_id());
   table_->AwaitEnded(absl::Seconds(30));
   EXPECT_EQ(slab_bytes(), 0);
   EXPECT_THAT(table_->List(), SizeIs(0));
@@ -167,11 +167,11 @@ TEST_F(FeedTableTest, AFeedsLifeFromOpenToTheLastByte) {
 TEST_F(FeedTableTest, ASlabGivenUpEarlyGoesWhenTheWorkHasEnded) {
   const auto opened = table_->Open(Options(), kAlice);
   ASSERT_THAT(opened, IsOk());
-  ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  ASSERT_THAT(table_->Attach(opened->feed_id(), kAlice.session_id), IsOk());
   while (backend_->num_pending_launches() == 0) {
   }
-  table_->EndLease(opened->id);
-  table_->FreeSlab(opened->id);
+  table_->EndLease(opened->feed_id());
+  table_->FreeSlab(opened->feed_id());
   EXPECT_EQ(slab_bytes(), kSlabBytes);
   AwaitGone();
   EXPECT_EQ(slab_bytes(), 0);
@@ -180,11 +180,11 @@ TEST_F(FeedTableTest, ASlabGivenUpEarlyGoesWhenTheWorkHasEnded) {
 TEST_F(FeedTableTest, AwaitEndedWaitsForWhatRuns) {
   const auto opened = table_->Open(Options(), kAlice);
   ASSERT_THAT(opened, IsOk());
-  ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  ASSERT_THAT(table_->Attach(opened->feed_id(), kAlice.session_id), IsOk());
   while (backend_->num_pending_launches() == 0) {
   }
-  table_->EndLease(opened->id);
-  table_->FreeSlab(opened->id);
+  table_->EndLease(opened->feed_id());
+  table_->FreeSlab(opened->feed_id());
   // A launch runs, and may run for longer than anybody waits.
   table_->AwaitEnded(absl::ZeroDuration());
   EXPECT_THAT(registry_->Unload("a", false, kAlice),
@@ -276,12 +276,12 @@ TEST_F(FeedTableTest, FeedsOfAPrivateDatasetAreSeenByThoseWhoSeeIt) {
 TEST_F(FeedTableTest, OnlyItsSessionAttachesAFeedAndOnce) {
   const auto opened = table_->Open(Options(), kAlice);
   ASSERT_THAT(opened, IsOk());
-  EXPECT_THAT(table_->Attach(opened->id, kBob.session_id),
+  EXPECT_THAT(table_->Attach(opened->feed_id(), kBob.session_id),
               StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(table_->Attach(opened->id + 1, kAlice.session_id),
+  EXPECT_THAT(table_->Attach(opened->feed_id() + 1, kAlice.session_id),
               StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
-  EXPECT_THAT(table_->Attach(opened->id, kAlice.session_id),
+  EXPECT_THAT(table_->Attach(opened->feed_id(), kAlice.session_id), IsOk());
+  EXPECT_THAT(table_->Attach(opened->feed_id(), kAlice.session_id),
               StatusIs(absl::StatusCode::kNotFound));
 }
 
@@ -302,14 +302,14 @@ TEST_F(FeedTableTest, APendingFeedGoesWithItsSessionOrItsTime) {
   EXPECT_EQ(slab_bytes(), 0);
   EXPECT_EQ(num_dataset_feeds(), 0);
   EXPECT_THAT(
-      table_->Attach(second->id, kBob.session_id),
+      table_->Attach(second->feed_id(), kBob.session_id),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("attach_timeout")));
 }
 
 TEST_F(FeedTableTest, AnAttachedFeedOutlivesItsSessionAndTime) {
   const auto opened = table_->Open(Options(), kAlice);
   ASSERT_THAT(opened, IsOk());
-  ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  ASSERT_THAT(table_->Attach(opened->feed_id(), kAlice.session_id), IsOk());
   table_->EndSession(kAlice.session_id);
   clock_.Advance(absl::Hours(1));
   table_->ExpirePending();
@@ -405,15 +405,15 @@ TEST_F(FeedTableTest, TotalsKeepWhatEndedFeedsDid) {
   for (uint64_t i = 1; i <= 2; ++i) {
     const auto opened = table_->Open(Options(), kAlice);
     ASSERT_THAT(opened, IsOk());
-    ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+    ASSERT_THAT(table_->Attach(opened->feed_id(), kAlice.session_id), IsOk());
     // Four slots: two prefetched and two more.
     while (table_->Totals().at(device).num_batches < num_batches + 4) {
       backend_->CompleteAll();
     }
     num_batches = table_->Totals().at(device).num_batches;
     EXPECT_EQ(num_batches, 4 * i);
-    table_->EndLease(opened->id);
-    table_->FreeSlab(opened->id);
+    table_->EndLease(opened->feed_id());
+    table_->FreeSlab(opened->feed_id());
     AwaitGone();
     const FeedTotals totals = table_->Totals().at(device);
     EXPECT_EQ(totals.num_opened, i);
@@ -431,13 +431,13 @@ TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
   const auto attached = table_->Open(Options(), kAlice);
   ASSERT_THAT(pending, IsOk());
   ASSERT_THAT(attached, IsOk());
-  ASSERT_THAT(table_->Attach(attached->id, kAlice.session_id), IsOk());
+  ASSERT_THAT(table_->Attach(attached->feed_id(), kAlice.session_id), IsOk());
   const Dataset other({});
   EXPECT_THAT(table_->DropPending(&other), SizeIs(0));
   const auto use = registry_->Use("a", kAlice);
   ASSERT_THAT(use, IsOk());
   EXPECT_THAT(table_->DropPending(use->dataset().get()),
-              ElementsAre(attached->id));
+              ElementsAre(attached->feed_id()));
   table_->AwaitEnded(absl::Seconds(30));
   EXPECT_THAT(table_->List(), SizeIs(1));
 }
@@ -451,8 +451,8 @@ TEST_F(FeedTableTest, ATransformsHashFollowsThePipelines) {
   ASSERT_THAT(plain, IsOk());
   ASSERT_THAT(same, IsOk());
   ASSERT_THAT(other, IsOk());
-  EXPECT_EQ(plain->transforms_hash, same->transforms_hash);
-  EXPECT_NE(plain->transforms_hash, other->transforms_hash);
+  EXPECT_EQ(plain->transforms_hash(), same->transforms_hash());
+  EXPECT_NE(plain->transforms_hash(), other->transforms_hash());
 }
 
 TEST_F(FeedTableTest, ExplainTellsOfEverySampleAndTakesNoMemory) {
@@ -526,16 +526,16 @@ class FeedTableOrderTest : public FeedTableTest {
 TEST_F(FeedTableOrderTest, WhatIsSentIsMade) {
   const auto opened = table_->Open(OrderOptions(), kAlice);
   ASSERT_THAT(opened, IsOk());
-  EXPECT_EQ(opened->batches_per_epoch, 0);
+  EXPECT_EQ(opened->batches_per_epoch(), 0);
   // Two for each of four slots, and 64 more.
-  EXPECT_EQ(opened->order_capacity, 72);
-  EXPECT_EQ(opened->num_samples, 10);
+  EXPECT_EQ(opened->order_capacity(), 72);
+  EXPECT_EQ(opened->num_samples(), 10);
   // Before the feed is attached, too.
-  EXPECT_THAT(Send(opened->id, kAlice, {9, 0}), IsOk());
-  ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  EXPECT_THAT(Send(opened->feed_id(), kAlice, {9, 0}), IsOk());
+  ASSERT_THAT(table_->Attach(opened->feed_id(), kAlice.session_id), IsOk());
   const std::string device = devices_->devices()[0].name();
   while (table_->Totals().at(device).num_batches < 1) backend_->CompleteAll();
-  EXPECT_THAT(Send(opened->id, kAlice, {1, 1, 1}, {0, 1}), IsOk());
+  EXPECT_THAT(Send(opened->feed_id(), kAlice, {1, 1, 1}, {0, 1}), IsOk());
   while (table_->Totals().at(device).num_batches < 2) backend_->CompleteAll();
   EXPECT_EQ(table_->Totals().at(device).num_samples, 5);
   EXPECT_EQ(table_->List()[0].next.batch, 2);
@@ -546,16 +546,17 @@ TEST_F(FeedTableOrderTest, OnlyItsSessionSendsAndOnlyToAFeedThatWants) {
   const auto plain = table_->Open(Options(), kAlice);
   ASSERT_THAT(mine, IsOk());
   ASSERT_THAT(plain, IsOk());
-  EXPECT_THAT(Send(mine->id, kBob, {1}), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(Send(mine->id + 7, kAlice, {1}),
+  EXPECT_THAT(Send(mine->feed_id(), kBob, {1}),
               StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(Send(plain->id, kAlice, {1}),
+  EXPECT_THAT(Send(mine->feed_id() + 7, kAlice, {1}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Send(plain->feed_id(), kAlice, {1}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("client_order")));
-  EXPECT_THAT(Send(mine->id, kAlice, {10}),
+  EXPECT_THAT(Send(mine->feed_id(), kAlice, {10}),
               StatusIs(absl::StatusCode::kOutOfRange));
   table_->EndSession(kAlice.session_id);
-  EXPECT_THAT(Send(mine->id, kAlice, {1}),
+  EXPECT_THAT(Send(mine->feed_id(), kAlice, {1}),
               StatusIs(absl::StatusCode::kNotFound));
 }
 
@@ -599,9 +600,9 @@ class FeedTableWeightsTest : public FeedTableTest {
   uint64_t Open() {
     const auto opened = table_->Open(WeightedOptions(), kAlice);
     EXPECT_THAT(opened, IsOk());
-    EXPECT_EQ(opened->num_samples, 10);
-    EXPECT_EQ(opened->batches_per_epoch, 3);
-    return opened->id;
+    EXPECT_EQ(opened->num_samples(), 10);
+    EXPECT_EQ(opened->batches_per_epoch(), 3);
+    return opened->feed_id();
   }
   absl::Status Send(uint64_t feed_id, const std::vector<double>& weights,
                     uint64_t first = 0, const Caller& caller = kAlice) {
@@ -663,7 +664,7 @@ TEST_F(FeedTableWeightsTest, OnlyItsSessionSendsAndOnlyToAFeedThatWants) {
   ASSERT_THAT(plain, IsOk());
   EXPECT_THAT(Send(id, {1}, 0, kBob), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(Send(id + 7, {1}), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(Send(plain->id, {1}),
+  EXPECT_THAT(Send(plain->feed_id(), {1}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("weighted_order")));
   EXPECT_THAT(table_->List(), SizeIs(2));
@@ -695,8 +696,8 @@ TEST_F(FeedTableTest, ASubsetIsCheckedAndCounted) {
   };
   const auto opened = open({9, 0, 4, 3, 2});
   ASSERT_THAT(opened, IsOk());
-  EXPECT_EQ(opened->num_samples, 5);
-  EXPECT_EQ(opened->batches_per_epoch, 2);
+  EXPECT_EQ(opened->num_samples(), 5);
+  EXPECT_EQ(opened->batches_per_epoch(), 2);
   EXPECT_THAT(open({}), StatusIs(absl::StatusCode::kInvalidArgument,
                                  HasSubstr("1 to 1000000")));
   EXPECT_THAT(open({1, 10}), StatusIs(absl::StatusCode::kOutOfRange,

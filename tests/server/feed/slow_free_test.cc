@@ -149,8 +149,8 @@ class SlowFreeTest : public ::testing::Test {
   uint64_t Open(const Caller& caller) {
     const auto opened = table_->Open(Request(), caller);
     EXPECT_THAT(opened, IsOk());
-    EXPECT_THAT(table_->Attach(opened->id, caller.session_id), IsOk());
-    return opened->id;
+    EXPECT_THAT(table_->Attach(opened->feed_id(), caller.session_id), IsOk());
+    return opened->feed_id();
   }
   uint64_t slab_bytes() const {
     return devices_->devices()[0].budget->used_bytes_of_kind(MemoryKind::kSlab);

@@ -138,36 +138,37 @@ class Life {
     options.set_dataset("d");
     options.set_batch_size(kBatchSize);
     options.set_prefetch(8);  // so that nothing need be released
-    DATASETD_ASSIGN_OR_RETURN(const OpenedFeed opened,
+    DATASETD_ASSIGN_OR_RETURN(const v1::OpenFeedResponse opened,
                               table_->Open(request, kAlice));
-    DATASETD_ASSIGN_OR_RETURN(const std::vector<int> descriptors,
-                              table_->Attach(opened.id, kAlice.session_id));
+    DATASETD_ASSIGN_OR_RETURN(
+        const std::vector<int> descriptors,
+        table_->Attach(opened.feed_id(), kAlice.session_id));
     while (channel_->published().size() < kNumBatches &&
            !has_failed_.HasBeenNotified()) {
     }
     CheckBatches(opened, descriptors.back());
-    table_->EndLease(opened.id);
-    table_->FreeSlab(opened.id);
+    table_->EndLease(opened.feed_id());
+    table_->FreeSlab(opened.feed_id());
     if (has_failed_.HasBeenNotified()) return failure_;
     return absl::OkStatus();
   }
 
   // What is published is right, whatever failed.
-  void CheckBatches(const OpenedFeed& opened, int slab) {
+  void CheckBatches(const v1::OpenFeedResponse& opened, int slab) {
     // Before the slots are read: more may be published meanwhile.
     const auto all_published = channel_->published();
-    std::vector<uint8_t> bytes(opened.slab_bytes);
+    std::vector<uint8_t> bytes(opened.slab().size_bytes());
     ASSERT_EQ(pread(slab, bytes.data(), bytes.size(), 0),
               static_cast<ssize_t>(bytes.size()));
     for (const auto& published : all_published) {
       const ring::SlotDescriptor& batch = published.batch;
       const uint8_t* const slot =
-          bytes.data() + published.slot * opened.layout.slot_stride_bytes;
+          bytes.data() + published.slot * opened.layout().slot_stride_bytes();
       for (int64_t row = 0; row < batch.num_samples; ++row) {
         const int64_t sample =
             static_cast<int64_t>(batch.batch) * kBatchSize + row;
         const uint8_t* const image =
-            slot + opened.layout.fields[0].offset_bytes + row * 3072;
+            slot + opened.layout().fields(0).offset_bytes() + row * 3072;
         for (int64_t i = 0; i < 3072; i += 61) {
           ASSERT_EQ(image[i], RecordByte(sample, 1 + i))
               << "batch " << batch.batch << ", row " << row;
