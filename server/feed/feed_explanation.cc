@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
+#include "server/pipeline/explain.h"
 
 namespace datasetd {
 namespace {
@@ -22,9 +24,20 @@ size_t CountOps(
   return count;
 }
 
+void DescribeDraw(const OpDraw& draw, v1::DrawnOp* op) {
+  op->set_position(static_cast<uint32_t>(draw.position));
+  op->set_name(draw.name);
+  op->set_is_applied(draw.is_applied);
+  for (const auto& [name, values] : draw.parameters) {
+    v1::DrawnParameter* const parameter = op->add_parameters();
+    parameter->set_name(name);
+    parameter->mutable_values()->Assign(values.begin(), values.end());
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<Explanation> ExplainFeed(
+absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
     const v1::ExplainTransformsRequest& request,
     const FieldOptionsMap& field_options, const Dataset& dataset,
     const TransformLimits& limits) {
@@ -55,22 +68,25 @@ absl::StatusOr<Explanation> ExplainFeed(
   program->seed = request.seed();
   program->num_fields = static_cast<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program->fields);
-  Explanation explanation;
-  for (const FieldSpec& field : fields.specs) {
-    explanation.fields.push_back(field.name);
-  }
+  v1::ExplainTransformsResponse response;
   for (const uint64_t index : indices) {
-    Explanation::Sample& sample = explanation.samples.emplace_back();
-    sample.index = static_cast<int64_t>(index);
+    const auto sample = static_cast<int64_t>(index);
     for (size_t f = 0; f < programs.size(); ++f) {
       const RaggedIndex* const ragged = dataset.field_index(fields.sources[f]);
       if (ragged == nullptr) continue;
-      GiveSize(programs[f], ragged->size(sample.index), &program->fields[f]);
+      GiveSize(programs[f], ragged->size(sample), &program->fields[f]);
     }
-    DATASETD_ASSIGN_OR_RETURN(
-        sample.ops, ExplainSample(*program, request.epoch(), sample.index));
+    DATASETD_ASSIGN_OR_RETURN(const std::vector<OpDraw> draws,
+                              ExplainSample(*program, request.epoch(), sample));
+    v1::ExplainedSample* const explained = response.add_samples();
+    explained->set_index(index);
+    for (const OpDraw& draw : draws) {
+      v1::DrawnOp* const op = explained->add_ops();
+      op->set_field(fields.specs[static_cast<size_t>(draw.field)].name);
+      DescribeDraw(draw, op);
+    }
   }
-  return explanation;
+  return response;
 }
 
 }  // namespace datasetd

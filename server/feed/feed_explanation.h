@@ -3,36 +3,20 @@
 #ifndef DATASETD_SERVER_FEED_FEED_EXPLANATION_H_
 #define DATASETD_SERVER_FEED_FEED_EXPLANATION_H_
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "absl/status/statusor.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset.h"
 #include "server/feed/feed_fields.h"
-#include "server/pipeline/explain.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {
-
-// The ops of a feed and the values they draw for some samples.
-struct Explanation {
-  struct Sample {
-    int64_t index = 0;
-    std::vector<OpDraw> ops;
-  };
-  std::vector<Sample> samples;
-  // Maps OpDraw::field to the field's name.
-  std::vector<std::string> fields;
-};
 
 // Explains samples of the dataset in an epoch. `fields` are
 // CompleteFieldOptions(request.fields()). Pure; thread-safe; takes no device
 // memory.
 //   INVALID_ARGUMENT  no such sample, or too many for one answer; and as
 //                     CompileFeedFields
-absl::StatusOr<Explanation> ExplainFeed(
+absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
     const v1::ExplainTransformsRequest& request, const FieldOptionsMap& fields,
     const Dataset& dataset, const TransformLimits& limits = {});
 

@@ -11,6 +11,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/feed/feed.h"
+#include "server/feed/feed_explanation.h"
 #include "server/feed/feed_fields.h"
 #include "server/feed/feed_options.h"
 #include "server/feed/slab_allocation.h"
@@ -141,7 +142,7 @@ FeedTable::~FeedTable() {
   MutexLock lock(&mutex_, Condition(&is_empty));
 }
 
-absl::StatusOr<Explanation> FeedTable::Explain(
+absl::StatusOr<v1::ExplainTransformsResponse> FeedTable::Explain(
     const v1::ExplainTransformsRequest& request, const Caller& caller) {
   DATASETD_ASSIGN_OR_RETURN(const FieldOptionsMap fields,
                             CompleteFieldOptions(request.fields()));

@@ -40,7 +40,6 @@
 #include "server/dataset/per_user_limit.h"
 #include "server/feed/client_order.h"
 #include "server/feed/feed_channel.h"
-#include "server/feed/feed_explanation.h"
 #include "server/feed/feed_info.h"
 #include "server/feed/feed_plan.h"
 #include "server/feed/feed_quota.h"
@@ -81,7 +80,7 @@ class FeedTable {
 
   // Explains what the ops of a feed draw for samples in an epoch. Errors as
   // FeedService.ExplainTransforms.
-  absl::StatusOr<Explanation> Explain(
+  absl::StatusOr<v1::ExplainTransformsResponse> Explain(
       const v1::ExplainTransformsRequest& request, const Caller& caller);
 
   // Returns a serialized v1::GetFeedTransformsResponse, of a feed of the

@@ -128,9 +128,7 @@ grpc::Status FeedService::ExplainTransforms(
     v1::ExplainTransformsResponse* response) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-    DATASETD_ASSIGN_OR_RETURN(const Explanation explanation,
-                              feeds_->Explain(*request, caller));
-    ExplanationToProto(explanation, response);
+    DATASETD_ASSIGN_OR_RETURN(*response, feeds_->Explain(*request, caller));
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());

@@ -172,26 +172,6 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
   }
 }
 
-void ExplanationToProto(const Explanation& explanation,
-                        v1::ExplainTransformsResponse* response) {
-  for (const Explanation::Sample& sample : explanation.samples) {
-    v1::ExplainedSample* const to = response->add_samples();
-    to->set_index(static_cast<uint64_t>(sample.index));
-    for (const OpDraw& draw : sample.ops) {
-      v1::DrawnOp* const op = to->add_ops();
-      op->set_field(explanation.fields[static_cast<size_t>(draw.field)]);
-      op->set_position(static_cast<uint32_t>(draw.position));
-      op->set_name(draw.name);
-      op->set_is_applied(draw.is_applied);
-      for (const auto& [name, values] : draw.parameters) {
-        v1::DrawnParameter* const parameter = op->add_parameters();
-        parameter->set_name(name);
-        parameter->mutable_values()->Assign(values.begin(), values.end());
-      }
-    }
-  }
-}
-
 void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed) {
   feed->set_feed_id(info.id);
   feed->set_name(info.name);

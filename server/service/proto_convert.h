@@ -12,7 +12,6 @@
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset_info.h"
 #include "server/dataset/sample_source.h"
-#include "server/feed/feed_explanation.h"
 #include "server/feed/feed_info.h"
 #include "server/load/load_estimator.h"
 
@@ -35,8 +34,6 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
                         v1::Dataset* dataset);
 void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 
-void ExplanationToProto(const Explanation& explanation,
-                        v1::ExplainTransformsResponse* response);
 void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed);
 
 }  // namespace datasetd

@@ -190,9 +190,7 @@ class World {
     }
     const auto explanation = feeds_->Explain(request, kCaller);
     if (!explanation.ok()) return;
-    v1::ExplainTransformsResponse response;
-    ExplanationToProto(*explanation, &response);
-    Check(response.samples_size() == request.indices_size(), "explanation");
+    Check(explanation->samples_size() == request.indices_size(), "explanation");
   }
 
   void Load(const std::string& message) {

@@ -463,17 +463,17 @@ TEST_F(FeedTableTest, ExplainTellsOfEverySampleAndTakesNoMemory) {
                  Op("random_horizontal_flip { p: 1.0 }")});
   const auto told = table_->Explain(request, kAlice);
   ASSERT_THAT(told, IsOk());
-  EXPECT_THAT(told->fields, ElementsAre("image"));
-  ASSERT_THAT(told->samples, SizeIs(3));
-  EXPECT_EQ(told->samples[0].index, 9);
-  EXPECT_EQ(told->samples[1].index, 0);
-  for (const Explanation::Sample& sample : told->samples) {
-    ASSERT_THAT(sample.ops, SizeIs(2));
-    EXPECT_EQ(sample.ops[0].name, "Pad");
-    EXPECT_THAT(sample.ops[0].parameters[0].second, ElementsAre(1, 2, 3, 4));
-    EXPECT_EQ(sample.ops[1].name, "HorizontalFlip");
-    EXPECT_EQ(sample.ops[1].position, 1);
-    EXPECT_TRUE(sample.ops[1].is_applied);
+  ASSERT_THAT(told->samples(), SizeIs(3));
+  EXPECT_EQ(told->samples(0).index(), 9);
+  EXPECT_EQ(told->samples(1).index(), 0);
+  for (const v1::ExplainedSample& sample : told->samples()) {
+    ASSERT_THAT(sample.ops(), SizeIs(2));
+    EXPECT_EQ(sample.ops(0).field(), "image");
+    EXPECT_EQ(sample.ops(0).name(), "Pad");
+    EXPECT_THAT(sample.ops(0).parameters(0).values(), ElementsAre(1, 2, 3, 4));
+    EXPECT_EQ(sample.ops(1).name(), "HorizontalFlip");
+    EXPECT_EQ(sample.ops(1).position(), 1);
+    EXPECT_TRUE(sample.ops(1).is_applied());
   }
   EXPECT_THAT(table_->List(), SizeIs(0));
   EXPECT_EQ(num_dataset_feeds(), 0);
