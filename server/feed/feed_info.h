@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
+#include "datasetd/v1/feed.pb.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/visibility.h"
-#include "server/feed/feed_position.h"
 #include "server/feed/latency_histogram.h"
 
 namespace datasetd {
@@ -17,33 +17,15 @@ namespace datasetd {
 enum class FeedPhase { kPending, kAttached, kEnding, kLingering };
 
 struct FeedInfo {
-  uint64_t id = 0;
-  std::string name;
-  std::string dataset;
+  v1::Feed feed;          // without `hand_over`
   Visibility visibility;  // of the dataset
   std::string device;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;
-  int64_t batch_size = 0;
-  int64_t rank = 0;
-  int64_t world_size = 1;
-  uint64_t seed = 0;
-  uint64_t slab_bytes = 0;
-  uint32_t num_slots = 0;
   // Samples that the feed's chains work on at once, and how many the device
   // could; 0 without chains, and on the host.
   int num_teams = 0;
   int max_teams = 0;
-  // From FeedStats.
-  FeedPosition next;
-  uint64_t num_batches = 0;
-  uint64_t num_samples = 0;
-  uint32_t num_slots_held = 0;
-  uint64_t num_ignored_releases = 0;
-  uint64_t num_ignored_seeks = 0;
-  uint64_t num_launches = 0;
-  double client_wait_seconds = 0;  // as the client reports, at most the age
-  double daemon_wait_seconds = 0;
   LatencyHistogram::Snapshot hand_over;
 };
 
@@ -61,12 +43,13 @@ struct FeedTotals {
 
   // Adds one feed's counters.
   void Add(const FeedInfo& info) {
-    num_batches += info.num_batches;
-    num_samples += info.num_samples;
-    num_ignored_releases += info.num_ignored_releases;
-    num_ignored_seeks += info.num_ignored_seeks;
-    client_wait_seconds += info.client_wait_seconds;
-    daemon_wait_seconds += info.daemon_wait_seconds;
+    const v1::Feed& feed = info.feed;
+    num_batches += feed.num_batches();
+    num_samples += feed.num_samples();
+    num_ignored_releases += feed.num_ignored_releases();
+    num_ignored_seeks += feed.num_ignored_seeks();
+    client_wait_seconds += feed.client_wait_seconds();
+    daemon_wait_seconds += feed.daemon_wait_seconds();
     hand_over.Add(info.hand_over);
   }
 };

@@ -11,7 +11,7 @@
 
 namespace datasetd {
 
-inline int64_t WorldSize(const v1::FeedOptions& options) {
+inline uint32_t WorldSize(const v1::FeedOptions& options) {
   return options.world_size() == 0 ? 1 : options.world_size();
 }
 

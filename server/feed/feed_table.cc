@@ -194,7 +194,7 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
   v1::OpenFeedResponse response;
   response.set_feed_id(id);
   v1::SlotLayout* const layout = response.mutable_layout();
-  layout->set_num_slots(record->info.num_slots);
+  layout->set_num_slots(record->info.feed.num_slots());
   DescribeSlots(plan.layout, layout);
   DescribeSlab(*record->feed, response.mutable_slab());
   response.set_batches_per_epoch(record->feed->batches_per_epoch());
@@ -220,19 +220,21 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
                             devices_->Find(backend.info().name));
   auto record = std::make_unique<Record>();
   record->transforms = KeptTransforms(options);
-  FeedInfo& info = record->info;
-  info.id = id;
-  info.name = options.name();
-  info.dataset = options.dataset();
-  info.visibility = use.visibility();
-  info.device = device->name();
-  info.owner = owner;
-  info.batch_size = options.batch_size();
-  info.rank = options.rank();
-  info.world_size = WorldSize(options);
-  info.seed = options.seed();
-  info.slab_bytes = static_cast<uint64_t>(plan.slab_bytes);
-  info.num_slots = static_cast<uint32_t>(plan.num_slots);
+  record->info.visibility = use.visibility();
+  record->info.device = device->name();
+  record->info.owner = owner;
+  v1::Feed& feed = record->info.feed;
+  feed.set_feed_id(id);
+  feed.set_name(options.name());
+  feed.set_dataset(options.dataset());
+  feed.set_uid(owner.uid);
+  feed.set_pid(owner.pid);
+  feed.set_batch_size(options.batch_size());
+  feed.set_rank(options.rank());
+  feed.set_world_size(WorldSize(options));
+  feed.set_seed(options.seed());
+  feed.set_slab_bytes(static_cast<uint64_t>(plan.slab_bytes));
+  feed.set_num_slots(static_cast<uint32_t>(plan.num_slots));
   const std::string what = absl::StrCat(
       "feed ", id, " of dataset '", options.dataset(), "' (", plan.num_slots,
       " slots of ", plan.layout.slot_stride_bytes, " bytes)");
@@ -244,7 +246,7 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   };
   // Check the user's limit first, so that no dataset is evicted in vain.
   DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
-      MemoryKind::kSlab, owner.uid, info.slab_bytes, what, terms));
+      MemoryKind::kSlab, owner.uid, feed.slab_bytes(), what, terms));
   const auto pool = scratch_pools_.find(device->name());
   if (!options.keeps_datasets()) {
     const int64_t wanted =
@@ -268,11 +270,11 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   }
   DATASETD_ASSIGN_OR_RETURN(
       std::unique_ptr<ExportedMemory> slab,
-      AllocateSlab(backend, info.slab_bytes, options_.allowed_exports,
+      AllocateSlab(backend, feed.slab_bytes(), options_.allowed_exports,
                    request.excluded_exports(),
                    /*has_daemons_pid=*/owner.own_pid == getpid()));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedChannel> channel,
-                            make_channel_(info.num_slots));
+                            make_channel_(feed.num_slots()));
   record->producer = producers_.at(device->name()).get();
   Feed::Options feed_options = std::move(plan.feed);
   if (pool != scratch_pools_.end()) {
@@ -370,7 +372,7 @@ absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
 absl::Status FeedTable::SendWeights(uint64_t feed_id, uint64_t session_id,
                                     const WeightTable::Block& block) {
   const auto is_meant = [=](const Record& record) {
-    return record.info.id == feed_id &&
+    return record.info.feed.feed_id() == feed_id &&
            record.info.owner.session_id == session_id &&
            record.info.phase == FeedPhase::kPending;
   };
@@ -556,24 +558,27 @@ void FeedTable::AwaitEnded(absl::Duration timeout) const {
 
 FeedInfo FeedTable::InfoOf(const Record& record) const {
   FeedInfo info = record.info;
+  v1::Feed& feed = info.feed;
+  feed.set_is_attached(info.phase == FeedPhase::kAttached);
   if (record.feed == nullptr) return info;
   constexpr auto kRelaxed = std::memory_order_relaxed;
   info.num_teams = record.feed->scratch().num_teams();
   info.max_teams = record.feed->scratch().max_teams();
   const FeedStats& stats = record.feed->stats();
-  info.next = {stats.next_epoch.load(kRelaxed),
-               stats.next_batch.load(kRelaxed)};
-  info.num_batches = stats.num_batches.load(kRelaxed);
-  info.num_samples = stats.num_samples.load(kRelaxed);
-  info.num_slots_held = stats.num_slots_held.load(kRelaxed);
-  info.num_ignored_releases = stats.num_ignored_releases.load(kRelaxed);
-  info.num_ignored_seeks = stats.num_ignored_seeks.load(kRelaxed);
-  info.num_launches = stats.num_launches.load(kRelaxed);
-  info.client_wait_seconds = std::min(
+  feed.mutable_position()->set_epoch(stats.next_epoch.load(kRelaxed));
+  feed.mutable_position()->set_batch(stats.next_batch.load(kRelaxed));
+  feed.set_num_batches(stats.num_batches.load(kRelaxed));
+  feed.set_num_samples(stats.num_samples.load(kRelaxed));
+  feed.set_num_slots_held(stats.num_slots_held.load(kRelaxed));
+  feed.set_num_ignored_releases(stats.num_ignored_releases.load(kRelaxed));
+  feed.set_num_ignored_seeks(stats.num_ignored_seeks.load(kRelaxed));
+  feed.set_num_launches(stats.num_launches.load(kRelaxed));
+  // As the client says, and at most the feed's age.
+  feed.set_client_wait_seconds(std::min(
       1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed)),
-      absl::ToDoubleSeconds(clock_->Monotonic() - record.opened));
-  info.daemon_wait_seconds =
-      1e-9 * static_cast<double>(stats.daemon_wait_nanoseconds.load(kRelaxed));
+      absl::ToDoubleSeconds(clock_->Monotonic() - record.opened)));
+  feed.set_daemon_wait_seconds(
+      1e-9 * static_cast<double>(stats.daemon_wait_nanoseconds.load(kRelaxed)));
   info.hand_over = stats.hand_over.Read();
   return info;
 }

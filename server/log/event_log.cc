@@ -94,16 +94,17 @@ void LogFeedEvent(const char* event, const FeedInfo& info) {
   Write(
       {LogSubsystem::kProducer, spdlog::level::info, info.owner.uid, event},
       [&] {
-        return LogFields{.dataset = info.dataset,
-                         .feed = info.id,
+        return LogFields{.dataset = info.feed.dataset(),
+                         .feed = info.feed.feed_id(),
                          .uid = info.owner.uid,
                          .pid = info.owner.pid};
       },
       [&] {
         return absl::StrCat(
-            "feed=", info.id, " dataset=", info.dataset, " ", event,
-            ": uid=", info.owner.uid, " pid=", info.owner.pid,
-            " slab_bytes=", info.slab_bytes, " batches=", info.num_batches,
+            "feed=", info.feed.feed_id(), " dataset=", info.feed.dataset(), " ",
+            event, ": uid=", info.owner.uid, " pid=", info.owner.pid,
+            " slab_bytes=", info.feed.slab_bytes(),
+            " batches=", info.feed.num_batches(),
             // Else nothing is missing.
             info.num_teams < info.max_teams
                 ? absl::StrCat(" samples_at_once=", info.num_teams, " of ",

@@ -282,32 +282,32 @@ void AddFeeds(const FeedTable& table, Page& page) {
     if (info.phase != FeedPhase::kAttached || info.visibility.is_private) {
       continue;
     }
-    const Labels labels = {{"feed", absl::StrCat(info.id)},
-                           {"name", info.name},
-                           {"dataset", info.dataset},
+    const Labels labels = {{"feed", absl::StrCat(info.feed.feed_id())},
+                           {"name", info.feed.name()},
+                           {"dataset", info.feed.dataset()},
                            {"device", info.device},
                            {"uid", absl::StrCat(info.owner.uid)}};
     page.Counter("datasetd_feed_batches_total",
                  "Batches handed to the client of this feed.", labels,
-                 static_cast<double>(info.num_batches));
+                 static_cast<double>(info.feed.num_batches()));
     page.Counter("datasetd_feed_samples_total",
                  "Samples handed to the client of this feed.", labels,
-                 static_cast<double>(info.num_samples));
+                 static_cast<double>(info.feed.num_samples()));
     page.Counter("datasetd_feed_client_wait_seconds_total",
                  "Time that the client of this feed has waited for batches.",
-                 labels, info.client_wait_seconds);
+                 labels, info.feed.client_wait_seconds());
     page.Counter("datasetd_feed_daemon_wait_seconds_total",
                  "Time in which the client of this feed held every slot, so "
                  "that the daemon waited.",
-                 labels, info.daemon_wait_seconds);
+                 labels, info.feed.daemon_wait_seconds());
     page.Gauge("datasetd_feed_slots", "Batches that the feed has room for.",
-               labels, info.num_slots);
+               labels, info.feed.num_slots());
     page.Gauge("datasetd_feed_held_slots",
                "Batches that are published and not released.", labels,
-               info.num_slots_held);
+               info.feed.num_slots_held());
     page.Gauge("datasetd_feed_slab_bytes",
                "Device memory that the feed shares with its client.", labels,
-               static_cast<double>(info.slab_bytes));
+               static_cast<double>(info.feed.slab_bytes()));
   }
   for (const auto& [phase, number] : num_by_phase) {
     page.Gauge("datasetd_feeds", "Feeds by phase.",

@@ -84,23 +84,24 @@ grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,
     }
     const size_t page_size = PageSize(request->page_size());
     // One more, to know whether there is another page.
-    const std::vector<FeedInfo> infos =
-        feeds_->List(caller, after, page_size + 1);
+    std::vector<FeedInfo> infos = feeds_->List(caller, after, page_size + 1);
     for (size_t i = 0; i < std::min(infos.size(), page_size); ++i) {
-      FeedInfo info = infos[i];
+      FeedInfo& info = infos[i];
       // Feeds that have ended are not listed, though their slabs may linger.
       if (info.phase != FeedPhase::kPending &&
           info.phase != FeedPhase::kAttached) {
         continue;
       }
       if (!caller.is_privileged && info.owner.uid != caller.uid) {
-        info.owner.pid = 0;
-        info.seed = 0;
+        info.feed.set_pid(0);
+        info.feed.set_seed(0);
       }
-      FeedInfoToProto(info, response->add_feeds());
+      HistogramToProto(info.hand_over, info.feed.mutable_hand_over());
+      *response->add_feeds() = info.feed;
     }
     if (infos.size() > page_size) {
-      response->set_next_page_token(absl::StrCat(infos[page_size - 1].id));
+      response->set_next_page_token(
+          absl::StrCat(infos[page_size - 1].feed.feed_id()));
     }
     return absl::OkStatus();
   };

@@ -7,7 +7,6 @@
 #include "base/dtype.h"
 #include "base/utf8.h"
 #include "server/dataset/field_message.h"
-#include "server/feed/latency_histogram.h"
 
 namespace datasetd {
 namespace {
@@ -26,18 +25,6 @@ static_assert(AsInt(DatasetState::kUnloading) == v1::DATASET_STATE_UNLOADING);
 void SetExtent(ImageSize size, v1::ImageExtent* extent) {
   extent->set_height(size.height);
   extent->set_width(size.width);
-}
-
-void HistogramToProto(
-    const LatencyHistogram::Snapshot& snapshot,
-    google::protobuf::RepeatedPtrField<v1::DurationBucket>* buckets) {
-  constexpr auto& kBounds = LatencyHistogram::kBoundsNanoseconds;
-  for (size_t i = 0; i < snapshot.counts.size(); ++i) {
-    if (snapshot.counts[i] == 0) continue;
-    v1::DurationBucket* const bucket = buckets->Add();
-    bucket->set_max_nanoseconds(i < kBounds.size() ? kBounds[i] : 0);
-    bucket->set_count(snapshot.counts[i]);
-  }
 }
 
 // External text, such as a file name, may be invalid UTF-8, which a message
@@ -172,30 +159,16 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
   }
 }
 
-void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed) {
-  feed->set_feed_id(info.id);
-  feed->set_name(info.name);
-  feed->set_dataset(info.dataset);
-  feed->set_uid(info.owner.uid);
-  feed->set_pid(info.owner.pid);
-  feed->set_batch_size(static_cast<uint32_t>(info.batch_size));
-  feed->set_rank(static_cast<uint32_t>(info.rank));
-  feed->set_world_size(static_cast<uint32_t>(info.world_size));
-  feed->set_seed(info.seed);
-  feed->mutable_position()->set_epoch(info.next.epoch);
-  feed->mutable_position()->set_batch(info.next.batch);
-  feed->set_num_batches(info.num_batches);
-  feed->set_num_samples(info.num_samples);
-  feed->set_client_wait_seconds(info.client_wait_seconds);
-  feed->set_daemon_wait_seconds(info.daemon_wait_seconds);
-  feed->set_slab_bytes(info.slab_bytes);
-  feed->set_num_slots(info.num_slots);
-  feed->set_num_slots_held(info.num_slots_held);
-  feed->set_num_ignored_releases(info.num_ignored_releases);
-  feed->set_num_ignored_seeks(info.num_ignored_seeks);
-  feed->set_num_launches(info.num_launches);
-  HistogramToProto(info.hand_over, feed->mutable_hand_over());
-  feed->set_is_attached(info.phase == FeedPhase::kAttached);
+void HistogramToProto(
+    const LatencyHistogram::Snapshot& snapshot,
+    google::protobuf::RepeatedPtrField<v1::DurationBucket>* buckets) {
+  constexpr auto& kBounds = LatencyHistogram::kBoundsNanoseconds;
+  for (size_t i = 0; i < snapshot.counts.size(); ++i) {
+    if (snapshot.counts[i] == 0) continue;
+    v1::DurationBucket* const bucket = buckets->Add();
+    bucket->set_max_nanoseconds(i < kBounds.size() ? kBounds[i] : 0);
+    bucket->set_count(snapshot.counts[i]);
+  }
 }
 
 }  // namespace datasetd

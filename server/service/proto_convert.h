@@ -12,7 +12,7 @@
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset_info.h"
 #include "server/dataset/sample_source.h"
-#include "server/feed/feed_info.h"
+#include "server/feed/latency_histogram.h"
 #include "server/load/load_estimator.h"
 
 namespace datasetd {
@@ -34,7 +34,9 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
                         v1::Dataset* dataset);
 void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 
-void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed);
+void HistogramToProto(
+    const LatencyHistogram::Snapshot& snapshot,
+    google::protobuf::RepeatedPtrField<v1::DurationBucket>* buckets);
 
 }  // namespace datasetd
 

@@ -288,10 +288,10 @@ class World {
       Check(ReadToken(fd), "a good client is not welcome");
       close(fd);
       // Processes of clients that did not say Detached end here.
-      for (const FeedInfo& feed : feeds_->List()) {
-        if (feed.phase == FeedPhase::kEnding ||
-            feed.phase == FeedPhase::kLingering) {
-          feeds_->FreeSlab(feed.id);
+      for (const FeedInfo& info : feeds_->List()) {
+        if (info.phase == FeedPhase::kEnding ||
+            info.phase == FeedPhase::kLingering) {
+          feeds_->FreeSlab(info.feed.feed_id());
         }
       }
       if (feeds_->num_feeds() == 0 && sessions_.num_sessions() <= 1) break;

@@ -175,7 +175,7 @@ class World {
 
   void AwaitBatch() {
     const absl::Time deadline = absl::Now() + kTimeout;
-    while (feeds_->List()[0].num_batches == 0) {
+    while (feeds_->List()[0].feed.num_batches() == 0) {
       Check(absl::Now() < deadline, "no batch comes");
       std::this_thread::yield();
     }
@@ -273,9 +273,9 @@ class World {
   }
 
   void Settle() {
-    for (const FeedInfo& feed : feeds_->List()) {
-      feeds_->EndLease(feed.id);
-      feeds_->FreeSlab(feed.id);
+    for (const FeedInfo& info : feeds_->List()) {
+      feeds_->EndLease(info.feed.feed_id());
+      feeds_->FreeSlab(info.feed.feed_id());
     }
     feeds_->AwaitEnded(kTimeout);
     Check(feeds_->num_feeds() == 0, "a feed stayed behind");

@@ -117,7 +117,7 @@ class FeedTableTest : public ::testing::Test {
     while (true) {
       backend_->CompleteAll();
       for (const FeedInfo& info : table_->List()) {
-        if (info.id == id && info.phase == phase) return;
+        if (info.feed.feed_id() == id && info.phase == phase) return;
       }
     }
   }
@@ -268,7 +268,7 @@ TEST_F(FeedTableTest, FeedsOfAPrivateDatasetAreSeenByThoseWhoSeeIt) {
       table_->Open(options, kAlice),
       StatusIs(absl::StatusCode::kNotFound, Not(HasSubstr("are: a, secret"))));
   // Pages.
-  const uint64_t first = table_->List(kBob, 0, 1)[0].id;
+  const uint64_t first = table_->List(kBob, 0, 1)[0].feed.feed_id();
   EXPECT_THAT(table_->List(kBob, first), SizeIs(2));
   EXPECT_THAT(table_->List(kBob, first, 1), SizeIs(1));
 }
@@ -538,7 +538,7 @@ TEST_F(FeedTableOrderTest, WhatIsSentIsMade) {
   EXPECT_THAT(Send(opened->feed_id(), kAlice, {1, 1, 1}, {0, 1}), IsOk());
   while (table_->Totals().at(device).num_batches < 2) backend_->CompleteAll();
   EXPECT_EQ(table_->Totals().at(device).num_samples, 5);
-  EXPECT_EQ(table_->List()[0].next.batch, 2);
+  EXPECT_EQ(table_->List()[0].feed.position().batch(), 2);
 }
 
 TEST_F(FeedTableOrderTest, OnlyItsSessionSendsAndOnlyToAFeedThatWants) {

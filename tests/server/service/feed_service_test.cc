@@ -152,7 +152,7 @@ TEST_F(FeedServiceTest, WhatWasClosedBeforeIsWaitedForOnce) {
   EXPECT_EQ(Open(&response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(num_waits, 1);
   await_ends_ = [this] {
-    table_->EndLease(table_->List()[0].id);
+    table_->EndLease(table_->List()[0].feed.feed_id());
     table_->AwaitEnded(absl::Seconds(30));
   };
   EXPECT_TRUE(Open(&response).ok());
