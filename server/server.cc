@@ -434,7 +434,7 @@ absl::Status Server::Impl::StartRpc() {
 // A client that closes something and then asks for its memory uses two sockets:
 // process the attach socket's events before the gRPC request.
 void Server::Impl::AwaitEnds() {
-  attach_->AwaitHeard(kMaxEndTime);
+  attach_->DrainPendingEvents(kMaxEndTime);
   feeds_->AwaitEnded(kMaxEndTime);
 }
 

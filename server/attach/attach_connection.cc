@@ -120,7 +120,7 @@ AttachConnection::Message AttachConnection::Parse(MessageType type,
         return *request;
       }
     }
-  } else if (role_ == Role::kLease || role_ == Role::kFarewell) {
+  } else if (role_ == Role::kLease || role_ == Role::kEnding) {
     if (type == MessageType::kDetached) {
       if (auto detached = Read<attach::Detached>(data, size_bytes)) {
         return *detached;

@@ -2,7 +2,7 @@
 // connection's role, and the messages allowed in that role.
 //
 //   new -> session            the client sent Hello
-//   new -> lease -> farewell  the client named a token and a feed; in farewell
+//   new -> lease -> ending   the client named a token and a feed; in ending
 //                             the lease is over, but the slab may be in use
 //
 // Owns the connection and the pidfd of its process. Not thread-safe; no call
@@ -27,7 +27,7 @@ namespace datasetd {
 
 class AttachConnection {
  public:
-  enum class Role : uint8_t { kNew, kSession, kLease, kFarewell };
+  enum class Role : uint8_t { kNew, kSession, kLease, kEnding };
 
   // The results of Receive. A returned message is allowed in the connection's
   // role and has the right size.
@@ -55,7 +55,7 @@ class AttachConnection {
   // REQUIRES: a session.
   const SessionToken& token() const { return token_; }
   uint64_t session_id() const { return session_id_; }
-  // REQUIRES: a lease or a farewell.
+  // REQUIRES: a lease, which may be ending.
   uint64_t feed_id() const { return feed_id_; }
 
   Message Receive();
@@ -66,8 +66,8 @@ class AttachConnection {
   bool BecomeLease(uint64_t feed_id, absl::Span<const int> descriptors);
   bool SendRefused(const absl::Status& status);
   bool SendGoodbye(attach::GoodbyeCode code, const std::string& reason);
-  // REQUIRES: a lease or a farewell.
-  void BecomeFarewell() { role_ = Role::kFarewell; }
+  // REQUIRES: a lease, which may be ending.
+  void BecomeEnding() { role_ = Role::kEnding; }
 
   // The pidfd of the client's process; not open if the process is gone or
   // invisible.

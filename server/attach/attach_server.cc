@@ -78,9 +78,9 @@ void AttachServer::EndLeases(std::vector<uint64_t> feed_ids,
                              attach::GoodbyeCode code, std::string reason) {
   {
     MutexLock lock(&mutex_);
-    farewells_.push_back({.feed_ids = std::move(feed_ids),
-                          .code = code,
-                          .reason = std::move(reason)});
+    goodbyes_.push_back({.feed_ids = std::move(feed_ids),
+                         .code = code,
+                         .reason = std::move(reason)});
   }
   Wake();
 }
@@ -89,9 +89,9 @@ void AttachServer::BeginDrain(std::string reason) {
   is_draining_.store(true);
   {
     MutexLock lock(&mutex_);
-    farewells_.push_back({.is_to_sessions = true,
-                          .code = attach::GoodbyeCode::kDraining,
-                          .reason = std::move(reason)});
+    goodbyes_.push_back({.is_to_sessions = true,
+                         .code = attach::GoodbyeCode::kDraining,
+                         .reason = std::move(reason)});
   }
   Wake();
 }
@@ -101,7 +101,7 @@ void AttachServer::Wake() {
   [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
 }
 
-void AttachServer::AwaitHeard(absl::Duration timeout) {
+void AttachServer::DrainPendingEvents(absl::Duration timeout) {
   const uint64_t number = barrier_.Ask();
   Wake();
   barrier_.Await(number, timeout);
@@ -139,7 +139,7 @@ void AttachServer::Run() {
       } else if (fd == wake_.get()) {
         uint64_t count;
         [[maybe_unused]] ssize_t n = read(fd, &count, sizeof(count));
-        SayFarewells();
+        SendGoodbyes();
       } else if (processes_.count(fd) > 0) {
         OnProcessEnd(fd);
       } else if (clients_.count(fd) > 0) {
@@ -235,7 +235,7 @@ void AttachServer::Receive(int fd) {
   } else if (const auto* request = std::get_if<attach::AttachFeed>(&message)) {
     is_open = OnAttachFeed(connection, *request);
   } else if (std::holds_alternative<attach::Closing>(message)) {
-    connection.BecomeFarewell();
+    connection.BecomeEnding();
     feeds_->EndLease(connection.feed_id());
     is_open = true;
   } else if (std::holds_alternative<attach::Detached>(message)) {
@@ -323,7 +323,7 @@ void AttachServer::Close(int fd, bool is_slab_unused) {
       datasets_->ReleaseSession(connection->session_id());
       break;
     case Role::kLease:
-    case Role::kFarewell: {
+    case Role::kEnding: {
       const uint64_t feed_id = connection->feed_id();
       feeds_->EndLease(feed_id);
       FileDescriptor process = connection->TakeProcess();
@@ -348,27 +348,26 @@ void AttachServer::OnProcessEnd(int pidfd) {
   processes_.erase(found);
 }
 
-void AttachServer::SayFarewells() {
-  std::vector<Farewell> farewells;
+void AttachServer::SendGoodbyes() {
+  std::vector<Goodbye> goodbyes;
   {
     MutexLock lock(&mutex_);
-    farewells.swap(farewells_);
+    goodbyes.swap(goodbyes_);
   }
-  for (const Farewell& farewell : farewells) {
+  for (const Goodbye& goodbye : goodbyes) {
     for (const auto& [fd, client] : clients_) {
       AttachConnection& connection = *client.connection;
-      const bool is_meant =
-          farewell.is_to_sessions
+      const bool is_receiver =
+          goodbye.is_to_sessions
               ? connection.role() == Role::kSession
               : connection.role() == Role::kLease &&
-                    std::find(farewell.feed_ids.begin(),
-                              farewell.feed_ids.end(),
-                              connection.feed_id()) != farewell.feed_ids.end();
-      if (!is_meant) continue;
+                    std::find(goodbye.feed_ids.begin(), goodbye.feed_ids.end(),
+                              connection.feed_id()) != goodbye.feed_ids.end();
+      if (!is_receiver) continue;
       // The connection stays open for Detached.
-      connection.SendGoodbye(farewell.code, farewell.reason);
-      if (farewell.is_to_sessions) continue;
-      connection.BecomeFarewell();
+      connection.SendGoodbye(goodbye.code, goodbye.reason);
+      if (goodbye.is_to_sessions) continue;
+      connection.BecomeEnding();
       feeds_->EndLease(connection.feed_id());
     }
   }

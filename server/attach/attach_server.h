@@ -74,7 +74,7 @@ class AttachServer {
 
   // Blocks until everything that clients sent or closed before this call has
   // been processed, at most for `timeout`.
-  void AwaitHeard(absl::Duration timeout);
+  void DrainPendingEvents(absl::Duration timeout);
 
   const Counters& counters() const { return counters_; }
 
@@ -85,7 +85,7 @@ class AttachServer {
     uint64_t number = 0;  // in order of arrival
     absl::Time deadline;  // for introducing itself
   };
-  struct Farewell {
+  struct Goodbye {
     bool is_to_sessions = false;  // to sessions instead of feeds
     std::vector<uint64_t> feed_ids;
     attach::GoodbyeCode code;
@@ -113,7 +113,7 @@ class AttachServer {
   // `is_slab_unused`: the client said that it no longer uses the lease's slab.
   void Close(int fd, bool is_slab_unused = false);
   void OnProcessEnd(int pidfd);
-  void SayFarewells();
+  void SendGoodbyes();
   void ExpireHandshakes();
   bool Watch(int fd);
   void CountLeases(int change);
@@ -129,7 +129,7 @@ class AttachServer {
   Counters counters_;
 
   mutable Mutex mutex_;
-  std::vector<Farewell> farewells_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Goodbye> goodbyes_ ABSL_GUARDED_BY(mutex_);
   int num_leases_ ABSL_GUARDED_BY(mutex_) = 0;
   EventBarrier barrier_;
   std::atomic<bool> is_stopping_ = false;

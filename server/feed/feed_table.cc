@@ -371,7 +371,7 @@ absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
 
 absl::Status FeedTable::SendWeights(uint64_t feed_id, uint64_t session_id,
                                     const WeightTable::Block& block) {
-  const auto is_meant = [=](const Record& record) {
+  const auto predicate = [=](const Record& record) {
     return record.info.feed.feed_id() == feed_id &&
            record.info.owner.session_id == session_id &&
            record.info.phase == FeedPhase::kPending;
@@ -380,7 +380,7 @@ absl::Status FeedTable::SendWeights(uint64_t feed_id, uint64_t session_id,
   {
     MutexLock lock(&mutex_);
     const auto found = records_.find(feed_id);
-    if (found == records_.end() || !is_meant(*found->second)) {
+    if (found == records_.end() || !predicate(*found->second)) {
       return absl::NotFoundError(absl::StrCat(
           "this session has no feed ", feed_id,
           " that waits to be attached; it may have passed attach_timeout"));
@@ -397,7 +397,7 @@ absl::Status FeedTable::SendWeights(uint64_t feed_id, uint64_t session_id,
   weights.reset();  // before EndPending, which returns its memory
   MutexLock lock(&mutex_);
   if (!status.ok()) {
-    EndPending(nullptr, is_meant);
+    EndPending(nullptr, predicate);
   } else if (const auto found = records_.find(feed_id);
              found != records_.end()) {
     found->second->deadline = clock_->Monotonic() + options_.attach_timeout;
@@ -537,11 +537,11 @@ std::vector<uint64_t> FeedTable::DropDevice(const std::string& device) {
 }
 
 std::vector<uint64_t> FeedTable::Drop(
-    absl::FunctionRef<bool(const Record&)> is_meant) {
+    absl::FunctionRef<bool(const Record&)> predicate) {
   std::vector<uint64_t> attached;
-  EndPending(nullptr, is_meant);
+  EndPending(nullptr, predicate);
   for (const auto& [id, record] : records_) {
-    if (record->info.phase == FeedPhase::kAttached && is_meant(*record)) {
+    if (record->info.phase == FeedPhase::kAttached && predicate(*record)) {
       attached.push_back(id);
     }
   }

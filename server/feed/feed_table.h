@@ -170,7 +170,7 @@ class FeedTable {
                   absl::FunctionRef<bool(const Record&)> predicate)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What DropPending does, with the feeds that are meant.
-  std::vector<uint64_t> Drop(absl::FunctionRef<bool(const Record&)> is_meant)
+  std::vector<uint64_t> Drop(absl::FunctionRef<bool(const Record&)> predicate)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the feed to `ending`. REQUIRES: it is not ending.
   void BeginEnd(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -161,7 +161,7 @@ TEST_F(AttachConnectionTest, ALeaseMaySayHowItEnds) {
               StrEq(std::string(attach::kTextBytes - 1, 'x')));
   EXPECT_TRUE(std::holds_alternative<attach::Closing>(
       Say(Make<attach::Closing>(MessageType::kClosing))));
-  connection_->BecomeFarewell();
+  connection_->BecomeEnding();
   EXPECT_EQ(connection_->feed_id(), 7);
   EXPECT_TRUE(std::holds_alternative<attach::Detached>(
       Say(Make<attach::Detached>(MessageType::kDetached))));
