@@ -68,7 +68,8 @@ void ParallelFor::Work(const Body& body) {
       begin = range->next;
       const int64_t left = range->end - begin;
       int64_t count = left / (4 * options_.num_threads);
-      count = std::clamp<int64_t>(count, 1, options_.max_at_once);
+      count = std::clamp(count, options_.min_at_once, options_.max_at_once);
+      count = std::min(count, left);
       if (count > options_.alignment) {
         count -= count % options_.alignment;
       }

@@ -28,7 +28,9 @@ class ParallelFor {
     const char* thread_name = "";
     int num_threads = 1;
     // A thread takes several rounds at a time, if there are many, and their
-    // number is a multiple of `alignment` then.
+    // number is a multiple of `alignment` then. REQUIRES: 1 <= min_at_once <=
+    // max_at_once.
+    int64_t min_at_once = 1;
     int64_t max_at_once = 1;
     int64_t alignment = 1;
   };

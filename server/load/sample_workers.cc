@@ -17,6 +17,8 @@ namespace {
 // Encoded samples take long.
 constexpr int64_t kMaxEncodedAtOnce = 32;
 constexpr int64_t kMaxPlainAtOnce = 4096;
+// A call of the source is to be worth it.
+constexpr int64_t kMinPlainBytes = 256 << 10;
 // Of so many samples the size in bytes is a multiple of an aligned output's.
 constexpr int64_t kAlignedSamples = AlignedBuffer::kAlignment;
 
@@ -25,7 +27,14 @@ ParallelFor::Options OptionsOf(const SampleSource& source, int num_threads) {
                                   .num_threads = num_threads,
                                   .max_at_once = kMaxEncodedAtOnce};
   if (!source.info().is_encoded) {
+    int64_t sample_bytes = 1;
+    for (const FieldSpec& field : source.info().fields) {
+      if (field.is_packed()) continue;
+      sample_bytes = SaturatingAdd(sample_bytes, field.sample_bytes());
+    }
     options.max_at_once = kMaxPlainAtOnce;
+    options.min_at_once =
+        std::clamp<int64_t>(kMinPlainBytes / sample_bytes, 1, kMaxPlainAtOnce);
     options.alignment = kAlignedSamples;
   }
   return options;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -48,6 +49,32 @@ TEST(ParallelForTest, ManyAreTakenInMultiplesOfTheAlignment) {
     last = begin;
   }
   EXPECT_GT(last, 99'000);
+}
+
+TEST(ParallelForTest, FewRoundsStayTogether) {
+  std::mutex mutex;
+  std::map<int64_t, int64_t> ends;
+  ParallelFor rounds({.num_threads = 3, .min_at_once = 10, .max_at_once = 40},
+                     [&] {
+                       return [&](int64_t begin, int64_t end) {
+                         std::lock_guard lock(mutex);
+                         ends[begin] = end;
+                       };
+                     });
+  rounds.Start(1'005);
+  rounds.Start(7);
+  rounds.Finish();
+  rounds.Finish();
+  int64_t next = 0;
+  for (const auto& [begin, end] : ends) {
+    EXPECT_EQ(begin, next);
+    EXPECT_LE(end - begin, 40);
+    if (end != 1'005 && end != 1'012) {
+      EXPECT_GE(end - begin, 10);
+    }
+    next = end;
+  }
+  EXPECT_EQ(next, 1'012);
 }
 
 TEST(ParallelForTest, AThreadHasABodyOfItsOwn) {

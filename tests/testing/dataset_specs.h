@@ -47,7 +47,7 @@ inline v1::DatasetSpec NamedSpec(const std::string& name) {
 
 // Merges `text`, in protobuf's text format, into a request:
 //   With(NamedSpec("a"), "pin: true")
-template <typename Message>
+template <typename Message = v1::DatasetSpec>
 Message With(Message request, const std::string& text) {
   Require(google::protobuf::TextFormat::MergeFromString(text, &request),
           "a request of a test can be parsed");
