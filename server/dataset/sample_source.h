@@ -57,7 +57,7 @@ inline constexpr int64_t kMaxKeptProbeBytes = 16 << 20;
 void KeepAtMost(int64_t size_bytes, RawSample& raw);
 int64_t RawBytes(const RawSample& raw);
 
-// The place of a sample in a file, and the size that Fetch fetches.
+// The place of a sample in a file, and its size there.
 struct SampleLocation {
   std::string path;
   int64_t offset = 0;

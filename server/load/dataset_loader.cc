@@ -24,7 +24,8 @@
 namespace datasetd {
 namespace {
 
-// Chunks that are begun before the oldest one is copied.
+// Chunks that are begun before the oldest one is copied; no more than
+// LoadPlan::num_input_buffers.
 constexpr size_t kNumChunksAhead = 2;
 // More threads slow down reading and copying.
 constexpr int kMaxHashThreads = 4;

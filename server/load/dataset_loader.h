@@ -2,11 +2,11 @@
 //
 //   read, decode, pretransform -> staging -> hash and copy
 //
-// The workers (sample_workers.h) read chunks into staging memory, decoded and
-// pretransformed. The content hash
-// is made over the staged bytes, which are then copied to the device, or to
-// where else the samples are to lie (field_writer.h). The next chunks are read
-// and made meanwhile. Peak host memory is LoadPlan::host_bytes.
+// The workers (sample_workers.h) read samples, decode and pretransform them,
+// and write them to staging memory, chunk by chunk. The content hash is made
+// over the staged bytes, which are then copied to the device, or to where else
+// the samples are to lie (field_writer.h), while the workers make the next
+// chunks. Peak host memory is LoadPlan::host_bytes.
 
 #ifndef DATASETD_SERVER_LOAD_DATASET_LOADER_H_
 #define DATASETD_SERVER_LOAD_DATASET_LOADER_H_

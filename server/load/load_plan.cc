@@ -24,7 +24,7 @@ constexpr int64_t kMaxEncodedChunk = 512;
 constexpr int64_t kMaxPackedChunk = 65536;
 // One is copied from and hashed while others are read or decoded to.
 constexpr int kNumBuffers = 3;
-// Plain sources with pretransforms have two chunks in work.
+// One for each chunk that the workers have; see dataset_loader.cc.
 constexpr int kNumInputBuffers = 2;
 constexpr int kNumTransformedBuffers = 2;
 
@@ -32,7 +32,7 @@ int NumThreads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// Readers have one of their own for each chunk that is read.
+// For each of these chunks a reader may have one of its own.
 constexpr int kNumMoreBuffers = 2;
 
 int64_t MaxStagingBytes(int64_t max_sample_bytes) {

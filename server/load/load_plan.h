@@ -57,7 +57,7 @@ struct LoadPlan {
   bool is_encoded = false;
   v1::BadSamplePolicy bad_samples = v1::BAD_SAMPLE_POLICY_FAIL;
   int64_t max_bad_samples = 0;
-  // Threads that read, decode and run pretransforms.
+  // Threads that read headers and samples, decode, and run pretransforms.
   int num_workers = 1;
   // Encoded sources: ragged images may be decoded at a reduced size, but not
   // below this one; 0 x 0: not allowed.

@@ -17,7 +17,7 @@ namespace {
 // Encoded samples take long.
 constexpr int64_t kMaxEncodedAtOnce = 32;
 constexpr int64_t kMaxPlainAtOnce = 4096;
-// A call of the source is to be worth it.
+// Less would be many calls of the source.
 constexpr int64_t kMinPlainBytes = 256 << 10;
 // Of so many samples the size in bytes is a multiple of an aligned output's.
 constexpr int64_t kAlignedSamples = AlignedBuffer::kAlignment;
@@ -117,8 +117,8 @@ class SampleWorkers::Worker {
     return status;
   }
 
-  // Reads samples of a sequential source, up to the first error. Those before
-  // were read, or other threads read them now.
+  // Waits until all samples before `begin` were read, which other threads do,
+  // and reads these. Reads nothing after an error.
   absl::Status ReadInTurn(const Started& started, int64_t begin, int64_t end) {
     const auto is_turn = [&]() ABSL_SHARED_LOCKS_REQUIRED(workers_.mutex_) {
       return workers_.num_read_ == begin;

@@ -90,7 +90,8 @@ class SampleWorkers {
 
   Mutex mutex_;
   int64_t num_started_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of a sequential source: the samples whose turn to be read is over.
+  // Number of samples of a sequential source that were read, or were skipped
+  // because an earlier one could not be read.
   int64_t num_read_ ABSL_GUARDED_BY(mutex_) = 0;
   bool has_read_failed_ ABSL_GUARDED_BY(mutex_) = false;
   // An element stays where it is until Finish.

@@ -143,7 +143,7 @@ class JoinSource : public Reader {
   }
 
  private:
-  // Of a plain part, the raw parts are the fields.
+  // The raw parts of a plain source are its fields.
   static absl::Status FetchPart(Reader& part, int64_t index, RawSample& raw) {
     if (part.info().is_encoded) return part.Fetch(index, raw);
     const std::vector<FieldSpec>& fields = part.info().fields;

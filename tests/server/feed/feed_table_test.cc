@@ -42,7 +42,7 @@ constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
 constexpr uint64_t kBudgetBytes = 64 << 20;
 constexpr uint64_t kSlabBytes = 2 << 20;
 
-// Of a request with `fields`.
+// Sets the transforms of field `image`. `Request` has a map `fields`.
 template <typename Request>
 void SetTransforms(Request* request, const std::vector<v1::Transform>& ops) {
   *(*request->mutable_fields())["image"].mutable_transforms() = {ops.begin(),
