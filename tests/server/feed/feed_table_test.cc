@@ -536,8 +536,10 @@ TEST_F(FeedTableOrderTest, WhatIsSentIsMade) {
   const std::string device = devices_->devices()[0].name();
   while (table_->Totals().at(device).num_batches < 1) backend_->CompleteAll();
   EXPECT_THAT(Send(opened->feed_id(), kAlice, {1, 1, 1}, {0, 1}), IsOk());
-  while (table_->Totals().at(device).num_batches < 2) backend_->CompleteAll();
+  // A batch is counted before its samples are.
+  while (table_->Totals().at(device).num_samples < 5) backend_->CompleteAll();
   EXPECT_EQ(table_->Totals().at(device).num_samples, 5);
+  EXPECT_EQ(table_->Totals().at(device).num_batches, 2);
   EXPECT_EQ(table_->List()[0].feed.position().batch(), 2);
 }
 
@@ -624,8 +626,10 @@ TEST_F(FeedTableWeightsTest, AFeedIsAttachedOnceItHasAllWeights) {
   // They are fixed now.
   EXPECT_THAT(Send(id, {1}, 10), StatusIs(absl::StatusCode::kNotFound));
   const std::string device = devices_->devices()[0].name();
-  while (table_->Totals().at(device).num_batches < 4) backend_->CompleteAll();
+  // A batch is counted before its samples are.
+  while (table_->Totals().at(device).num_samples < 14) backend_->CompleteAll();
   EXPECT_EQ(table_->Totals().at(device).num_samples, 14);
+  EXPECT_EQ(table_->Totals().at(device).num_batches, 4);
 }
 
 TEST_F(FeedTableWeightsTest, WeightsThatComeRenewTheDeadline) {

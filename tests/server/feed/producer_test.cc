@@ -410,7 +410,11 @@ TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
   const TestFeed made =
       MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
   (*producer)->Add(made.feed.get());
-  CompleteUntil(backend, made, 1);
+  // Of three slots, so that the launch that runs is the one of the slot
+  // released.
+  CompleteUntil(backend, made, 3);
+  while ((*producer)->progress().has_running_launch) {
+  }
   made.channel->Release(made.channel->published()[0]);
   while (!(*producer)->progress().has_running_launch) {
   }
