@@ -32,11 +32,8 @@ def joined_library(name, srcs, copts = [], alone = [], **kwargs):
             "//base:apart": sources,
             "//conditions:default": [name + "_joined.cc"],
         }) + alone + headers,
-        # Classes of a .cc file may have members of its unnamed namespace.
-        copts = copts + select({
-            "//base:clang": [],
-            "//conditions:default": ["-Wno-subobject-linkage"],
-        }),
+        copts = copts,
+        features = ["joined"],
         textual_hdrs = sources,
         **kwargs
     )

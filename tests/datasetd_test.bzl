@@ -22,7 +22,8 @@ def datasetd_test(name, srcs = None, deps = [], **kwargs):
       srcs: NAME.cc unless given.
       deps: beside GoogleTest, Abseil and the matchers of absl::Status.
       **kwargs: of the cc_test; `size` is "small" unless given, and the test's
-        own code is not optimized unless `copts` say otherwise.
+        own code is compiled by clang and not optimized unless `features` and
+        `copts` say otherwise.
     """
     srcs = srcs or [name + ".cc"]
     if len(srcs) > 1:
@@ -39,6 +40,7 @@ def datasetd_test(name, srcs = None, deps = [], **kwargs):
         size = kwargs.pop("size", "small"),
         srcs = srcs,
         copts = kwargs.pop("copts", ["-O0"]),
+        features = kwargs.pop("features", ["prefers_clang"]),
         deps = depset(deps + [
             "//tests/testing:status_matchers",
             "//third_party/abseil",
