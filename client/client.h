@@ -21,6 +21,8 @@
 #ifndef DATASETD_CLIENT_CLIENT_H_
 #define DATASETD_CLIENT_CLIENT_H_
 
+#include <google/protobuf/message.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -99,6 +101,15 @@ class Client {
       const v1::ExplainTransformsRequest& request);
 
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
+
+  // Calls the method that takes messages of `request`'s type, for which there
+  // need not be a function here. If the request asks for no page of a list,
+  // `response` receives all pages.
+  //
+  // REQUIRES: a unary method, none of which Feed is the client, whose response
+  // is of `response`'s type.
+  absl::Status Call(const google::protobuf::Message& request,
+                    google::protobuf::Message* response);
 
   // FAILED_PRECONDITION(kForked) in a child of fork(). Takes no lock.
   absl::Status CheckProcess() const { return session_->CheckProcess(); }
