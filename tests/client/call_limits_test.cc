@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "client/c_api/datasetd.h"
 #include "client/client.h"
 #include "client/connection/error_detail.h"
-#include "client/datasetd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_daemon.h"

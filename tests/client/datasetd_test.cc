@@ -1,7 +1,7 @@
 // The C API, but for what only the shared library can get wrong: see
 // exports_test and the tests in Python.
 
-#include "client/datasetd.h"
+#include "client/c_api/datasetd.h"
 
 #include <dlpack/dlpack.h>
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "client/c_api/datasetd.h"
 #include "client/client.h"
 #include "client/connection/error_detail.h"
-#include "client/datasetd.h"
 #include "client/feed/batch.h"
 #include "client/feed/feed.h"
 #include "gmock/gmock.h"

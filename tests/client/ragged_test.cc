@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/c_api/datasetd.h"
 #include "client/client.h"
 #include "client/ctl/private_daemon.h"
-#include "client/datasetd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"

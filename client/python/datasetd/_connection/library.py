@@ -1,4 +1,4 @@
-"""libdatasetd.so through ctypes: see client/datasetd.h."""
+"""libdatasetd.so through ctypes: see client/c_api/datasetd.h."""
 
 from __future__ import annotations
 
@@ -270,8 +270,8 @@ def _find_library() -> str:
         return os.path.abspath(named)
     raise errors.LibraryNotFound(
         f"libdatasetd.so is neither in {here} nor named by "
-        "$DATASETD_LIBRARY: build it (bazel build //client:libdatasetd.so) "
-        "or install the package that holds it"
+        "$DATASETD_LIBRARY: build it (bazel build "
+        "//client/c_api:libdatasetd.so) or install the package that holds it"
     )
 
 

@@ -1,4 +1,4 @@
-#include "client/datasetd.h"
+#include "client/c_api/datasetd.h"
 
 #include <google/protobuf/util/json_util.h>
 #include <string.h>

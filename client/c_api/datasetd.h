@@ -18,8 +18,8 @@
  *   - No C++ exception leaves the library.
  */
 
-#ifndef DATASETD_CLIENT_DATASETD_H_
-#define DATASETD_CLIENT_DATASETD_H_
+#ifndef DATASETD_CLIENT_C_API_DATASETD_H_
+#define DATASETD_CLIENT_C_API_DATASETD_H_
 
 #include <stdint.h>
 
@@ -291,4 +291,4 @@ DATASETD_API void datasetd_tensor_delete(struct DLManagedTensor* tensor);
 } /* extern "C" */
 #endif
 
-#endif /* DATASETD_CLIENT_DATASETD_H_ */
+#endif /* DATASETD_CLIENT_C_API_DATASETD_H_ */
