@@ -32,18 +32,6 @@ absl::StatusOr<Response> ResponseTo(const Message& request, Client* client) {
   return response;
 }
 
-// Whether the request names a page of a list.
-bool AsksForPage(const Message& request) {
-  for (const char* const name : {"page_size", "page_token"}) {
-    const FieldDescriptor* const field =
-        request.GetDescriptor()->FindFieldByName(name);
-    if (field != nullptr && request.GetReflection()->HasField(request, field)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // Moves the token of the next page from `response` to `request`. Returns false
 // if there is none.
 bool TurnPage(Message* response, Message* request) {
@@ -314,21 +302,19 @@ absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
 
 absl::Status Client::Call(const Message& request, Message* response) {
   DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
-  DATASETD_RETURN_IF_ERROR(session_->ToStatus(
-      UnaryCall(session_.get(), request, limits_, response)));
+  const std::unique_ptr<Message> next(request.New());
+  next->CopyFrom(request);
+  const std::unique_ptr<Message> page(response->New());
+  response->Clear();
+  do {
+    DATASETD_RETURN_IF_ERROR(session_->ToStatus(
+        UnaryCall(session_.get(), *next, limits_, page.get())));
+    response->MergeFrom(*page);
+  } while (TurnPage(response, next.get()));
   if (const auto* const got =
           google::protobuf::DynamicCastToGenerated<v1::GetDatasetResponse>(
               response)) {
     session_->NoteReplicas(got->dataset());
-  }
-  if (AsksForPage(request)) return absl::OkStatus();
-  const std::unique_ptr<Message> next(request.New());
-  next->CopyFrom(request);
-  const std::unique_ptr<Message> page(response->New());
-  while (TurnPage(response, next.get())) {
-    DATASETD_RETURN_IF_ERROR(session_->ToStatus(
-        UnaryCall(session_.get(), *next, limits_, page.get())));
-    response->MergeFrom(*page);
   }
   return absl::OkStatus();
 }

@@ -103,11 +103,10 @@ class Client {
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
 
   // Calls the method that takes messages of `request`'s type, for which there
-  // need not be a function here. If the request asks for no page of a list,
-  // `response` receives all pages.
+  // need not be a function here. `response` has all pages of a list.
   //
-  // REQUIRES: a unary method, none of which Feed is the client, whose response
-  // is of `response`'s type.
+  // REQUIRES: the method is unary and not one of those that only Feed calls;
+  // `response` is of the type of its response.
   absl::Status Call(const google::protobuf::Message& request,
                     google::protobuf::Message* response);
 

@@ -281,10 +281,12 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
       << error.message;
   datasetd_push_close(push);
   EXPECT_THAT(pushed.get(), HasSubstr(kSizesJson));
-  ASSERT_EQ(datasetd_get_dataset(client, "r", got.receive(), &error),
+  ASSERT_EQ(datasetd_call(client, "GetDataset", R"({"name": "r"})",
+                          got.receive(), &error),
             DATASETD_OK);
   EXPECT_THAT(got.get(), HasSubstr(kSizesJson));
-  ASSERT_EQ(datasetd_list_datasets(client, all.receive(), &error), DATASETD_OK);
+  ASSERT_EQ(datasetd_call(client, "ListDatasets", "{}", all.receive(), &error),
+            DATASETD_OK);
   EXPECT_THAT(all.get(), HasSubstr(kSizesJson));
   const std::string spec =
       absl::StrCat(R"({"name": "b", "format": "image_folder", "path": ")",
