@@ -1,11 +1,12 @@
 #include "client/client.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -21,18 +22,29 @@
 namespace datasetd::client {
 namespace {
 
-// Calls `method`, an Async method of Stub.
-template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> Call(
-    Session* session, Stub* stub, const CallLimits& limits,
-    std::unique_ptr<grpc::ClientAsyncResponseReader<Response>> (Stub::*method)(
-        grpc::ClientContext*, const Request&, grpc::CompletionQueue*),
-    const Request& request) {
-  DATASETD_RETURN_IF_ERROR(session->CheckProcess());
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+template <typename Response>
+absl::StatusOr<Response> ResponseTo(const Message& request, Client* client) {
   Response response;
-  DATASETD_RETURN_IF_ERROR(session->ToStatus(
-      UnaryCall(*session, stub, method, request, limits, &response)));
+  DATASETD_RETURN_IF_ERROR(client->Call(request, &response));
   return response;
+}
+
+// Moves the token of the next page from `response` to `request`. Returns false
+// if there is none.
+bool TurnPage(Message* response, Message* request) {
+  const FieldDescriptor* const next =
+      response->GetDescriptor()->FindFieldByName("next_page_token");
+  if (next == nullptr) return false;
+  std::string token = response->GetReflection()->GetString(*response, next);
+  if (token.empty()) return false;
+  response->GetReflection()->ClearField(response, next);
+  request->GetReflection()->SetString(
+      request, request->GetDescriptor()->FindFieldByName("page_token"),
+      std::move(token));
+  return true;
 }
 
 // Reads a stream without a thread: polls the queue, and reports the last
@@ -231,44 +243,30 @@ absl::StatusOr<Push> Client::PushDataset(const v1::PushHeader& header,
 absl::StatusOr<v1::Dataset> Client::GetDataset(const std::string& name) {
   v1::GetDatasetRequest request;
   request.set_name(name);
-  DATASETD_ASSIGN_OR_RETURN(
-      v1::GetDatasetResponse response,
-      Call(session_.get(), session_->datasets(), limits_,
-           &v1::DatasetService::Stub::AsyncGetDataset, request));
-  session_->NoteReplicas(response.dataset());
+  DATASETD_ASSIGN_OR_RETURN(v1::GetDatasetResponse response,
+                            ResponseTo<v1::GetDatasetResponse>(request, this));
   return std::move(*response.mutable_dataset());
 }
 
 absl::StatusOr<std::vector<v1::Dataset>> Client::ListDatasets() {
-  std::vector<v1::Dataset> datasets;
-  v1::ListDatasetsRequest request;
-  do {
-    DATASETD_ASSIGN_OR_RETURN(
-        v1::ListDatasetsResponse response,
-        Call(session_.get(), session_->datasets(), limits_,
-             &v1::DatasetService::Stub::AsyncListDatasets, request));
-    std::move(response.mutable_datasets()->begin(),
-              response.mutable_datasets()->end(), std::back_inserter(datasets));
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty());
-  return datasets;
+  DATASETD_ASSIGN_OR_RETURN(
+      const v1::ListDatasetsResponse response,
+      ResponseTo<v1::ListDatasetsResponse>(v1::ListDatasetsRequest(), this));
+  return std::vector<v1::Dataset>(response.datasets().begin(),
+                                  response.datasets().end());
 }
 
 absl::Status Client::UnloadDataset(const std::string& name, bool force) {
   v1::UnloadDatasetRequest request;
   request.set_name(name);
   request.set_force(force);
-  return Call(session_.get(), session_->datasets(), limits_,
-              &v1::DatasetService::Stub::AsyncUnloadDataset, request)
-      .status();
+  return ResponseTo<v1::UnloadDatasetResponse>(request, this).status();
 }
 
 absl::Status Client::ReleaseDataset(const std::string& name) {
   v1::ReleaseDatasetRequest request;
   request.set_name(name);
-  return Call(session_.get(), session_->datasets(), limits_,
-              &v1::DatasetService::Stub::AsyncReleaseDataset, request)
-      .status();
+  return ResponseTo<v1::ReleaseDatasetResponse>(request, this).status();
 }
 
 absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options,
@@ -279,37 +277,46 @@ absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options,
 }
 
 absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {
-  std::vector<v1::Feed> feeds;
-  v1::ListFeedsRequest request;
-  do {
-    DATASETD_ASSIGN_OR_RETURN(
-        v1::ListFeedsResponse response,
-        Call(session_.get(), session_->feeds(), limits_,
-             &v1::FeedService::Stub::AsyncListFeeds, request));
-    std::move(response.mutable_feeds()->begin(),
-              response.mutable_feeds()->end(), std::back_inserter(feeds));
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty());
-  return feeds;
+  DATASETD_ASSIGN_OR_RETURN(
+      const v1::ListFeedsResponse response,
+      ResponseTo<v1::ListFeedsResponse>(v1::ListFeedsRequest(), this));
+  return std::vector<v1::Feed>(response.feeds().begin(),
+                               response.feeds().end());
 }
 
 absl::StatusOr<v1::GetFeedTransformsResponse> Client::GetFeedTransforms(
     uint64_t feed_id) {
   v1::GetFeedTransformsRequest request;
   request.set_feed_id(feed_id);
-  return Call(session_.get(), session_->feeds(), limits_,
-              &v1::FeedService::Stub::AsyncGetFeedTransforms, request);
+  return ResponseTo<v1::GetFeedTransformsResponse>(request, this);
 }
 
 absl::StatusOr<v1::ExplainTransformsResponse> Client::ExplainTransforms(
     const v1::ExplainTransformsRequest& request) {
-  return Call(session_.get(), session_->feeds(), limits_,
-              &v1::FeedService::Stub::AsyncExplainTransforms, request);
+  return ResponseTo<v1::ExplainTransformsResponse>(request, this);
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
-  return Call(session_.get(), session_->server(), limits_,
-              &v1::ServerService::Stub::AsyncGetStatus, v1::GetStatusRequest());
+  return ResponseTo<v1::GetStatusResponse>(v1::GetStatusRequest(), this);
+}
+
+absl::Status Client::Call(const Message& request, Message* response) {
+  DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
+  const std::unique_ptr<Message> next(request.New());
+  next->CopyFrom(request);
+  const std::unique_ptr<Message> page(response->New());
+  response->Clear();
+  do {
+    DATASETD_RETURN_IF_ERROR(session_->ToStatus(
+        UnaryCall(session_.get(), *next, limits_, page.get())));
+    response->MergeFrom(*page);
+  } while (TurnPage(response, next.get()));
+  if (const auto* const got =
+          google::protobuf::DynamicCastToGenerated<v1::GetDatasetResponse>(
+              response)) {
+    session_->NoteReplicas(got->dataset());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace datasetd::client

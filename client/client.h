@@ -21,6 +21,8 @@
 #ifndef DATASETD_CLIENT_CLIENT_H_
 #define DATASETD_CLIENT_CLIENT_H_
 
+#include <google/protobuf/message.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -99,6 +101,14 @@ class Client {
       const v1::ExplainTransformsRequest& request);
 
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
+
+  // Calls the method that takes messages of `request`'s type, for which there
+  // need not be a function here. `response` has all pages of a list.
+  //
+  // REQUIRES: the method is unary and not one of those that only Feed calls;
+  // `response` is of the type of its response.
+  absl::Status Call(const google::protobuf::Message& request,
+                    google::protobuf::Message* response);
 
   // FAILED_PRECONDITION(kForked) in a child of fork(). Takes no lock.
   absl::Status CheckProcess() const { return session_->CheckProcess(); }

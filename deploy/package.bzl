@@ -2,7 +2,7 @@
 
 load(":entries.bzl", "ENTRIES_ATTRS", "PYTHON", "VERSION", "bundle_library", "entries")
 
-# DATASETD_ABI_VERSION of client/datasetd.h; tests/deploy compares.
+# DATASETD_ABI_VERSION of client/c_api/datasetd.h; tests/deploy compares.
 ABI = "1"
 
 def _run(ctx, script, out, arguments, inputs):

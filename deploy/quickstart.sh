@@ -45,8 +45,8 @@ fi
 
 "$repository/deploy/install_deps.sh"
 
-targets=(//server:datasetd //client/ctl:datasetctl //client:libdatasetd.so
-  //client/examples:read_batches)
+targets=(//server:datasetd //client/ctl:datasetctl
+  //client/c_api:libdatasetd.so //client/examples:read_batches)
 if [[ -n $emulated ]]; then
   nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
   if [[ ! -x $nvcc || ${DATASETD_NO_CUDA:-0} == 1 ]]; then

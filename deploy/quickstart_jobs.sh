@@ -10,7 +10,7 @@ repository=$1 bin=$2 data=$3 batches=${4:-}
 ctl=$bin/client/ctl/datasetctl
 name=cifar10-train
 
-export DATASETD_LIBRARY=$bin/client/libdatasetd.so
+export DATASETD_LIBRARY=$bin/client/c_api/libdatasetd.so
 export PYTHONPATH=$repository/client/python PYTHONDONTWRITEBYTECODE=1
 
 say() { printf '\n== %s\n' "$*"; }

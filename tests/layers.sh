@@ -40,6 +40,7 @@ floors=(
   'client/python:_connection client/python:sources client/python:transforms'
   'client/python:ground'
   'client/ctl client/examples'
+  'client/c_api'
   'client:client'
   'client/feed'
   'client/connection client/device'
@@ -86,7 +87,7 @@ for floor in "${floors[@]}"; do
   for name in "${names[@]}"; do
     case $name in
       # Their packages hold the top floors, too.
-      client:client) above+='|client:(client|c_api|libdatasetd)' ;;
+      client:client) above+='|client:client' ;;
       cuda:backends) above+='|cuda:backends' ;;
       server:server) above+='|server:(server|datasetd)' ;;
       *) above+="|$name" ;;

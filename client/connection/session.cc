@@ -71,7 +71,6 @@ Session::Session(Address address, AttachSocket socket, std::string token)
     : address_(std::move(address)),
       token_(std::move(token)),
       fork_generation_(ForkGeneration()),
-      stubs_(std::make_unique<Stubs>()),
       socket_(std::move(socket)) {
   grpc::ChannelArguments arguments;
   // Do not share a subchannel: after a failure in another session this one
@@ -79,11 +78,8 @@ Session::Session(Address address, AttachSocket socket, std::string token)
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(64 << 20);
-  stubs_->channel = grpc::CreateCustomChannel(
-      address_.target(), grpc::InsecureChannelCredentials(), arguments);
-  stubs_->datasets = v1::DatasetService::NewStub(stubs_->channel);
-  stubs_->feeds = v1::FeedService::NewStub(stubs_->channel);
-  stubs_->server = v1::ServerService::NewStub(stubs_->channel);
+  stubs_ = std::make_unique<Stubs>(grpc::CreateCustomChannel(
+      address_.target(), grpc::InsecureChannelCredentials(), arguments));
 }
 
 Session::~Session() {

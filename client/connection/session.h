@@ -8,6 +8,9 @@
 #ifndef DATASETD_CLIENT_CONNECTION_SESSION_H_
 #define DATASETD_CLIENT_CONNECTION_SESSION_H_
 
+#include <google/protobuf/message.h>
+#include <grpcpp/generic/generic_stub.h>
+
 #include <memory>
 #include <mutex>
 #include <set>
@@ -21,10 +24,11 @@
 #include "client/connection/attach_socket.h"
 #include "client/connection/call_limits.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
-#include "datasetd/v1/feed.grpc.pb.h"
-#include "datasetd/v1/server.grpc.pb.h"
 
 namespace datasetd::client {
+
+using AnyMethodStub = grpc::TemplatedGenericStub<google::protobuf::Message,
+                                                 google::protobuf::Message>;
 
 class Session {
  public:
@@ -47,9 +51,10 @@ class Session {
   // UNKNOWN, INTERNAL and UNAUTHENTICATED.
   absl::Status ToStatus(const grpc::Status& status);
 
-  v1::DatasetService::Stub* datasets() { return stubs_->datasets.get(); }
-  v1::FeedService::Stub* feeds() { return stubs_->feeds.get(); }
-  v1::ServerService::Stub* server() { return stubs_->server.get(); }
+  // For unary calls: see UnaryCall.
+  AnyMethodStub* any_method() { return &stubs_->any_method; }
+  // For streams.
+  v1::DatasetService::Stub* datasets() { return &stubs_->datasets; }
 
   // Called with every dataset that was loaded, pushed or got. HasReplicas tells
   // of the last one of a name whether it had several.
@@ -62,10 +67,10 @@ class Session {
 
  private:
   struct Stubs {
-    std::shared_ptr<grpc::Channel> channel;
-    std::unique_ptr<v1::DatasetService::Stub> datasets;
-    std::unique_ptr<v1::FeedService::Stub> feeds;
-    std::unique_ptr<v1::ServerService::Stub> server;
+    explicit Stubs(const std::shared_ptr<grpc::ChannelInterface>& channel)
+        : any_method(channel), datasets(channel) {}
+    AnyMethodStub any_method;
+    v1::DatasetService::Stub datasets;
   };
 
   Session(Address address, AttachSocket socket, std::string token);

@@ -1,9 +1,14 @@
 #include "client/connection/unary_call.h"
 
+#include <google/protobuf/descriptor.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -25,8 +30,23 @@ bool IsRefusedForNow(const grpc::Status& status) {
                           "this user has too many calls at a time");
 }
 
-}  // namespace
+// Returns the path of the method that takes messages of this type.
+std::string PathOf(const google::protobuf::Descriptor* type) {
+  const google::protobuf::FileDescriptor* const file = type->file();
+  for (int i = 0; i < file->service_count(); ++i) {
+    const google::protobuf::ServiceDescriptor* const service = file->service(i);
+    for (int j = 0; j < service->method_count(); ++j) {
+      if (service->method(j)->input_type() == type) {
+        return absl::StrCat("/", service->full_name(), "/",
+                            service->method(j)->name());
+      }
+    }
+  }
+  std::abort();  // not a request
+}
 
+// Blocks until the queue's only operation has completed and set `status`.
+// Cancels the call if on_wait returns false.
 void AwaitCall(grpc::CompletionQueue* queue, grpc::ClientContext* context,
                const CallLimits& limits, grpc::Status* status) {
   const auto interval = absl::ToChronoMilliseconds(kWaitInterval);
@@ -49,24 +69,43 @@ void AwaitCall(grpc::CompletionQueue* queue, grpc::ClientContext* context,
   }
 }
 
-CallAttempts::CallAttempts(const CallLimits& limits)
-    : limits_(limits),
-      deadline_(absl::Now() + limits.timeout),
-      pause_(kShortestPause) {}
-
-absl::Duration CallAttempts::remaining() const {
-  return deadline_ - absl::Now();
-}
-
-bool CallAttempts::ShouldRetry(grpc::Status* status) {
-  if (!IsRefusedForNow(*status) || remaining() < pause_ + kShortestAttempt) {
+// Whether the daemon refused the call for the moment and there is time for
+// another attempt; pauses before it returns true. CANCELLED in `status` if
+// on_wait returned false.
+bool ShouldRetry(absl::Time deadline, const CallLimits& limits,
+                 absl::Duration* pause, grpc::Status* status) {
+  if (!IsRefusedForNow(*status) ||
+      deadline - absl::Now() < *pause + kShortestAttempt) {
     return false;
   }
-  absl::SleepFor(pause_);
-  pause_ = std::min(2 * pause_, kLongestPause);
-  if (limits_.MayGoOn()) return true;
+  absl::SleepFor(*pause);
+  *pause = std::min(2 * *pause, kLongestPause);
+  if (limits.MayGoOn()) return true;
   *status = {grpc::StatusCode::CANCELLED, kBrokenOff};
   return false;
+}
+
+}  // namespace
+
+grpc::Status UnaryCall(Session* session,
+                       const google::protobuf::Message& request,
+                       const CallLimits& limits,
+                       google::protobuf::Message* response) {
+  const std::string path = PathOf(request.GetDescriptor());
+  const absl::Time deadline = absl::Now() + limits.timeout;
+  absl::Duration pause = kShortestPause;
+  grpc::Status status;
+  do {
+    grpc::ClientContext context;
+    session->Prepare(&context, deadline - absl::Now());
+    grpc::CompletionQueue queue;
+    const auto call = session->any_method()->PrepareUnaryCall(&context, path,
+                                                              request, &queue);
+    call->StartCall();
+    call->Finish(response, &status, &queue);
+    AwaitCall(&queue, &context, limits, &status);
+  } while (ShouldRetry(deadline, limits, &pause, &status));
+  return status;
 }
 
 }  // namespace datasetd::client

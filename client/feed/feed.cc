@@ -77,9 +77,8 @@ absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
         AddTo(request.mutable_options()->mutable_weighted_order(), weights));
   }
   const auto open = [&](v1::OpenFeedResponse* response) {
-    return session->ToStatus(UnaryCall(*session, session->feeds(),
-                                       &v1::FeedService::Stub::AsyncOpenFeed,
-                                       request, limits, response));
+    return session->ToStatus(
+        UnaryCall(session.get(), request, limits, response));
   };
   std::string failures;
   for (int attempt = 0;; ++attempt) {

@@ -77,8 +77,7 @@ IndexSender::Result IndexSender::Send(uint64_t generation,
     index += rows;
     v1::SendIndicesResponse response;
     const grpc::Status status = UnaryCall(
-        *session_, session_->feeds(), &v1::FeedService::Stub::AsyncSendIndices,
-        request,
+        session_.get(), request,
         {.timeout = deadline - absl::Now(),
          .on_wait = limits.on_wait ? limits.on_wait : limits_.on_wait},
         &response);

@@ -34,9 +34,8 @@ absl::Status SendWeights(Session* session, uint64_t feed_id,
       request.mutable_indices()->Assign(indices.begin(), indices.end());
     }
     v1::SendWeightsResponse response;
-    DATASETD_RETURN_IF_ERROR(session->ToStatus(UnaryCall(
-        *session, session->feeds(), &v1::FeedService::Stub::AsyncSendWeights,
-        request, limits, &response)));
+    DATASETD_RETURN_IF_ERROR(
+        session->ToStatus(UnaryCall(session, request, limits, &response)));
   }
   return absl::OkStatus();
 }

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "client/c_api/datasetd.h"
 #include "client/client.h"
 #include "client/connection/error_detail.h"
-#include "client/datasetd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_daemon.h"
@@ -202,10 +202,11 @@ TEST(ThreadWaitTest, IsTheThreadsUntilItIsTakenAway) {
   };
   char* text = nullptr;
   datasetd_set_thread_wait(wait, &num_waits);
-  EXPECT_EQ(datasetd_get_status(client, &text, nullptr), DATASETD_CANCELLED);
+  EXPECT_EQ(datasetd_call(client, "GetStatus", "{}", &text, nullptr),
+            DATASETD_CANCELLED);
   EXPECT_EQ(num_waits, 2);
   datasetd_set_thread_wait(nullptr, nullptr);
-  EXPECT_EQ(datasetd_get_status(client, &text, nullptr),
+  EXPECT_EQ(datasetd_call(client, "GetStatus", "{}", &text, nullptr),
             DATASETD_DEADLINE_EXCEEDED);
   EXPECT_EQ(num_waits, 2);
   datasetd_client_close(client);

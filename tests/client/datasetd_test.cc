@@ -1,7 +1,7 @@
 // The C API, but for what only the shared library can get wrong: see
 // exports_test and the tests in Python.
 
-#include "client/datasetd.h"
+#include "client/c_api/datasetd.h"
 
 #include <dlpack/dlpack.h>
 
@@ -60,20 +60,20 @@ TEST_F(DatasetdTest, RequestsAndDescriptionsAreJson) {
                 .center_crop()
                 .width(),
             9u);
-  ASSERT_EQ(datasetd_list_datasets(client_, &text, &error_), DATASETD_OK);
-  EXPECT_THAT(text, HasSubstr(R"("datasets":[{"name":"fake")"));
-  datasetd_free(text);
-  ASSERT_EQ(datasetd_get_status(client_, &text, nullptr), DATASETD_OK);
+  ASSERT_EQ(datasetd_call(client_, "GetStatus", "{}", &text, nullptr),
+            DATASETD_OK);
   EXPECT_THAT(text, HasSubstr(R"("protocol_version":1)"));
   datasetd_free(text);
 }
 
 TEST_F(DatasetdTest, ErrorsHaveCodeDetailAndMessage) {
   char* text = nullptr;
-  EXPECT_EQ(datasetd_get_dataset(client_, "none", &text, &error_),
-            DATASETD_NOT_FOUND);
+  daemon_.SetLoadStatus({grpc::StatusCode::NOT_FOUND, "no such path"});
+  EXPECT_EQ(
+      datasetd_load_dataset(client_, "{}", nullptr, nullptr, &text, &error_),
+      DATASETD_NOT_FOUND);
   EXPECT_EQ(error_.code, DATASETD_NOT_FOUND);
-  EXPECT_STREQ(error_.message, "no dataset 'none'");
+  EXPECT_STREQ(error_.message, "no such path");
   EXPECT_EQ(text, nullptr);
   EXPECT_EQ(datasetd_load_dataset(client_, R"({"nmae": "x"})", nullptr, nullptr,
                                   &text, &error_),
@@ -83,15 +83,17 @@ TEST_F(DatasetdTest, ErrorsHaveCodeDetailAndMessage) {
       datasetd_load_dataset(client_, "{", nullptr, nullptr, &text, nullptr),
       DATASETD_INVALID_ARGUMENT);
   daemon_.Die();
-  EXPECT_EQ(datasetd_get_status(client_, &text, &error_), DATASETD_UNAVAILABLE);
+  EXPECT_EQ(
+      datasetd_load_dataset(client_, "{}", nullptr, nullptr, &text, &error_),
+      DATASETD_UNAVAILABLE);
   EXPECT_EQ(error_.detail, DATASETD_DETAIL_DAEMON_GONE);
 }
 
 TEST_F(DatasetdTest, LongMessagesAreCut) {
   char* text = nullptr;
-  EXPECT_EQ(datasetd_get_dataset(client_, std::string(6000, 'n').c_str(), &text,
-                                 &error_),
-            DATASETD_NOT_FOUND);
+  EXPECT_EQ(datasetd_call(client_, std::string(6000, 'n').c_str(), "{}", &text,
+                          &error_),
+            DATASETD_INVALID_ARGUMENT);
   EXPECT_EQ(strlen(error_.message), sizeof(error_.message) - 1);
 }
 

@@ -148,10 +148,16 @@ grpc::Status FakeDaemon::GetDataset(grpc::ServerContext* context,
 }
 
 grpc::Status FakeDaemon::ListDatasets(grpc::ServerContext* context,
-                                      const v1::ListDatasetsRequest*,
+                                      const v1::ListDatasetsRequest* request,
                                       v1::ListDatasetsResponse* response) {
   CheckToken(*context);
-  *response->add_datasets() = MakeDataset(v1::DATASET_STATE_READY);
+  v1::Dataset& dataset = *response->add_datasets();
+  dataset = MakeDataset(v1::DATASET_STATE_READY);
+  if (request->page_token().empty()) {
+    response->set_next_page_token(dataset.name());
+  } else {
+    dataset.set_name("second");
+  }
   return grpc::Status::OK;
 }
 

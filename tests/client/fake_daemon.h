@@ -61,6 +61,7 @@ class FakeDaemon final : public v1::DatasetService::Service,
   grpc::Status GetDataset(grpc::ServerContext* context,
                           const v1::GetDatasetRequest* request,
                           v1::GetDatasetResponse* response) override;
+  // Two datasets, "fake" and "second", each on a page.
   grpc::Status ListDatasets(grpc::ServerContext* context,
                             const v1::ListDatasetsRequest* request,
                             v1::ListDatasetsResponse* response) override;

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "client/c_api/datasetd.h"
 #include "client/client.h"
 #include "client/connection/error_detail.h"
-#include "client/datasetd.h"
 #include "client/feed/batch.h"
 #include "client/feed/feed.h"
 #include "gmock/gmock.h"
@@ -171,8 +171,8 @@ TEST(ForkTest, ChildsCApiReadsNoJson) {
       << error.message;
   // Reading JSON takes the lock of protobuf's descriptors.
   auto busy = std::make_unique<Busy>(kNumThreads, [client] {
-    EXPECT_EQ(datasetd_explain_transforms(client, R"({"no_such": 1})", nullptr,
-                                          nullptr),
+    EXPECT_EQ(datasetd_call(client, "ExplainTransforms", R"({"no_such": 1})",
+                            nullptr, nullptr),
               DATASETD_INVALID_ARGUMENT);
   });
   for (int i = 0; i < kNumForks; ++i) {
@@ -196,14 +196,12 @@ TEST(ForkTest, ChildsCApiReadsNoJson) {
                                        &error);
           },
           [&] {
-            return datasetd_explain_transforms(client, "{}", &json, &error);
+            return datasetd_call(client, "GetStatus", "{}", &json, &error);
           },
           [&] {
             return datasetd_feed_open(client, "{}", nullptr, nullptr, 0, &feed,
                                       &json, &error);
           },
-          [&] { return datasetd_get_dataset(client, "fake", &json, &error); },
-          [&] { return datasetd_list_feeds(client, &json, &error); },
       };
       for (const auto& call : calls) {
         error.detail = 0;

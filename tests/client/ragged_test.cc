@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/c_api/datasetd.h"
 #include "client/client.h"
 #include "client/ctl/private_daemon.h"
-#include "client/datasetd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -281,10 +281,12 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
       << error.message;
   datasetd_push_close(push);
   EXPECT_THAT(pushed.get(), HasSubstr(kSizesJson));
-  ASSERT_EQ(datasetd_get_dataset(client, "r", got.receive(), &error),
+  ASSERT_EQ(datasetd_call(client, "GetDataset", R"({"name": "r"})",
+                          got.receive(), &error),
             DATASETD_OK);
   EXPECT_THAT(got.get(), HasSubstr(kSizesJson));
-  ASSERT_EQ(datasetd_list_datasets(client, all.receive(), &error), DATASETD_OK);
+  ASSERT_EQ(datasetd_call(client, "ListDatasets", "{}", all.receive(), &error),
+            DATASETD_OK);
   EXPECT_THAT(all.get(), HasSubstr(kSizesJson));
   const std::string spec =
       absl::StrCat(R"({"name": "b", "format": "image_folder", "path": ")",

@@ -236,7 +236,7 @@ def node():
     planes, _ = harness.write_cifar10_test(
         os.path.join(directory, "data"), 100)
     # Both users can read them.
-    for name in ("client/libdatasetd.so", "server/datasetd"):
+    for name in ("client/c_api/libdatasetd.so", "server/datasetd"):
         shutil.copy(harness.runfile(name), os.path.join(directory, "bin"))
     shutil.copytree(harness.runfile("client/python"),
                     os.path.join(directory, "python"))

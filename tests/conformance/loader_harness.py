@@ -23,7 +23,8 @@ def runfile(path):
 
 # Other ones can be named, as where Bazel did not build them.
 os.environ.setdefault("DATASETD_DAEMON", runfile("server/datasetd"))
-os.environ.setdefault("DATASETD_LIBRARY", runfile("client/libdatasetd.so"))
+os.environ.setdefault(
+    "DATASETD_LIBRARY", runfile("client/c_api/libdatasetd.so"))
 
 import datasetd  # noqa: E402
 

@@ -9,13 +9,13 @@ from tests.deploy import package_harness as harness
 
 _PAGE = """
 [ops](operations.md), [its part](operations.md#a-part), [here](#below),
-[site](https://example.org/x.md), [`client/datasetd.h`](../client/datasetd.h),
+[site](https://example.org/x.md), [`client/c_api/datasetd.h`](../client/c_api/datasetd.h),
 [a page](left-out.md), [left-out.md](left-out.md), ![plot](plot.png),
 [package](../client/python/datasetd), [index](../README.md) and [a](b) [c](d.md)
 """
 _PACKED = """
 [ops](operations.md), [its part](operations.md#a-part), [here](#below),
-[site](https://example.org/x.md), [`client/datasetd.h`](../include/datasetd.h),
+[site](https://example.org/x.md), [`client/c_api/datasetd.h`](../include/datasetd.h),
 a page (`docs/left-out.md` of the source tree), `docs/left-out.md` of the source tree, plot (`docs/plot.png` of the source tree),
 [package](../python), [index](overview.md) and a (`docs/b` of the source tree) c (`docs/d.md` of the source tree)
 """
@@ -34,7 +34,7 @@ class MakePagesTest(unittest.TestCase):
                 root / "out", "docs/loading.md=docs/loading.md",
                 "docs/operations.md=docs/operations.md",
                 "README.md=docs/overview.md",
-                "client/datasetd.h->include/datasetd.h",
+                "client/c_api/datasetd.h->include/datasetd.h",
                 "client/python/datasetd->python", cwd=root)
             self.assertEqual(
                 (root / "out/docs/loading.md").read_text(), _PACKED)

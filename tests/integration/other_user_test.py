@@ -47,7 +47,8 @@ def test_another_users_feed():
         # Where that user can read them.
         shutil.copytree(harness.runfile("client/python/datasetd"),
                         os.path.join(daemon.directory, "datasetd"))
-        for name in ("client/libdatasetd.so", "tests/testing/attach_wire.py"):
+        for name in ("client/c_api/libdatasetd.so",
+                     "tests/testing/attach_wire.py"):
             shutil.copy(harness.runfile(name), daemon.directory)
         environment = dict(os.environ)
         os.environ["PYTHONPATH"] = daemon.directory

@@ -225,7 +225,7 @@ class Arena:
         os.chmod(self.directory, 0o755)
         shutil.copytree(harness.runfile("client/python/datasetd"),
                         self.path("datasetd"))
-        for name in ("client/libdatasetd.so",
+        for name in ("client/c_api/libdatasetd.so",
                      "tests/conformance/loader_reference.py",
                      "tests/testing/attach_wire.py"):
             shutil.copy(harness.runfile(name), self.directory)

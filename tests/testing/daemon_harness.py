@@ -42,7 +42,7 @@ def daemon_program():
 def use_python_package():
     """Makes `import datasetd` work, here and in processes started later."""
     package = runfile("client/python")
-    os.environ["DATASETD_LIBRARY"] = runfile("client/libdatasetd.so")
+    os.environ["DATASETD_LIBRARY"] = runfile("client/c_api/libdatasetd.so")
     os.environ["DATASETD_DAEMON"] = daemon_program()
     path = os.environ.get("PYTHONPATH", "")
     if package not in path.split(":"):

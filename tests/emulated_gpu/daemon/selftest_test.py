@@ -16,7 +16,7 @@ def _make_release(root):
     """The files of the release that its probes use, in their places."""
     places = {
         "bin/datasetd": "server/datasetd",
-        "python/datasetd/libdatasetd.so": "client/libdatasetd.so",
+        "python/datasetd/libdatasetd.so": "client/c_api/libdatasetd.so",
         "libexec/datasetd/cuda_probe": f"{_SELFTEST}/cuda_probe",
         "libexec/datasetd/probes.py": f"{_SELFTEST}/probes.py",
         "libexec/datasetd/sharing_probe.py": f"{_SELFTEST}/sharing_probe.py",

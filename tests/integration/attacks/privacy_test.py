@@ -33,9 +33,8 @@ for name in ("secret", "absent"):
         ask(client.get_dataset, name),
         ask(client.unload_dataset, name),
         ask(client.unload_dataset, name, force=True),
-        ask(client._session.call, "release_dataset", name.encode()),
-        ask(client._session.call_text, "explain_transforms",
-            json.dumps({"dataset": name}).encode()),
+        ask(client._session.call, "ReleaseDataset", name=name),
+        ask(client._session.call, "ExplainTransforms", dataset=name),
     )]
 def big(i):
     return ask(client.push_dataset, f"big{i}",

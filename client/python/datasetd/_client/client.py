@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import operator
 import os
 from typing import (
@@ -22,7 +21,7 @@ from typing import (
     overload,
 )
 
-from .._arguments import absolute, checked_seconds, device_name, encode
+from .._arguments import absolute, checked_seconds, device_name
 from .._batches.batch import Batch
 from .._connection.session import Session
 from .._datasets import parts
@@ -358,8 +357,8 @@ class Client:
 
     def get_dataset(self, name: str) -> Dataset:
         """Holds and describes a dataset that was loaded before."""
-        text = self._session.call_text("get_dataset", name.encode())
-        return self._held(json.loads(text))
+        response = self._session.call("GetDataset", name=name)
+        return self._held(response["dataset"])
 
     def _held(self, message: Dict[str, Any]) -> Dataset:
         self._session.hold(message["name"])
@@ -367,7 +366,7 @@ class Client:
 
     def list_datasets(self) -> List[Dict[str, Any]]:
         """Every dataset of the daemon, as Dataset messages in dicts."""
-        return list(self._response("list_datasets")["datasets"])
+        return list(self._session.call("ListDatasets")["datasets"])
 
     def unload_dataset(self, name: str, force: bool = False) -> None:
         """Unloads a dataset.
@@ -375,7 +374,7 @@ class Client:
         Raises FailedPrecondition if it has open feeds. With `force` it is
         unloaded anyway, and their loaders raise DatasetUnloaded.
         """
-        self._session.call("unload_dataset", name.encode(), int(force))
+        self._session.call("UnloadDataset", name=name, force=bool(force))
 
     def fetch(
         self,
@@ -413,7 +412,7 @@ class Client:
 
     def list_feeds(self) -> List[Dict[str, Any]]:
         """Every feed of the daemon, as Feed messages in dicts."""
-        return list(self._response("list_feeds")["feeds"])
+        return list(self._session.call("ListFeeds")["feeds"])
 
     def explain(
         self,
@@ -445,14 +444,14 @@ class Client:
             raise InvalidArgument(f"indices: {error}; expected ints") from None
         samples: List[List[DrawnOp]] = []
         for begin in range(0, len(wanted), _EXPLAINED_AT_ONCE):
-            request = {
-                "dataset": whole.name,
-                "fields": fields,
-                "seed": str(operator.index(seed)),
-                "epoch": str(operator.index(epoch)),
-                "indices": wanted[begin : begin + _EXPLAINED_AT_ONCE],
-            }
-            response = self._response("explain_transforms", encode(request))
+            response = self._session.call(
+                "ExplainTransforms",
+                dataset=whole.name,
+                fields=fields,
+                seed=str(operator.index(seed)),
+                epoch=str(operator.index(epoch)),
+                indices=wanted[begin : begin + _EXPLAINED_AT_ONCE],
+            )
             samples.extend(
                 drawn_ops_of(sample["ops"]) for sample in response["samples"]
             )
@@ -460,13 +459,7 @@ class Client:
 
     def status(self) -> Dict[str, Any]:
         """The daemon's version, devices and memory, as a dict."""
-        return self._response("get_status")
-
-    def _response(self, function: str, *arguments: Any) -> Dict[str, Any]:
-        message: Dict[str, Any] = json.loads(
-            self._session.call_text(function, *arguments)
-        )
-        return message
+        return self._session.call("GetStatus")
 
     # -- Life -----------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""libdatasetd.so through ctypes: see client/datasetd.h."""
+"""libdatasetd.so through ctypes: see client/c_api/datasetd.h."""
 
 from __future__ import annotations
 
@@ -91,6 +91,10 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     ),
     "datasetd_client_close": (None, [_P]),
     "datasetd_client_address": (ctypes.c_char_p, [_P]),
+    "datasetd_call": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, ctypes.c_char_p, _TEXT, _ERROR],
+    ),
     "datasetd_load_dataset": (
         ctypes.c_int32,
         [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],
@@ -106,29 +110,6 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         ctypes.c_int32,
         [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],
     ),
-    "datasetd_get_dataset": (
-        ctypes.c_int32,
-        [_P, ctypes.c_char_p, _TEXT, _ERROR],
-    ),
-    "datasetd_list_datasets": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
-    "datasetd_unload_dataset": (
-        ctypes.c_int32,
-        [_P, ctypes.c_char_p, ctypes.c_int32, _ERROR],
-    ),
-    "datasetd_release_dataset": (
-        ctypes.c_int32,
-        [_P, ctypes.c_char_p, _ERROR],
-    ),
-    "datasetd_list_feeds": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
-    "datasetd_get_feed_transforms": (
-        ctypes.c_int32,
-        [_P, ctypes.c_uint64, _TEXT, _ERROR],
-    ),
-    "datasetd_explain_transforms": (
-        ctypes.c_int32,
-        [_P, ctypes.c_char_p, _TEXT, _ERROR],
-    ),
-    "datasetd_get_status": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
     "datasetd_feed_open": (
         ctypes.c_int32,
         [
@@ -270,8 +251,8 @@ def _find_library() -> str:
         return os.path.abspath(named)
     raise errors.LibraryNotFound(
         f"libdatasetd.so is neither in {here} nor named by "
-        "$DATASETD_LIBRARY: build it (bazel build //client:libdatasetd.so) "
-        "or install the package that holds it"
+        "$DATASETD_LIBRARY: build it (bazel build "
+        "//client/c_api:libdatasetd.so) or install the package that holds it"
     )
 
 

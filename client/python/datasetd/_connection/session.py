@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import threading
 import time
 import weakref
 from typing import Any, Callable, Dict, Optional
 
+from .._arguments import encode
 from ..errors import Closed, DaemonGone
 from . import library as _library
 from .connection import Connection
@@ -56,17 +58,27 @@ class Session:
             raise Closed("the client is closed")
         return connection
 
-    def call(self, name: str, *arguments: Any) -> None:
-        """Calls datasetd_`name` with the client and the arguments, and raises
-        its error."""
-        with self.connection().used() as handle:
-            _library.call(getattr(self._library, name), handle, *arguments)
+    def call(self, method: str, /, **request: Any) -> Dict[str, Any]:
+        """Calls a method of the daemon's services with the fields of its
+        request, and returns its response: messages of proto/datasetd/v1 as
+        dicts. Raises the daemon's error."""
+        message: Dict[str, Any] = json.loads(
+            self.call_text("call", method.encode(), encode(request))
+        )
+        return message
 
     def call_text(self, name: str, *arguments: Any) -> str:
-        """The same, for functions that return a text in the last argument."""
+        """Calls datasetd_`name` with the client, the arguments and a text,
+        which it returns. Raises its error."""
         text = ctypes.c_void_p()
         try:
-            self.call(name, *arguments, ctypes.byref(text))
+            with self.connection().used() as handle:
+                _library.call(
+                    getattr(self._library, name),
+                    handle,
+                    *arguments,
+                    ctypes.byref(text),
+                )
         except BaseException:
             self._library.quick.free(text)
             raise
@@ -86,7 +98,7 @@ class Session:
         if is_last:
             # With the connection the hold has ended.
             with contextlib.suppress(Closed):
-                self.call("release_dataset", name.encode())
+                self.call("ReleaseDataset", name=name)
 
     def reconnect(self, lost: Optional[Connection]) -> None:
         """Replaces the connection `lost`, unless another loader has done so.
@@ -149,10 +161,8 @@ def _connect(address: str, timeout: float) -> Connection:
 
 def _await_answer(connection: Connection) -> None:
     library = _library.load()
-    text = ctypes.c_void_p()
     with connection.used() as handle:
-        _library.call(library.get_status, handle, ctypes.byref(text))
-    library.take_text(text)
+        _library.call(library.call, handle, b"GetStatus", b"{}", None)
 
 
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()

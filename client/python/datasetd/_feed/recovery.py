@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from typing import Any, Callable, Dict, Optional
 
@@ -107,7 +106,7 @@ class Recovery:
             return self._dataset._load_again(check)
         while True:
             try:
-                text = self._session.call_text("get_dataset", name.encode())
+                response = self._session.call("GetDataset", name=name)
             except NotFound as error:
                 # Nobody else has what this client pushed.
                 if self._dataset.format != _PUSHED:
@@ -118,7 +117,7 @@ class Recovery:
                     "and state_directory in its configuration a daemon keeps "
                     f"pushed datasets over a restart ({error})"
                 ) from None
-            message: Dict[str, Any] = json.loads(text)
+            message: Dict[str, Any] = response["dataset"]
             self._session.hold(name)
             state = message["state"].replace("DATASET_STATE_", "")
             if state not in ("FAILED", "LOADING"):

@@ -318,8 +318,7 @@ def _check_name(name: Any) -> None:
 
 def _budget_of(session: Session, device: str) -> float:
     """Returns the device's memory budget; infinite if there is none."""
-    status = json.loads(session.call_text("get_status"))
-    for known in status["devices"]:
+    for known in session.call("GetStatus")["devices"]:
         if device in ("", known["name"]):
             return float(known["memory_budget_bytes"])
     return math.inf
@@ -327,10 +326,9 @@ def _budget_of(session: Session, device: str) -> float:
 
 def _is_taken(session: Session, name: str) -> bool:
     """Takes no hold, as get_dataset would."""
-    message = json.loads(session.call_text("list_datasets"))
     return any(
         dataset["name"] == name and dataset["state"] != "DATASET_STATE_FAILED"
-        for dataset in message["datasets"]
+        for dataset in session.call("ListDatasets")["datasets"]
     )
 
 
@@ -344,10 +342,10 @@ def _find(
     has_failed = False
     while True:
         try:
-            text = session.call_text("get_dataset", name.encode())
+            response = session.call("GetDataset", name=name)
         except NotFound:
             return None, has_failed
-        message: Dict[str, Any] = json.loads(text)
+        message: Dict[str, Any] = response["dataset"]
         if message["state"] == "DATASET_STATE_READY":
             session.hold(name)
             return message, False
@@ -507,7 +505,7 @@ def push(
             )
         if if_exists == "replace":
             with contextlib.suppress(NotFound):
-                session.call("unload_dataset", name.encode(), 0)
+                session.call("UnloadDataset", name=name)
         while message is None:
             handle = stack.enter_context(session.connection().used())
             try:

@@ -13,7 +13,6 @@ import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import errors
-from .._arguments import encode
 from .._batches.held import Held
 from .._client.client import Client
 from .._connection.session import Session
@@ -170,10 +169,9 @@ def _transforms(
     client: Client, request: Request, fields: List[Field]
 ) -> Tuple[Transforms, Sources]:
     if request.feed_id is not None:
-        text = client._session.call_text(
-            "get_feed_transforms", request.feed_id
-        )
-        of_feed = json.loads(text)["fields"]
+        of_feed = client._session.call(
+            "GetFeedTransforms", feed_id=str(request.feed_id)
+        )["fields"]
         return (
             {name: list(one["transforms"]) for name, one in of_feed.items()},
             {
@@ -530,19 +528,15 @@ def _explain(
     sources: Sources,
     indices: List[int],
 ) -> List[List[Message]]:
-    text = session.call_text(
-        "explain_transforms",
-        encode(
-            {
-                "dataset": request.dataset,
-                "fields": {
-                    field: {"transforms": ops, **sources.get(field, {})}
-                    for field, ops in transforms.items()
-                },
-                "seed": str(request.seed),
-                "epoch": str(request.epoch),
-                "indices": [str(index) for index in indices],
-            }
-        ),
+    response = session.call(
+        "ExplainTransforms",
+        dataset=request.dataset,
+        fields={
+            field: {"transforms": ops, **sources.get(field, {})}
+            for field, ops in transforms.items()
+        },
+        seed=str(request.seed),
+        epoch=str(request.epoch),
+        indices=[str(index) for index in indices],
     )
-    return [sample["ops"] for sample in json.loads(text)["samples"]]
+    return [sample["ops"] for sample in response["samples"]]

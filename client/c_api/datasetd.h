@@ -18,8 +18,8 @@
  *   - No C++ exception leaves the library.
  */
 
-#ifndef DATASETD_CLIENT_DATASETD_H_
-#define DATASETD_CLIENT_DATASETD_H_
+#ifndef DATASETD_CLIENT_C_API_DATASETD_H_
+#define DATASETD_CLIENT_C_API_DATASETD_H_
 
 #include <stdint.h>
 
@@ -120,6 +120,16 @@ DATASETD_API void datasetd_client_close(datasetd_client* client);
 /* Returns the absolute path of the daemon's socket, owned by the client. */
 DATASETD_API const char* datasetd_client_address(const datasetd_client* client);
 
+/* Calls a unary method of the services in proto/datasetd/v1, such as
+ * "GetStatus", but not OpenFeed, SendIndices and SendWeights, which the
+ * functions of feeds call. Another name is DATASETD_INVALID_ARGUMENT.
+ *
+ * `request_json` is the method's request; `response_json`, which may be NULL,
+ * receives its response, with all pages of a list. */
+DATASETD_API int32_t datasetd_call(datasetd_client* client, const char* method,
+                                   const char* request_json,
+                                   char** response_json, datasetd_error* error);
+
 /* Called on the calling thread, at least every 100 ms, with the Dataset while
  * it loads, or with the message that the function documents. A nonzero result
  * ends the wait with DATASETD_CANCELLED. */
@@ -162,40 +172,6 @@ DATASETD_API int32_t datasetd_estimate_load(datasetd_client* client,
                                             void* argument,
                                             char** estimate_json,
                                             datasetd_error* error);
-DATASETD_API int32_t datasetd_get_dataset(datasetd_client* client,
-                                          const char* name, char** dataset_json,
-                                          datasetd_error* error);
-/* `response_json` receives a ListDatasetsResponse with all pages. */
-DATASETD_API int32_t datasetd_list_datasets(datasetd_client* client,
-                                            char** response_json,
-                                            datasetd_error* error);
-DATASETD_API int32_t datasetd_unload_dataset(datasetd_client* client,
-                                             const char* name, int32_t force,
-                                             datasetd_error* error);
-DATASETD_API int32_t datasetd_release_dataset(datasetd_client* client,
-                                              const char* name,
-                                              datasetd_error* error);
-/* `response_json` receives a ListFeedsResponse with all pages. */
-DATASETD_API int32_t datasetd_list_feeds(datasetd_client* client,
-                                         char** response_json,
-                                         datasetd_error* error);
-/* `response_json` receives the transforms of a feed of this user, a
- * GetFeedTransformsResponse. */
-DATASETD_API int32_t datasetd_get_feed_transforms(datasetd_client* client,
-                                                  uint64_t feed_id,
-                                                  char** response_json,
-                                                  datasetd_error* error);
-/* Explains what ops draw for samples. `request_json` is an
- * ExplainTransformsRequest; `response_json` receives an
- * ExplainTransformsResponse. */
-DATASETD_API int32_t datasetd_explain_transforms(datasetd_client* client,
-                                                 const char* request_json,
-                                                 char** response_json,
-                                                 datasetd_error* error);
-/* `response_json` receives a GetStatusResponse. */
-DATASETD_API int32_t datasetd_get_status(datasetd_client* client,
-                                         char** response_json,
-                                         datasetd_error* error);
 
 /* --- Feed --------------------------------------------------------------- */
 
@@ -291,4 +267,4 @@ DATASETD_API void datasetd_tensor_delete(struct DLManagedTensor* tensor);
 } /* extern "C" */
 #endif
 
-#endif /* DATASETD_CLIENT_DATASETD_H_ */
+#endif /* DATASETD_CLIENT_C_API_DATASETD_H_ */

@@ -1,5 +1,7 @@
-#include "client/datasetd.h"
+#include "client/c_api/datasetd.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "client/c_api/methods.h"
 #include "client/client.h"
 #include "client/connection/error_detail.h"
 #include "client/feed/batch.h"
@@ -31,6 +34,8 @@ using datasetd::client::FeedCore;
 using datasetd::client::IndexBlock;
 using datasetd::client::Push;
 using datasetd::client::SendLimits;
+using google::protobuf::Descriptor;
+using google::protobuf::Message;
 namespace v1 = datasetd::v1;
 
 struct datasetd_client {
@@ -73,7 +78,7 @@ char* CopyText(const std::string& text) {
   return copy;
 }
 
-std::string ToJson(const google::protobuf::Message& message) {
+std::string ToJson(const Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   options.always_print_primitive_fields = true;
@@ -86,24 +91,46 @@ std::string ToJson(const google::protobuf::Message& message) {
 // Checks the process first: in a child of fork() the lock of protobuf's
 // descriptors may be held forever.
 absl::Status FromJson(const datasetd_client& client, const char* json,
-                      google::protobuf::Message* message) {
+                      Message* message) {
   DATASETD_RETURN_IF_ERROR(client.client.CheckProcess());
   const auto status = google::protobuf::util::JsonStringToMessage(
       json == nullptr ? "" : json, message);
   if (status.ok()) return absl::OkStatus();
+  const Descriptor* const type = message->GetDescriptor();
   return absl::InvalidArgumentError(
-      absl::StrCat(std::string(message->GetDescriptor()->name()),
-                   " as JSON: ", std::string(status.message())));
+      absl::StrCat(type->name(), " as JSON: ", std::string(status.message()),
+                   "; its fields are those in proto/", type->file()->name()));
 }
 
-template <typename Message>
-int32_t ReturnJson(const absl::StatusOr<Message>& message, char** json,
+template <typename T>
+int32_t ReturnJson(const absl::StatusOr<T>& message, char** json,
                    datasetd_error* error) {
   if (message.ok()) *json = CopyText(ToJson(*message));
   return Return(message.status(), error);
 }
 
 std::string Text(const char* text) { return text == nullptr ? "" : text; }
+
+std::unique_ptr<Message> NewMessage(const Descriptor* type) {
+  return std::unique_ptr<Message>(
+      google::protobuf::MessageFactory::generated_factory()
+          ->GetPrototype(type)
+          ->New());
+}
+
+absl::StatusOr<std::string> CallWithJson(datasetd_client* client,
+                                         const std::string& method_name,
+                                         const char* request_json) {
+  DATASETD_RETURN_IF_ERROR(client->client.CheckProcess());
+  DATASETD_ASSIGN_OR_RETURN(
+      const google::protobuf::MethodDescriptor* const method,
+      datasetd::client::FindMethod(method_name));
+  const auto request = NewMessage(method->input_type());
+  DATASETD_RETURN_IF_ERROR(FromJson(*client, request_json, request.get()));
+  const auto response = NewMessage(method->output_type());
+  DATASETD_RETURN_IF_ERROR(client->client.Call(*request, response.get()));
+  return ToJson(*response);
+}
 
 absl::Duration Timeout(int64_t nanoseconds) {
   return nanoseconds < 0 ? absl::InfiniteDuration()
@@ -261,66 +288,15 @@ int32_t datasetd_estimate_load(datasetd_client* client, const char* spec_json,
                     estimate_json, error);
 }
 
-int32_t datasetd_get_dataset(datasetd_client* client, const char* name,
-                             char** dataset_json, datasetd_error* error) {
-  return ReturnJson(client->client.GetDataset(Text(name)), dataset_json, error);
-}
-
-int32_t datasetd_list_datasets(datasetd_client* client, char** response_json,
-                               datasetd_error* error) {
-  auto datasets = client->client.ListDatasets();
-  if (!datasets.ok()) return Return(datasets.status(), error);
-  v1::ListDatasetsResponse response;
-  for (v1::Dataset& dataset : *datasets) {
-    *response.add_datasets() = std::move(dataset);
+int32_t datasetd_call(datasetd_client* client, const char* method,
+                      const char* request_json, char** response_json,
+                      datasetd_error* error) {
+  const absl::StatusOr<std::string> response =
+      CallWithJson(client, Text(method), request_json);
+  if (response.ok() && response_json != nullptr) {
+    *response_json = CopyText(*response);
   }
-  *response_json = CopyText(ToJson(response));
-  return DATASETD_OK;
-}
-
-int32_t datasetd_unload_dataset(datasetd_client* client, const char* name,
-                                int32_t force, datasetd_error* error) {
-  return Return(client->client.UnloadDataset(Text(name), force != 0), error);
-}
-
-int32_t datasetd_release_dataset(datasetd_client* client, const char* name,
-                                 datasetd_error* error) {
-  return Return(client->client.ReleaseDataset(Text(name)), error);
-}
-
-int32_t datasetd_list_feeds(datasetd_client* client, char** response_json,
-                            datasetd_error* error) {
-  auto feeds = client->client.ListFeeds();
-  if (!feeds.ok()) return Return(feeds.status(), error);
-  v1::ListFeedsResponse response;
-  for (v1::Feed& feed : *feeds) *response.add_feeds() = std::move(feed);
-  *response_json = CopyText(ToJson(response));
-  return DATASETD_OK;
-}
-
-int32_t datasetd_get_feed_transforms(datasetd_client* client, uint64_t feed_id,
-                                     char** response_json,
-                                     datasetd_error* error) {
-  return ReturnJson(client->client.GetFeedTransforms(feed_id), response_json,
-                    error);
-}
-
-int32_t datasetd_explain_transforms(datasetd_client* client,
-                                    const char* request_json,
-                                    char** response_json,
-                                    datasetd_error* error) {
-  v1::ExplainTransformsRequest request;
-  if (absl::Status status = FromJson(*client, request_json, &request);
-      !status.ok()) {
-    return Return(status, error);
-  }
-  return ReturnJson(client->client.ExplainTransforms(request), response_json,
-                    error);
-}
-
-int32_t datasetd_get_status(datasetd_client* client, char** response_json,
-                            datasetd_error* error) {
-  return ReturnJson(client->client.GetStatus(), response_json, error);
+  return Return(response.status(), error);
 }
 
 int32_t datasetd_feed_open(datasetd_client* client, const char* options_json,
