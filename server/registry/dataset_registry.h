@@ -238,8 +238,6 @@ class DatasetRegistry {
     bool is_suspect = false;
   };
 
-  // CheckRequest, and whether the caller may pin.
-  static absl::Status CheckSpec(v1::DatasetSpec& spec, const Caller& caller);
   // A scan of the files of a source.
   struct ScanJob {
     std::shared_ptr<LoadCall> call;
