@@ -300,11 +300,8 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
       ReserveTexts(entry, source.reader->info().class_names));
   entry.SetSource(source, resident.placement);
   entry.replica_reservations = resident.TakeReplicas();
-  entry.load =
-      std::make_unique<DatasetLoad>(std::move(source), std::move(resident),
-                                    DecodeAccount{.budget = &decode_budget_,
-                                                  .uid = entry.owner.uid,
-                                                  .staging = &staging_budget_});
+  entry.load = std::make_unique<DatasetLoad>(
+      std::move(source), std::move(resident), AccountOf(entry.owner.uid));
   return absl::OkStatus();
 }
 
@@ -354,23 +351,6 @@ void DatasetRegistry::RunLoads() {
 }
 
 absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
-  Replicas replicas;
-  DATASETD_ASSIGN_OR_RETURN(replicas.emplace_back(), ReadFirst(entry));
-  const std::vector<ServedDevice*>& devices = entry.placement.devices.devices;
-  for (size_t i = 0; i < entry.replica_reservations.size(); ++i) {
-    DATASETD_ASSIGN_OR_RETURN(
-        replicas.emplace_back(),
-        Replicate(*replicas.front(), devices[i + 1]->backend.get(),
-                  std::move(entry.replica_reservations[i]), entry.counters,
-                  {.budget = &decode_budget_,
-                   .uid = entry.owner.uid,
-                   .staging = &staging_budget_}));
-  }
-  return replicas;
-}
-
-absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
-    DatasetEntry& entry) {
   const auto reserve =
       [&](const LoadPlan& plan) -> absl::StatusOr<PlacedMemory> {
     MutexLock lock(&mutex_);
@@ -384,14 +364,24 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
     entry.replica_reservations = reserved.TakeReplicas();
     return reserved;
   };
-  if (journal_ == nullptr || !entry.is_restored) {
-    return entry.load->Run(cache_, reserve, entry.counters);
+  RestoreJournal* const journal = entry.is_restored ? journal_ : nullptr;
+  if (journal != nullptr) journal->BeginRead(entry.spec->name());
+  auto first = entry.load->Run(cache_, reserve, entry.counters);
+  if (journal != nullptr) {
+    journal->EndRead(entry.spec->name());
+    journal->EndRestore(entry.spec->name());
   }
-  journal_->BeginRead(entry.spec->name());
-  auto dataset = entry.load->Run(cache_, reserve, entry.counters);
-  journal_->EndRead(entry.spec->name());
-  journal_->EndRestore(entry.spec->name());
-  return dataset;
+  DATASETD_RETURN_IF_ERROR(first.status());
+  Replicas replicas = {*std::move(first)};
+  const std::vector<ServedDevice*>& devices = entry.placement.devices.devices;
+  for (size_t i = 0; i < entry.replica_reservations.size(); ++i) {
+    DATASETD_ASSIGN_OR_RETURN(
+        replicas.emplace_back(),
+        Replicate(*replicas.front(), devices[i + 1]->backend.get(),
+                  std::move(entry.replica_reservations[i]), entry.counters,
+                  AccountOf(entry.owner.uid)));
+  }
+  return replicas;
 }
 
 void DatasetRegistry::StoreInCache(
