@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "base/status_macros.h"
+#include "proto/short_name.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/pipeline/transforms_hash.h"
 
@@ -75,9 +75,7 @@ int64_t MaxBadSamples(const v1::DatasetSpec& spec) {
 }
 
 std::string ResidencyName(v1::Residency residency) {
-  constexpr char kPrefix[] = "RESIDENCY_";
-  return absl::AsciiStrToLower(
-      v1::Residency_Name(residency).substr(sizeof(kPrefix) - 1));
+  return ShortName(*v1::Residency_descriptor()->FindValueByNumber(residency));
 }
 
 std::string SpecId(const LoadRequest& request, absl::string_view device,
