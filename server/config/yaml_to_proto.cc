@@ -19,12 +19,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/duration.pb.h"
+#include "proto/short_name.h"
 
 namespace datasetd {
 namespace {
@@ -49,12 +49,6 @@ std::string Join(const std::string& path, const std::string& key) {
 
 bool IsDuration(const Descriptor& descriptor) {
   return &descriptor == google::protobuf::Duration::descriptor();
-}
-
-// "DTYPE_" for Dtype: the part of the first value's name before UNSPECIFIED.
-std::string EnumPrefix(const EnumDescriptor& descriptor) {
-  return std::string(
-      absl::StripSuffix(descriptor.value(0)->name(), "UNSPECIFIED"));
 }
 
 // Maps one document. Throws yaml-cpp's exceptions.
@@ -322,17 +316,16 @@ class Mapper {
   absl::StatusOr<const EnumValueDescriptor*> ParseEnum(
       const YAML::Node& node, const std::string& path,
       const EnumDescriptor& descriptor) const {
-    const std::string prefix = EnumPrefix(descriptor);
-    std::string upper = absl::AsciiStrToUpper(node.Scalar());
-    std::replace(upper.begin(), upper.end(), '-', '_');
-    for (const std::string& name : {upper, absl::StrCat(prefix, upper)}) {
-      const EnumValueDescriptor* value = descriptor.FindValueByName(name);
-      if (value != nullptr && value->index() != 0) return value;
-    }
+    std::string given = absl::AsciiStrToLower(node.Scalar());
+    std::replace(given.begin(), given.end(), '-', '_');
     std::vector<std::string> names;
     for (int i = 1; i < descriptor.value_count(); ++i) {
-      names.push_back(absl::AsciiStrToLower(
-          absl::StripPrefix(descriptor.value(i)->name(), prefix)));
+      const EnumValueDescriptor* const value = descriptor.value(i);
+      names.push_back(ShortName(*value));
+      if (given == names.back() ||
+          given == absl::AsciiStrToLower(value->name())) {
+        return value;
+      }
     }
     return Error(node, path, " is ", Quoted(node.Scalar()),
                  ", expected one of: ", absl::StrJoin(names, ", "));

@@ -9,14 +9,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
 #include "cuda/device/backend.h"
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/field_memory.h"
@@ -56,6 +61,7 @@ class Dataset {
 
   explicit Dataset(Contents contents) : contents_(std::move(contents)) {
     sizes_.resize(contents_.fields.size());
+    value_ranges_.resize(contents_.fields.size());
     for (FieldMemory& memory : contents_.memory) {
       memory.SetBackend(contents_.backend);
     }
@@ -120,9 +126,28 @@ class Dataset {
     return sizes_[field];
   }
 
+  struct ValueRange {
+    int64_t smallest = std::numeric_limits<int64_t>::max();
+    int64_t largest = std::numeric_limits<int64_t>::min();
+  };
+  // The range of a field's values. The first call finds it by `find`, for which
+  // others wait; an error is returned, and not kept.
+  template <typename Find>
+  absl::StatusOr<ValueRange> ValueRangeOf(size_t field, Find find) const {
+    MutexLock lock(&mutex_);
+    std::optional<ValueRange>& range = value_ranges_[field];
+    if (!range.has_value()) {
+      DATASETD_ASSIGN_OR_RETURN(range, find());
+    }
+    return *range;
+  }
+
  private:
   Contents contents_;  // not changed after construction
   std::vector<std::vector<ImageSize>> sizes_;
+  mutable Mutex mutex_;
+  mutable std::vector<std::optional<ValueRange>> value_ranges_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace datasetd

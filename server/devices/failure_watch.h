@@ -7,13 +7,11 @@
 #ifndef DATASETD_SERVER_DEVICES_FAILURE_WATCH_H_
 #define DATASETD_SERVER_DEVICES_FAILURE_WATCH_H_
 
-#include <deque>
 #include <functional>
-#include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
+#include "base/worker.h"
 #include "server/dataset/device_table.h"
 
 namespace datasetd {
@@ -27,8 +25,7 @@ class FailureWatch {
   FailureWatch(DeviceTable* devices,
                std::function<void(ServedDevice& device)> on_failed,
                std::function<void(const absl::Status& failure)> on_last);
-  // Handles the failures that were reported before, then stops.
-  ~FailureWatch();
+  // On destruction it handles the failures that were reported before.
   FailureWatch(const FailureWatch&) = delete;
   FailureWatch& operator=(const FailureWatch&) = delete;
 
@@ -36,15 +33,11 @@ class FailureWatch {
   void Report(const absl::Status& failure);
 
  private:
-  void Run();
-
   DeviceTable* const devices_;
   const std::function<void(ServedDevice& device)> on_failed_;
   const std::function<void(const absl::Status& failure)> on_last_;
-  Mutex mutex_;
-  std::deque<ServedDevice*> failed_ ABSL_GUARDED_BY(mutex_);
-  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  Mutex mutex_;  // so that one report alone finds no other device
+  Worker worker_{"failures"};
 };
 
 }  // namespace datasetd

@@ -33,6 +33,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/worker.h"
 #include "cuda/device/backend.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/caller.h"
@@ -44,7 +45,6 @@
 #include "server/feed/feed_plan.h"
 #include "server/feed/feed_quota.h"
 #include "server/feed/producer.h"
-#include "server/feed/reaper.h"
 #include "server/feed/scratch_pool.h"
 #include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
@@ -198,7 +198,7 @@ class FeedTable {
   // have ended.
   std::map<std::string, FeedTotals> ended_ ABSL_GUARDED_BY(mutex_);
   // Declared last, so that the threads end before what they use.
-  Reaper reaper_;
+  Worker reaper_{"reaper"};
   std::map<std::string, std::unique_ptr<Producer>> producers_;
   // By device, the host left out. Their streams call the producers.
   std::map<std::string, std::unique_ptr<ScratchPool>> scratch_pools_;

@@ -46,16 +46,16 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   if (source_.plan.needs_sizes()) {
     DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
   }
-  return LoadDataset(source_.spec->name(), source_.plan, *source_.reader,
-                     source_.placement.devices.first().backend.get(),
-                     std::move(resident_), counters, account_,
-                     source_.content_hash);
+  return LoadDataset(
+      source_.request.spec->name(), source_.plan, *source_.reader,
+      source_.placement.devices.first().backend.get(), std::move(resident_),
+      counters, account_, source_.content_hash);
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
     DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
   // For a pushed dataset the source is the cache entry.
-  if (source_.spec->format() == kPushedFormat) return nullptr;
+  if (source_.request.spec->format() == kPushedFormat) return nullptr;
   const std::unique_ptr<CachedSource> entry = cache.Find(source_.spec_id);
   if (entry == nullptr) return nullptr;
   auto dataset = LoadEntry(*entry, reserve, counters);
@@ -76,7 +76,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::LoadEntry(
     // Keep the source's plan in case the entry is damaged.
     DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   }
-  return LoadDataset(source_.spec->name(), plan, entry,
+  return LoadDataset(source_.request.spec->name(), plan, entry,
                      source_.placement.devices.first().backend.get(),
                      std::move(resident_), counters, account_,
                      entry.header().content_hash);
@@ -115,14 +115,15 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunMapped(
   DatasetCache::Description description = {.spec_id = source_.spec_id,
                                            .stored_by_uid = account_.uid,
                                            .class_names = info.class_names};
-  if (source_.spec->format() == kPushedFormat)
+  if (source_.request.spec->format() == kPushedFormat)
     description.owner_uid = account_.uid;
   MappedStore store(&cache, source_.plan, info.num_samples,
-                    source_.spec->name(), std::move(description), &counters);
-  return LoadDataset(source_.spec->name(), source_.plan, *source_.reader,
-                     source_.placement.devices.first().backend.get(),
-                     std::move(resident_), counters, account_,
-                     source_.content_hash, &store);
+                    source_.request.spec->name(), std::move(description),
+                    &counters);
+  return LoadDataset(
+      source_.request.spec->name(), source_.plan, *source_.reader,
+      source_.placement.devices.first().backend.get(), std::move(resident_),
+      counters, account_, source_.content_hash, &store);
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::MapEntry(
@@ -135,7 +136,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::MapEntry(
     if (source_.plan.needs_sizes()) {
       DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
     }
-    return MapDataset(source_.spec->name(), *entry, cache,
+    return MapDataset(source_.request.spec->name(), *entry, cache,
                       source_.placement.devices.first().backend.get(),
                       std::move(resident_), counters);
   }();
@@ -154,9 +155,9 @@ absl::Status DatasetLoad::Receive(const Reserver& reserve) {
   if (!reader.info().is_awaited) return absl::OkStatus();
   DATASETD_RETURN_IF_ERROR(reader.Receive());
   if (!source_.plan.needs_sizes()) return absl::OkStatus();
-  DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanSource(*source_.spec, reader.info(), /*own_sizes=*/{},
-                                source_.plan.limits));
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
+                            PlanSource(source_.request, reader.info(),
+                                       /*own_sizes=*/{}, source_.plan.limits));
   if (!plan.needs_sizes()) {
     DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   }
@@ -171,9 +172,9 @@ absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
   DATASETD_ASSIGN_OR_RETURN(
       auto sizes,
       FindSampleSizes(reader, source_.plan, account_, counters.is_cancelled));
-  DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanSource(*source_.spec, reader.info(), std::move(sizes),
-                                source_.plan.limits));
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
+                            PlanSource(source_.request, reader.info(),
+                                       std::move(sizes), source_.plan.limits));
   DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   source_.plan = std::move(plan);
   return absl::OkStatus();

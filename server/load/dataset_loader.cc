@@ -74,23 +74,10 @@ class Loader {
 
   absl::Status Allocate();
   absl::Status Run();
-  // REQUIRES: Run has returned.
-  int64_t num_samples() const { return num_placed_; }
-  BadSampleReport TakeBadSamples() {
-    return plan_.is_encoded ? filter_.report() : source_.info().bad_samples;
-  }
-  std::vector<FieldMemory> TakeMemory() {
-    if (!placement_.is_whole()) return writer_.TakeMemory();
-    return {std::make_move_iterator(memory_.begin()),
-            std::make_move_iterator(memory_.end())};
-  }
-  std::vector<Dataset::Contents::Packed> TakePacked() {
-    return std::move(packed_);
-  }
-  // REQUIRES: called once.
-  std::string FinishContentHash() {
-    return ContentHash(plan_, num_placed_, *hasher_);
-  }
+  // REQUIRES: Run has returned OK; called once.
+  absl::StatusOr<std::shared_ptr<const Dataset>> TakeDataset(
+      const std::string& name, const std::string& expected_hash,
+      std::vector<Reservation>&& reservations);
 
  private:
   // The samples of a chunk, from Begin to End.
@@ -483,6 +470,44 @@ absl::Status Loader::Write(size_t field, absl::Span<const uint8_t> samples,
   return writer_.Append(field, samples, places, *stream_);
 }
 
+absl::StatusOr<std::shared_ptr<const Dataset>> Loader::TakeDataset(
+    const std::string& name, const std::string& expected_hash,
+    std::vector<Reservation>&& reservations) {
+  Dataset::Contents contents;
+  contents.name = name;
+  contents.backend = backend_;
+  for (const ServedDevice* const device : placement_.devices) {
+    contents.backends.push_back(device->backend.get());
+  }
+  contents.num_samples = num_placed_;
+  contents.packed = std::move(packed_);
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    contents.fields.push_back(plan_.fields[f].resident);
+    if (contents.packed[f].index.has_value()) {
+      contents.packed[f].index->Describe(&contents.fields[f]);
+    }
+  }
+  contents.content_hash = ContentHash(plan_, num_placed_, *hasher_);
+  if (!expected_hash.empty() && contents.content_hash != expected_hash) {
+    return absl::DataLossError(
+        absl::StrCat("the samples have the content hash ",
+                     contents.content_hash, ", expected ", expected_hash));
+  }
+  contents.bad_samples =
+      plan_.is_encoded ? filter_.report() : source_.info().bad_samples;
+  if (placement_.is_whole()) {
+    contents.memory = {std::make_move_iterator(memory_.begin()),
+                       std::make_move_iterator(memory_.end())};
+  } else {
+    contents.memory = writer_.TakeMemory();
+  }
+  contents.reservations = std::move(reservations);
+  if (store_ != nullptr) {
+    DATASETD_RETURN_IF_ERROR(store_->Finish(contents));
+  }
+  return std::make_shared<const Dataset>(std::move(contents));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
@@ -498,33 +523,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
                 store);
   DATASETD_RETURN_IF_ERROR(loader.Allocate());
   DATASETD_RETURN_IF_ERROR(loader.Run());
-  Dataset::Contents contents;
-  contents.name = name;
-  contents.backend = backend;
-  for (const ServedDevice* const device : memory.placement.devices) {
-    contents.backends.push_back(device->backend.get());
-  }
-  contents.num_samples = loader.num_samples();
-  contents.packed = loader.TakePacked();
-  for (size_t f = 0; f < plan.fields.size(); ++f) {
-    contents.fields.push_back(plan.fields[f].resident);
-    if (contents.packed[f].index.has_value()) {
-      contents.packed[f].index->Describe(&contents.fields[f]);
-    }
-  }
-  contents.content_hash = loader.FinishContentHash();
-  if (!expected_hash.empty() && contents.content_hash != expected_hash) {
-    return absl::DataLossError(
-        absl::StrCat("the samples have the content hash ",
-                     contents.content_hash, ", expected ", expected_hash));
-  }
-  contents.bad_samples = loader.TakeBadSamples();
-  contents.memory = loader.TakeMemory();
-  contents.reservations = std::move(memory.reservations);
-  if (store != nullptr) {
-    DATASETD_RETURN_IF_ERROR(store->Finish(contents));
-  }
-  return std::make_shared<const Dataset>(std::move(contents));
+  return loader.TakeDataset(name, expected_hash,
+                            std::move(memory.reservations));
 }
 
 }  // namespace datasetd

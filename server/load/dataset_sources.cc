@@ -8,7 +8,6 @@
 #include "server/dataset/dataset_limits.h"
 #include "server/dataset/device_list.h"
 #include "server/load/load_planner.h"
-#include "server/load/load_request.h"
 
 namespace datasetd {
 
@@ -28,13 +27,13 @@ absl::StatusOr<PlacementRequest> DatasetSources::FindPlacement(
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::Plan(
-    std::shared_ptr<const v1::DatasetSpec> spec, PlacementRequest placement,
+    LoadRequest request, PlacementRequest placement,
     std::unique_ptr<SampleSource> reader, std::string spec_id) const {
   DATASETD_RETURN_IF_ERROR(CheckClassNames(reader->info().class_names));
   OpenedSource opened;
-  DATASETD_ASSIGN_OR_RETURN(opened.plan, PlanSource(*spec, reader->info(),
+  DATASETD_ASSIGN_OR_RETURN(opened.plan, PlanSource(request, reader->info(),
                                                     /*own_sizes=*/{}, limits_));
-  opened.spec = std::move(spec);
+  opened.request = std::move(request);
   opened.placement = std::move(placement);
   opened.reader = std::move(reader);
   opened.spec_id = std::move(spec_id);
@@ -42,28 +41,31 @@ absl::StatusOr<OpenedSource> DatasetSources::Plan(
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenFiles(
-    std::shared_ptr<const v1::DatasetSpec> spec, PlacementRequest placement,
-    uid_t uid, std::shared_ptr<SourceScan> scan) const {
+    LoadRequest request, PlacementRequest placement, uid_t uid,
+    std::shared_ptr<SourceScan> scan) const {
   scan->account = {.budget = decode_budget_, .uid = uid, .lists = list_budget_};
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
-                            open_(*spec, std::move(scan)));
-  std::string spec_id = SpecId(*spec, placement.devices.Text(), reader->info());
-  return Plan(std::move(spec), std::move(placement), std::move(reader),
+                            open_(*request.spec, std::move(scan)));
+  std::string spec_id =
+      SpecId(request, placement.devices.Text(), reader->info());
+  return Plan(std::move(request), std::move(placement), std::move(reader),
               std::move(spec_id));
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenPush(
-    std::shared_ptr<const v1::DatasetSpec> spec,
-    std::unique_ptr<SampleSource> source) const {
-  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(*spec));
-  return Plan(std::move(spec), std::move(placement), std::move(source), "");
+    LoadRequest request, std::unique_ptr<SampleSource> source) const {
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
+                            FindPlacement(*request.spec));
+  return Plan(std::move(request), std::move(placement), std::move(source), "");
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
-    v1::DatasetSpec spec, const std::string& content_hash,
+    LoadRequest request, const std::string& content_hash,
     uint32_t owner_uid) const {
-  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
-  std::string spec_id = PushedSpecId(spec.name(), content_hash, owner_uid);
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
+                            FindPlacement(*request.spec));
+  std::string spec_id =
+      PushedSpecId(request.spec->name(), content_hash, owner_uid);
   std::unique_ptr<CachedSource> entry;
   if (cache_ != nullptr) entry = cache_->Find(spec_id);
   if (entry == nullptr || entry->header().owner_uid != owner_uid ||
@@ -72,11 +74,10 @@ absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
         "the samples that were pushed are not in the cache (content hash ",
         content_hash, "); push them again"));
   }
-  spec.clear_pretransforms();  // applied before the samples were stored
-  DATASETD_ASSIGN_OR_RETURN(
-      OpenedSource opened,
-      Plan(std::make_shared<const v1::DatasetSpec>(std::move(spec)),
-           std::move(placement), std::move(entry), std::move(spec_id)));
+  request.pretransforms.clear();  // applied before the samples were stored
+  DATASETD_ASSIGN_OR_RETURN(OpenedSource opened,
+                            Plan(std::move(request), std::move(placement),
+                                 std::move(entry), std::move(spec_id)));
   opened.content_hash = content_hash;
   return opened;
 }

@@ -20,6 +20,7 @@
 #include "server/dataset/sample_source.h"
 #include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
+#include "server/load/load_request.h"
 #include "server/load/placement.h"
 #include "server/load/source_scan.h"
 #include "server/pipeline/ops/transform_limits.h"
@@ -31,7 +32,7 @@ inline constexpr char kPushedFormat[] = "push";
 
 // A source and what is known about it before any sample is read.
 struct OpenedSource {
-  std::shared_ptr<const v1::DatasetSpec> spec;  // never null
+  LoadRequest request;
   PlacementRequest placement;
   std::unique_ptr<SampleSource> reader;
   std::string spec_id;  // empty: a push whose content is not known yet
@@ -70,22 +71,21 @@ class DatasetSources {
   //   CANCELLED         scan->is_cancelled was set
   // Also any error of the opener.
   absl::StatusOr<OpenedSource> OpenFiles(
-      std::shared_ptr<const v1::DatasetSpec> spec, PlacementRequest placement,
-      uid_t uid, std::shared_ptr<SourceScan> scan) const;
+      LoadRequest request, PlacementRequest placement, uid_t uid,
+      std::shared_ptr<SourceScan> scan) const;
 
   // Opens a source that a client sends. Errors as FindPlacement and OpenFiles.
   absl::StatusOr<OpenedSource> OpenPush(
-      std::shared_ptr<const v1::DatasetSpec> spec,
-      std::unique_ptr<SampleSource> source) const;
+      LoadRequest request, std::unique_ptr<SampleSource> source) const;
 
   // Opens what this user pushed to an earlier daemon under this name.
   //   NOT_FOUND  not in the cache
-  absl::StatusOr<OpenedSource> OpenPushed(v1::DatasetSpec spec,
+  absl::StatusOr<OpenedSource> OpenPushed(LoadRequest request,
                                           const std::string& content_hash,
                                           uint32_t owner_uid) const;
 
  private:
-  absl::StatusOr<OpenedSource> Plan(std::shared_ptr<const v1::DatasetSpec> spec,
+  absl::StatusOr<OpenedSource> Plan(LoadRequest request,
                                     PlacementRequest placement,
                                     std::unique_ptr<SampleSource> reader,
                                     std::string spec_id) const;

@@ -121,7 +121,7 @@ LoadEstimate LoadEstimator::Result() {
 
 absl::StatusOr<LoadPlan> LoadEstimator::FinishedPlan() const {
   if (!source_.plan.needs_sizes()) return source_.plan;
-  return PlanSource(*source_.spec, source_.reader->info(),
+  return PlanSource(source_.request, source_.reader->info(),
                     resident_sizes_.sizes(), source_.plan.limits);
 }
 

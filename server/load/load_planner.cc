@@ -10,7 +10,6 @@
 #include "absl/types/span.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "server/load/load_request.h"
 #include "server/pipeline/pipeline.h"
 
 namespace datasetd {
@@ -104,7 +103,7 @@ std::vector<std::optional<SampleSizes>> UnknownSizes(
 }  // namespace
 
 absl::StatusOr<LoadPlan> PlanSource(
-    const v1::DatasetSpec& spec, const SourceInfo& source,
+    const LoadRequest& request, const SourceInfo& source,
     std::vector<std::optional<SampleSizes>> own_sizes,
     const LoadLimits& limits) {
   if (source.fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
@@ -114,8 +113,8 @@ absl::StatusOr<LoadPlan> PlanSource(
                      "most ",
                      kMaxDatasetFields, ": choose with option fields"));
   }
-  DATASETD_ASSIGN_OR_RETURN(const Pretransforms pretransforms,
-                            CompletePretransforms(spec));
+  const v1::DatasetSpec& spec = *request.spec;
+  const Pretransforms& pretransforms = request.pretransforms;
   DATASETD_ASSIGN_OR_RETURN(
       const auto programs,
       CompilePretransforms(pretransforms, source.fields, source.is_awaited,

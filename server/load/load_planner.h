@@ -1,4 +1,4 @@
-// Plans how a source becomes the resident dataset that a spec describes.
+// Plans how a source becomes the resident dataset that a request describes.
 
 #ifndef DATASETD_SERVER_LOAD_LOAD_PLANNER_H_
 #define DATASETD_SERVER_LOAD_LOAD_PLANNER_H_
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/load_plan.h"
+#include "server/load/load_request.h"
 
 namespace datasetd {
 
@@ -19,7 +19,7 @@ namespace datasetd {
 //                     field; more than kMaxDatasetFields; or the dataset
 //                     exceeds any memory, or a sample the limits
 absl::StatusOr<LoadPlan> PlanSource(
-    const v1::DatasetSpec& spec, const SourceInfo& source,
+    const LoadRequest& request, const SourceInfo& source,
     std::vector<std::optional<SampleSizes>> own_sizes = {},
     const LoadLimits& limits = {});
 

@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "base/status_macros.h"
+#include "proto/short_name.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/pipeline/transforms_hash.h"
 
@@ -20,18 +20,18 @@ std::string Part(absl::string_view text) {
   return absl::StrCat(text.size(), ":", text, "\n");
 }
 
-std::string PretransformsHash(const v1::DatasetSpec& spec) {
-  Pretransforms pretransforms = CompletePretransforms(spec).value();
+std::string PretransformsHash(const Pretransforms& pretransforms) {
   std::vector<FieldPipeline> pipelines;
-  for (auto& [field, ops] : pretransforms) {
-    pipelines.push_back({.field = field, .transforms = std::move(ops)});
+  for (const auto& [field, ops] : pretransforms) {
+    pipelines.push_back({.field = field, .transforms = ops});
   }
   return TransformsHash(pipelines);
 }
 
 }  // namespace
 
-absl::Status CheckRequest(v1::DatasetSpec& spec) {
+absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
+                                         const Caller& caller) {
   spec.set_path(NormalPath(spec.path()));
   if (!v1::BadSamplePolicy_IsValid(spec.bad_samples())) {
     return absl::InvalidArgumentError(
@@ -48,20 +48,21 @@ absl::Status CheckRequest(v1::DatasetSpec& spec) {
         absl::StrCat("device_bytes: ", spec.device_bytes(),
                      " is out of range; at most ", INT64_MAX));
   }
-  DATASETD_RETURN_IF_ERROR(CompletePretransforms(spec).status());
-  return CheckSpecTexts(spec);
-}
-
-absl::StatusOr<Pretransforms> CompletePretransforms(
-    const v1::DatasetSpec& spec) {
-  Pretransforms pretransforms;
+  LoadRequest request;
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(
-        pretransforms[field],
+        request.pretransforms[field],
         CompleteTransforms(pipeline.transforms(),
                            absl::StrCat("field '", field, "', pretransforms")));
   }
-  return pretransforms;
+  DATASETD_RETURN_IF_ERROR(CheckSpecTexts(spec));
+  if (spec.pin() && caller.session_id != 0 && !caller.is_privileged) {
+    return absl::PermissionDeniedError(
+        "pin: only root, the daemon's user and its configuration may pin a "
+        "dataset");
+  }
+  request.spec = std::make_shared<const v1::DatasetSpec>(std::move(spec));
+  return request;
 }
 
 std::map<std::string, std::string> SortedOptions(const v1::DatasetSpec& spec) {
@@ -74,16 +75,16 @@ int64_t MaxBadSamples(const v1::DatasetSpec& spec) {
 }
 
 std::string ResidencyName(v1::Residency residency) {
-  constexpr char kPrefix[] = "RESIDENCY_";
-  return absl::AsciiStrToLower(
-      v1::Residency_Name(residency).substr(sizeof(kPrefix) - 1));
+  return ShortName(*v1::Residency_descriptor()->FindValueByNumber(residency));
 }
 
-std::string SpecId(const v1::DatasetSpec& spec, absl::string_view device,
+std::string SpecId(const LoadRequest& request, absl::string_view device,
                    const SourceInfo& source) {
-  std::string text = absl::StrCat("datasetd spec 2\n", Part(spec.format()),
-                                  Part(spec.path()), Part(spec.split()),
-                                  Part(device), Part(PretransformsHash(spec)));
+  const v1::DatasetSpec& spec = *request.spec;
+  std::string text =
+      absl::StrCat("datasetd spec 2\n", Part(spec.format()), Part(spec.path()),
+                   Part(spec.split()), Part(device),
+                   Part(PretransformsHash(request.pretransforms)));
   if (spec.bad_samples() > v1::BAD_SAMPLE_POLICY_FAIL) {
     absl::StrAppend(&text, "bad samples ", static_cast<int>(spec.bad_samples()),
                     " ", MaxBadSamples(spec), "\n");

@@ -6,12 +6,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "datasetd/v1/dataset.pb.h"
+#include "server/dataset/caller.h"
 #include "server/dataset/sample_source.h"
 #include "server/pipeline/ops/transform.h"
 
@@ -20,15 +21,19 @@ namespace datasetd {
 // By field.
 using Pretransforms = std::map<std::string, Transforms>;
 
-// Normalises the path, and checks everything that does not depend on the
-// devices or on the source. Fills in no defaults, since the manifest keeps the
-// request as it was sent.
-//   INVALID_ARGUMENT  names the key and says what is wrong
-absl::Status CheckRequest(v1::DatasetSpec& spec);
+// A request that CheckRequest accepted.
+struct LoadRequest {
+  // As it was sent, without defaults, since the manifest keeps it; but for the
+  // path, which is normalised. Never null.
+  std::shared_ptr<const v1::DatasetSpec> spec;
+  Pretransforms pretransforms;  // with their defaults
+};
 
-// The pretransforms with their defaults. Errors as CheckRequest.
-absl::StatusOr<Pretransforms> CompletePretransforms(
-    const v1::DatasetSpec& spec);
+// Checks everything that does not depend on the devices or on the source.
+//   INVALID_ARGUMENT   names the key and says what is wrong
+//   PERMISSION_DENIED  the caller may not pin a dataset
+absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
+                                         const Caller& caller = Caller());
 
 // Returns the options by name. The map of the message has no order.
 std::map<std::string, std::string> SortedOptions(const v1::DatasetSpec& spec);
@@ -43,8 +48,8 @@ std::string ResidencyName(v1::Residency residency);
 // unless a file changed without changing its size and mtime. The cache and the
 // manifest keep ids across restarts. 64 hex digits of BLAKE3 over the spec and
 // the source's files. `device` is the DevicePlacement::Text of the spec's
-// device. REQUIRES: CheckRequest accepts the spec.
-std::string SpecId(const v1::DatasetSpec& spec, absl::string_view device,
+// device.
+std::string SpecId(const LoadRequest& request, absl::string_view device,
                    const SourceInfo& source);
 
 // The id of a pushed dataset, which has no files and belongs to the user who

@@ -1,7 +1,5 @@
 #include "server/manifest/dataset_manifest.h"
 
-#include <pthread.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,8 +33,6 @@ absl::StatusOr<std::unique_ptr<DatasetManifest>> DatasetManifest::Open(
       new DatasetManifest(std::move(directory), std::move(observer)));
   DATASETD_RETURN_IF_ERROR(manifest->Read());
   DATASETD_RETURN_IF_ERROR(manifest->ReadJournal());
-  manifest->thread_ =
-      std::thread([manifest = manifest.get()] { manifest->RunWrites(); });
   return manifest;
 }
 
@@ -115,7 +111,7 @@ void DatasetManifest::EndRestore(const std::string& name) {
   if (entry.num_interrupted() == 0 && !entry.is_suspect()) return;
   entry.clear_num_interrupted();
   entry.clear_is_suspect();
-  ++num_changes_;
+  OnChanged();
 }
 
 void DatasetManifest::WriteJournal() {
@@ -132,14 +128,6 @@ v1::Manifest DatasetManifest::Message() const {
   v1::Manifest manifest;
   for (const auto& [name, entry] : entries_) *manifest.add_entries() = entry;
   return manifest;
-}
-
-DatasetManifest::~DatasetManifest() {
-  {
-    MutexLock lock(&mutex_);
-    is_stopping_ = true;
-  }
-  if (thread_.joinable()) thread_.join();
 }
 
 std::vector<v1::Manifest::Entry> DatasetManifest::Entries() const {
@@ -165,9 +153,9 @@ void DatasetManifest::Add(const DatasetInfo& info) {
       }
       entries_.erase(present);
     }
-    ++num_changes_;
     status = CheckSize(entry);
     if (status.ok()) entries_[name] = std::move(entry);
+    OnChanged();
   }
   if (!status.ok()) observer_("dataset not kept", status);
 }
@@ -195,40 +183,25 @@ absl::Status DatasetManifest::CheckSize(
 
 void DatasetManifest::Remove(const std::string& name) {
   MutexLock lock(&mutex_);
-  if (entries_.erase(name) > 0) ++num_changes_;
+  if (entries_.erase(name) > 0) OnChanged();
 }
 
-bool DatasetManifest::AwaitWritten(absl::Duration timeout) const {
-  MutexLock lock(&mutex_);
-  const uint64_t wanted = num_changes_;
-  const auto is_written = [this, wanted]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return num_written_ >= wanted;
-  };
-  return mutex_.AwaitWithTimeout(Condition(&is_written), timeout);
+void DatasetManifest::OnChanged() {
+  if (!is_changed_) writer_.Run([this] { WriteChanges(); });
+  is_changed_ = true;
 }
 
-void DatasetManifest::RunWrites() {
-  pthread_setname_np(pthread_self(), "manifest");
-  while (true) {
-    v1::Manifest manifest;
-    uint64_t num_changes = 0;
-    {
-      const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return is_stopping_ || num_written_ < num_changes_;
-      };
-      MutexLock lock(&mutex_, Condition(&has_work));
-      if (num_written_ == num_changes_) return;
-      manifest = Message();
-      num_changes = num_changes_;
-    }
-    const absl::Status status = Write(manifest);
-    if (!status.ok()) {
-      num_errors_.fetch_add(1, std::memory_order_relaxed);
-      observer_("not written", status);
-    }
+void DatasetManifest::WriteChanges() {
+  v1::Manifest manifest;
+  {
     MutexLock lock(&mutex_);
-    num_written_ = num_changes;
+    manifest = Message();
+    is_changed_ = false;
   }
+  const absl::Status status = Write(manifest);
+  if (status.ok()) return;
+  num_errors_.fetch_add(1, std::memory_order_relaxed);
+  observer_("not written", status);
 }
 
 absl::Status DatasetManifest::Write(const v1::Manifest& manifest) {

@@ -17,7 +17,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -25,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "base/worker.h"
 #include "datasetd/v1/manifest.pb.h"
 #include "server/cache/restore_journal.h"
 #include "server/dataset/dataset_info.h"
@@ -46,7 +46,7 @@ class DatasetManifest final : public RestoreJournal {
   static absl::StatusOr<std::unique_ptr<DatasetManifest>> Open(
       std::unique_ptr<StoreDirectory> directory, Observer observer);
   // Writes pending changes.
-  ~DatasetManifest() override;
+  ~DatasetManifest() override = default;
 
   // The current entries.
   std::vector<v1::Manifest::Entry> Entries() const;
@@ -61,7 +61,9 @@ class DatasetManifest final : public RestoreJournal {
 
   // Blocks until all changes made before were written, or failed; false after
   // `timeout`.
-  bool AwaitWritten(absl::Duration timeout) const;
+  bool AwaitWritten(absl::Duration timeout) const {
+    return writer_.Await(timeout);
+  }
 
   uint64_t num_errors() const {
     return num_errors_.load(std::memory_order_relaxed);
@@ -78,7 +80,9 @@ class DatasetManifest final : public RestoreJournal {
   // The error if the entry exceeds its user's limit.
   absl::Status CheckSize(const v1::Manifest::Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunWrites();
+  // Queues a write of what was changed.
+  void OnChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteChanges();
   absl::Status Write(const v1::Manifest& manifest);
 
   const std::unique_ptr<StoreDirectory> directory_;
@@ -87,14 +91,11 @@ class DatasetManifest final : public RestoreJournal {
 
   mutable Mutex mutex_;
   std::map<std::string, v1::Manifest::Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  // Number of changes made, and of those in the file.
-  uint64_t num_changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t num_written_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_changed_ ABSL_GUARDED_BY(mutex_) = false;  // since the last write
   // Held while the journal is written. Never held together with mutex_.
   Mutex journal_mutex_;
   std::set<std::string> reading_ ABSL_GUARDED_BY(journal_mutex_);
-  std::thread thread_;
+  Worker writer_{"manifest"};
 };
 
 }  // namespace datasetd

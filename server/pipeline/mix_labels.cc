@@ -50,6 +50,42 @@ std::string NamesOfClasses(absl::Span<const FieldSpec> fields) {
   return names.empty() ? "none" : names;
 }
 
+// Calls `look` with the index and the label of each sample of a field of
+// labels, until it returns false.
+template <typename Look>
+absl::Status ReadLabels(const Dataset& dataset, size_t field, Look look) {
+  const FieldSpec& spec = dataset.fields()[field];
+  const int64_t stride = spec.sample_bytes();
+  const int64_t chunk = kReadBytes / stride;
+  DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<HostMemory> memory,
+                            dataset.backend().AllocateHost(kReadBytes));
+  FieldReader reader({});  // declared last: waits for its copies first
+  for (int64_t first = 0; first < dataset.num_samples(); first += chunk) {
+    const int64_t count = std::min(chunk, dataset.num_samples() - first);
+    DATASETD_RETURN_IF_ERROR(reader.Read(dataset.field_memory(field),
+                                         first * stride, count * stride,
+                                         memory->data()));
+    for (int64_t i = 0; i < count; ++i) {
+      const auto label = static_cast<int64_t>(
+          CastElementBits(memory->data(), spec.dtype, Dtype::kInt64, i));
+      if (!look(first + i, label)) return absl::OkStatus();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Dataset::ValueRange> FindRange(const Dataset& dataset,
+                                              size_t field) {
+  Dataset::ValueRange range;
+  DATASETD_RETURN_IF_ERROR(
+      ReadLabels(dataset, field, [&](int64_t, int64_t label) {
+        range.smallest = std::min(range.smallest, label);
+        range.largest = std::max(range.largest, label);
+        return true;
+      }));
+  return range;
+}
+
 }  // namespace
 
 absl::Status LinkMixedLabels(absl::Span<const FieldSpec> fields,
@@ -124,33 +160,26 @@ absl::Status LinkMixedLabels(absl::Span<const FieldSpec> fields,
 absl::Status CheckMixedLabels(const Dataset& dataset,
                               absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs) {
-  std::unique_ptr<HostMemory> memory;
-  FieldReader reader({});  // declared last: waits for its copies first
   for (size_t f = 0; f < programs.size(); ++f) {
-    const FieldProgram& labels = programs[f];
-    if (labels.num_classes == 0) continue;
-    if (memory == nullptr) {
-      DATASETD_ASSIGN_OR_RETURN(memory,
-                                dataset.backend().AllocateHost(kReadBytes));
-    }
-    const int64_t stride = labels.sample_stride_bytes;
-    const int64_t chunk = kReadBytes / stride;
-    for (int64_t first = 0; first < dataset.num_samples(); first += chunk) {
-      const int64_t count = std::min(chunk, dataset.num_samples() - first);
-      DATASETD_RETURN_IF_ERROR(reader.Read(dataset.field_memory(sources[f]),
-                                           first * stride, count * stride,
-                                           memory->data()));
-      for (int64_t i = 0; i < count; ++i) {
-        const auto label = static_cast<int64_t>(
-            CastElementBits(memory->data(), labels.in_dtype, Dtype::kInt64, i));
-        if (label >= 0 && label < labels.num_classes) continue;
-        return absl::InvalidArgumentError(absl::StrCat(
-            "num_classes is ", labels.num_classes, ", but sample ", first + i,
-            " of dataset '", dataset.name(), "' has the label ", label,
-            " in field '", dataset.fields()[sources[f]].name,
-            "': labels must be within 0..num_classes - 1"));
-      }
-    }
+    const int64_t num_classes = programs[f].num_classes;
+    if (num_classes == 0) continue;
+    const size_t field = sources[f];
+    DATASETD_ASSIGN_OR_RETURN(
+        const Dataset::ValueRange range,
+        dataset.ValueRangeOf(field, [&] { return FindRange(dataset, field); }));
+    if (range.smallest >= 0 && range.largest < num_classes) continue;
+    absl::Status error;
+    DATASETD_RETURN_IF_ERROR(
+        ReadLabels(dataset, field, [&](int64_t index, int64_t label) {
+          if (label >= 0 && label < num_classes) return true;
+          error = absl::InvalidArgumentError(absl::StrCat(
+              "num_classes is ", num_classes, ", but sample ", index,
+              " of dataset '", dataset.name(), "' has the label ", label,
+              " in field '", dataset.fields()[field].name,
+              "': labels must be within 0..num_classes - 1"));
+          return false;
+        }));
+    return error;
   }
   return absl::OkStatus();
 }

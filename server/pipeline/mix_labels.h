@@ -29,8 +29,9 @@ absl::Status LinkMixedLabels(absl::Span<const FieldSpec> fields,
                              absl::Span<const Transforms> transforms,
                              absl::Span<FieldProgram> programs);
 
-// Reads all mixed labels, if any, back from the device and checks them. Blocks.
-// REQUIRES: `programs` are those of the dataset's fields `sources`, linked.
+// Checks the mixed labels, if any. Those of a field are read back from the
+// device once for each dataset, and again where one is wrong. Blocks. REQUIRES:
+// `programs` are those of the dataset's fields `sources`, linked.
 //   INVALID_ARGUMENT  a label is not within 0..num_classes - 1
 // Also errors of the backend.
 absl::Status CheckMixedLabels(const Dataset& dataset,

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "base/digest.h"
 #include "base/require.h"
+#include "proto/short_name.h"
 
 namespace datasetd {
 namespace {

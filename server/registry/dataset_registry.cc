@@ -171,7 +171,7 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
   DATASETD_RETURN_IF_ERROR(call.error);
   if (call.id == 0) {
     DatasetInfo info;
-    info.spec = call.spec;
+    info.spec = call.request.spec;
     info.device = call.placement.devices.Text();
     info.owner = call.caller;
     info.is_scanning = true;

@@ -218,7 +218,7 @@ class DatasetRegistry {
   absl::Status Release(const std::string& name, const Caller& caller);
   void ReleaseSession(uint64_t session_id);
 
-  // What the samples of a user's push are charged to.
+  // What a user's loads and pushes are charged to.
   DecodeAccount AccountOf(uid_t uid) {
     return {.budget = &decode_budget_,
             .uid = uid,
@@ -238,8 +238,6 @@ class DatasetRegistry {
     bool is_suspect = false;
   };
 
-  // CheckRequest, and whether the caller may pin.
-  static absl::Status CheckSpec(v1::DatasetSpec& spec, const Caller& caller);
   // A scan of the files of a source.
   struct ScanJob {
     std::shared_ptr<LoadCall> call;
@@ -299,7 +297,6 @@ class DatasetRegistry {
   void RunLoads();
   // Slow. REQUIRES: the entry is LOADING and this thread loads it.
   absl::StatusOr<Replicas> RunLoad(DatasetEntry& entry);
-  absl::StatusOr<std::shared_ptr<const Dataset>> ReadFirst(DatasetEntry& entry);
   // Call before the dataset becomes READY, so that a caller who awaits READY
   // and then the cache finds it stored.
   void StoreInCache(const DatasetEntry& entry,

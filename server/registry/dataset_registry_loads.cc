@@ -27,35 +27,26 @@ absl::Status ShuttingDown() {
 
 }  // namespace
 
-absl::Status DatasetRegistry::CheckSpec(v1::DatasetSpec& spec,
-                                        const Caller& caller) {
-  DATASETD_RETURN_IF_ERROR(CheckRequest(spec));
-  if (spec.pin() && caller.session_id != 0 && !caller.is_privileged) {
-    return absl::PermissionDeniedError(
-        "pin: only root, the daemon's user and its configuration may pin a "
-        "dataset");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::shared_ptr<LoadCall>> DatasetRegistry::BeginLoad(
     v1::DatasetSpec spec, const Caller& caller) {
-  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
-  if (spec.format() == kPushedFormat) {
+  const auto call = std::make_shared<LoadCall>();
+  DATASETD_ASSIGN_OR_RETURN(call->request,
+                            CheckRequest(std::move(spec), caller));
+  if (call->request.spec->format() == kPushedFormat) {
     return absl::InvalidArgumentError(
         absl::StrCat("format: a dataset of format '", kPushedFormat,
                      "' has no files to "
                      "load; push it, or get it by its name"));
   }
-  const auto call = std::make_shared<LoadCall>();
-  DATASETD_ASSIGN_OR_RETURN(call->placement, sources_.FindPlacement(spec));
-  call->request_id = SpecId(spec, call->placement.devices.Text(), SourceInfo());
-  call->spec = std::make_shared<const v1::DatasetSpec>(std::move(spec));
+  DATASETD_ASSIGN_OR_RETURN(call->placement,
+                            sources_.FindPlacement(*call->request.spec));
+  call->request_id =
+      SpecId(call->request, call->placement.devices.Text(), SourceInfo());
   call->caller = caller;
   call->started = clock_->Monotonic();
   call->scan = std::make_shared<SourceScan>();
   MutexLock lock(&mutex_);
-  const EntryPtr present = table_.Get(call->spec->name());
+  const EntryPtr present = table_.Get(call->request.spec->name());
   EntryPtr added;
   if (present == nullptr || present->state == DatasetState::kFailed) {
     DATASETD_ASSIGN_OR_RETURN(added, AddEntry(call));
@@ -103,9 +94,10 @@ absl::Status DatasetRegistry::CheckAdmission(const std::string& name,
 
 absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
     const std::shared_ptr<LoadCall>& call) {
-  DATASETD_RETURN_IF_ERROR(CheckAdmission(call->spec->name(), call->caller));
+  DATASETD_RETURN_IF_ERROR(
+      CheckAdmission(call->request.spec->name(), call->caller));
   auto entry = std::make_shared<DatasetEntry>();
-  entry->spec = call->spec;
+  entry->spec = call->request.spec;
   entry->owner = call->caller;
   DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, {}));
   entry->request_id = call->request_id;
@@ -116,7 +108,7 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
   entry->started = call->started;
   entry->last_used = entry->started;
   entry->holders.insert(call->caller.session_id);
-  entry->replaced = table_.Get(call->spec->name());
+  entry->replaced = table_.Get(call->request.spec->name());
   table_.Add(entry);
   call->id = entry->id;
   return entry;
@@ -202,7 +194,7 @@ void DatasetRegistry::RunScans() {
     const uint32_t uid = job.call->caller.uid;
     absl::StatusOr<OpenedSource> opened = Cancelled();
     if (!job.call->scan->is_cancelled.load(std::memory_order_relaxed)) {
-      opened = sources_.OpenFiles(job.call->spec, job.call->placement, uid,
+      opened = sources_.OpenFiles(job.call->request, job.call->placement, uid,
                                   job.call->scan);
     }
     MutexLock lock(&mutex_);
@@ -226,7 +218,7 @@ DatasetRegistry::EntryPtr DatasetRegistry::Join(
       return Cancelled();
     }
     DATASETD_RETURN_IF_ERROR(opened.status());
-    const EntryPtr present = table_.Get(call->spec->name());
+    const EntryPtr present = table_.Get(call->request.spec->name());
     if (present == nullptr || present->state == DatasetState::kFailed) {
       return AddEntry(call);
     }
@@ -308,11 +300,8 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
       ReserveTexts(entry, source.reader->info().class_names));
   entry.SetSource(source, resident.placement);
   entry.replica_reservations = resident.TakeReplicas();
-  entry.load =
-      std::make_unique<DatasetLoad>(std::move(source), std::move(resident),
-                                    DecodeAccount{.budget = &decode_budget_,
-                                                  .uid = entry.owner.uid,
-                                                  .staging = &staging_budget_});
+  entry.load = std::make_unique<DatasetLoad>(
+      std::move(source), std::move(resident), AccountOf(entry.owner.uid));
   return absl::OkStatus();
 }
 
@@ -362,23 +351,6 @@ void DatasetRegistry::RunLoads() {
 }
 
 absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
-  Replicas replicas;
-  DATASETD_ASSIGN_OR_RETURN(replicas.emplace_back(), ReadFirst(entry));
-  const std::vector<ServedDevice*>& devices = entry.placement.devices.devices;
-  for (size_t i = 0; i < entry.replica_reservations.size(); ++i) {
-    DATASETD_ASSIGN_OR_RETURN(
-        replicas.emplace_back(),
-        Replicate(*replicas.front(), devices[i + 1]->backend.get(),
-                  std::move(entry.replica_reservations[i]), entry.counters,
-                  {.budget = &decode_budget_,
-                   .uid = entry.owner.uid,
-                   .staging = &staging_budget_}));
-  }
-  return replicas;
-}
-
-absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
-    DatasetEntry& entry) {
   const auto reserve =
       [&](const LoadPlan& plan) -> absl::StatusOr<PlacedMemory> {
     MutexLock lock(&mutex_);
@@ -392,14 +364,24 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
     entry.replica_reservations = reserved.TakeReplicas();
     return reserved;
   };
-  if (journal_ == nullptr || !entry.is_restored) {
-    return entry.load->Run(cache_, reserve, entry.counters);
+  RestoreJournal* const journal = entry.is_restored ? journal_ : nullptr;
+  if (journal != nullptr) journal->BeginRead(entry.spec->name());
+  auto first = entry.load->Run(cache_, reserve, entry.counters);
+  if (journal != nullptr) {
+    journal->EndRead(entry.spec->name());
+    journal->EndRestore(entry.spec->name());
   }
-  journal_->BeginRead(entry.spec->name());
-  auto dataset = entry.load->Run(cache_, reserve, entry.counters);
-  journal_->EndRead(entry.spec->name());
-  journal_->EndRestore(entry.spec->name());
-  return dataset;
+  DATASETD_RETURN_IF_ERROR(first.status());
+  Replicas replicas = {*std::move(first)};
+  const std::vector<ServedDevice*>& devices = entry.placement.devices.devices;
+  for (size_t i = 0; i < entry.replica_reservations.size(); ++i) {
+    DATASETD_ASSIGN_OR_RETURN(
+        replicas.emplace_back(),
+        Replicate(*replicas.front(), devices[i + 1]->backend.get(),
+                  std::move(entry.replica_reservations[i]), entry.counters,
+                  AccountOf(entry.owner.uid)));
+  }
+  return replicas;
 }
 
 void DatasetRegistry::StoreInCache(
@@ -477,16 +459,16 @@ absl::Status DatasetRegistry::ReserveReport(DatasetEntry& entry,
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
     v1::DatasetSpec spec, const Caller& caller,
     std::shared_ptr<SourceScan> scan) {
-  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  DATASETD_ASSIGN_OR_RETURN(LoadRequest request,
+                            CheckRequest(std::move(spec), caller));
   if (scan == nullptr) scan = std::make_shared<SourceScan>();
   DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
-                            sources_.FindPlacement(spec));
-  const MemoryBudget::Terms terms = TermsOf(spec, caller);
+                            sources_.FindPlacement(*request.spec));
+  const MemoryBudget::Terms terms = TermsOf(*request.spec, caller);
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource source,
-      sources_.OpenFiles(
-          std::make_shared<const v1::DatasetSpec>(std::move(spec)),
-          std::move(placement), caller.uid, std::move(scan)));
+      sources_.OpenFiles(std::move(request), std::move(placement), caller.uid,
+                         std::move(scan)));
   return std::make_unique<LoadEstimator>(
       std::move(source), terms,
       DecodeAccount{.budget = &decode_budget_, .uid = caller.uid});

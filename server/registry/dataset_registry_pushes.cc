@@ -20,13 +20,12 @@ constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
 absl::StatusOr<uint64_t> DatasetRegistry::Push(
     v1::DatasetSpec spec, std::unique_ptr<SampleSource> source,
     const Caller& caller, std::function<void()> cancel) {
-  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  DATASETD_ASSIGN_OR_RETURN(LoadRequest request,
+                            CheckRequest(std::move(spec), caller));
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource opened,
-      sources_.OpenPush(
-          std::make_shared<const v1::DatasetSpec>(std::move(spec)),
-          std::move(source)));
-  const std::string& name = opened.spec->name();
+      sources_.OpenPush(std::move(request), std::move(source)));
+  const std::string& name = opened.request.spec->name();
   EntryPtr entry;
   {
     MutexLock lock(&mutex_);
@@ -37,8 +36,8 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
         return DatasetTable::NameTaken(*present, caller);
       }
       DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));
-    } while (
-        memory_.MakeRoom(*opened.spec, opened.placement, opened.plan, caller));
+    } while (memory_.MakeRoom(*opened.request.spec, opened.placement,
+                              opened.plan, caller));
     DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
     entry->cancel = std::move(cancel);
   }
@@ -89,7 +88,7 @@ absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,
 absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
     OpenedSource source, const Caller& caller) {
   auto entry = std::make_shared<DatasetEntry>();
-  entry->spec = source.spec;
+  entry->spec = source.request.spec;
   entry->owner = caller;
   entry->started = clock_->Monotonic();
   entry->last_used = entry->started;

@@ -22,12 +22,12 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
     const auto entry = std::make_shared<DatasetEntry>();
     // If the device is not there, opening it says so.
     const auto placement = sources_.FindPlacement(dataset.spec);
+    const LoadRequest request = CheckRequest(std::move(dataset.spec)).value();
     entry->request_id = SpecId(
-        dataset.spec,
-        placement.ok() ? placement->devices.Text() : dataset.spec.device(),
+        request,
+        placement.ok() ? placement->devices.Text() : request.spec->device(),
         SourceInfo());
-    entry->spec =
-        std::make_shared<const v1::DatasetSpec>(std::move(dataset.spec));
+    entry->spec = request.spec;
     entry->owner = dataset.owner;
     entry->is_restored = true;
     entry->started = clock_->Monotonic();
@@ -82,15 +82,16 @@ bool DatasetRegistry::BeginRestored(const Restored& restored) {
 
 absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
     const DatasetEntry& entry, const std::string& content_hash) const {
-  v1::DatasetSpec spec = *entry.spec;
-  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, entry.owner));
+  DATASETD_ASSIGN_OR_RETURN(LoadRequest request,
+                            CheckRequest(*entry.spec, entry.owner));
   if (entry.spec->format() == kPushedFormat) {
-    return sources_.OpenPushed(std::move(spec), content_hash, entry.owner.uid);
+    return sources_.OpenPushed(std::move(request), content_hash,
+                               entry.owner.uid);
   }
   DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
-                            sources_.FindPlacement(spec));
-  return sources_.OpenFiles(entry.spec, std::move(placement), entry.owner.uid,
-                            entry.scan);
+                            sources_.FindPlacement(*entry.spec));
+  return sources_.OpenFiles(std::move(request), std::move(placement),
+                            entry.owner.uid, entry.scan);
 }
 
 }  // namespace datasetd

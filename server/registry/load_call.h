@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/caller.h"
+#include "server/load/load_request.h"
 #include "server/load/placement.h"
 #include "server/load/source_scan.h"
 
@@ -23,7 +23,7 @@ namespace datasetd {
 
 struct LoadCall {
   // These do not change, and need no lock.
-  std::shared_ptr<const v1::DatasetSpec> spec;  // never null
+  LoadRequest request;
   PlacementRequest placement;
   Caller caller;
   absl::Duration started;  // of the monotonic clock

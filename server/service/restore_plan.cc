@@ -44,13 +44,13 @@ RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
   RestorePlan plan;
   for (const v1::Manifest::Entry& entry : entries) {
     const uint32_t uid = entry.owner_uid();
-    v1::DatasetSpec spec = entry.spec();
-    if (const absl::Status status = CheckRequest(spec); !status.ok()) {
-      plan.left_out.emplace_back(spec.name(), status);
+    const auto request = CheckRequest(entry.spec());
+    if (!request.ok()) {
+      plan.left_out.emplace_back(entry.spec().name(), request.status());
       continue;
     }
     plan.datasets.push_back(
-        {.spec = std::move(spec),
+        {.spec = *request->spec,
          .owner = {.session_id = Caller::kEarlierSession,
                    .uid = uid,
                    .is_privileged = uid == 0 || uid == daemon_uid},

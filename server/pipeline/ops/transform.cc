@@ -7,10 +7,10 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/require.h"
 #include "base/status_macros.h"
+#include "proto/short_name.h"
 
 namespace datasetd {
 namespace {
@@ -274,13 +274,6 @@ const v1::OpOptions& OptionsOf(const v1::Transform& transform) {
   const FieldDescriptor* const op = OpField(transform);
   Require(op != nullptr, "the transform has an op");
   return op->message_type()->options().GetExtension(v1::op);
-}
-
-std::string ShortName(const google::protobuf::EnumValueDescriptor& value) {
-  // All names begin like that of 0, X_UNSPECIFIED.
-  const std::string& unset = value.type()->value(0)->name();
-  return absl::AsciiStrToLower(
-      value.name().substr(unset.size() - sizeof("UNSPECIFIED") + 1));
 }
 
 }  // namespace datasetd

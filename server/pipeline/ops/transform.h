@@ -46,9 +46,6 @@ std::string TransformName(const v1::Transform& transform);
 // REQUIRES: the transform has an op.
 const v1::OpOptions& OptionsOf(const v1::Transform& transform);
 
-// The name of an enum's value as users write it: "nearest_exact".
-std::string ShortName(const google::protobuf::EnumValueDescriptor& value);
-
 // The second counter word of an op's draws; see docs/randomness.md. Fields, and
 // positions in a field's list including RandomApply's ops, are below 256.
 inline constexpr uint32_t kSharedOpIndex = 0x10000;

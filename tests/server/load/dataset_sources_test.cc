@@ -47,10 +47,9 @@ class DatasetSourcesTest : public ::testing::Test {
                                          std::shared_ptr<SourceScan> scan) {
     auto placement = sources_->FindPlacement(spec);
     if (!placement.ok()) return placement.status();
-    return sources_->OpenFiles(
-        std::make_shared<const v1::DatasetSpec>(std::move(spec)),
-        *std::move(placement),
-        /*uid=*/7, std::move(scan));
+    return sources_->OpenFiles(CheckRequest(std::move(spec)).value(),
+                               *std::move(placement),
+                               /*uid=*/7, std::move(scan));
   }
 
   SourceGate gate_;
@@ -71,19 +70,20 @@ TEST_F(DatasetSourcesTest, WhatIsKnownBeforeASampleIsRead) {
 }
 
 TEST_F(DatasetSourcesTest, APushHasNoIdBeforeItsContentIsKnown) {
-  const auto opened = sources_->OpenPush(
-      std::make_shared<const v1::DatasetSpec>(NamedSpec("a")),
-      std::make_unique<FakeSource>(50, 2, "", 7, &gate_));
+  const auto opened =
+      sources_->OpenPush(CheckRequest(NamedSpec("a")).value(),
+                         std::make_unique<FakeSource>(50, 2, "", 7, &gate_));
   ASSERT_THAT(opened, IsOk());
   EXPECT_THAT(opened->spec_id, IsEmpty());
   EXPECT_EQ(opened->plan.resident_bytes, 100);
 }
 
 TEST_F(DatasetSourcesTest, WithoutACacheAnEarlierPushIsLost) {
-  EXPECT_THAT(sources_->OpenPushed(NamedSpec("a"), "00ff", 1000),
-              StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr("content hash 00ff"),
-                             HasSubstr("push them again"))));
+  EXPECT_THAT(
+      sources_->OpenPushed(CheckRequest(NamedSpec("a")).value(), "00ff", 1000),
+      StatusIs(
+          absl::StatusCode::kNotFound,
+          AllOf(HasSubstr("content hash 00ff"), HasSubstr("push them again"))));
 }
 
 TEST_F(DatasetSourcesTest, ErrorsAreTheDevicesOrTheOpeners) {

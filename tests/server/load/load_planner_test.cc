@@ -11,11 +11,19 @@ namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::Op;
 using ::datasetd::testing::SetPretransforms;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+absl::StatusOr<LoadPlan> Plan(const v1::DatasetSpec& spec,
+                              const SourceInfo& source,
+                              const LoadLimits& limits = {}) {
+  return PlanSource(CheckRequest(spec).value(), source, /*own_sizes=*/{},
+                    limits);
+}
 
 SourceInfo SourceOf(int num_fields) {
   SourceInfo source;
@@ -30,18 +38,18 @@ SourceInfo SourceOf(int num_fields) {
 // More fields than a feed carries, which ended the daemon.
 TEST(LoadPlannerTest, EveryFieldMayHavePretransforms) {
   const int last = kMaxDatasetFields - 1;
-  v1::DatasetSpec spec;
+  v1::DatasetSpec spec = NamedSpec("a");
   SetPretransforms(spec, absl::StrCat("f", last),
                    {Op("center_crop { height: 2 width: 2 }")});
   SetPretransforms(spec, "f8", {Op("center_crop { height: 2 width: 3 }")});
-  const auto plan = PlanSource(spec, SourceOf(kMaxDatasetFields));
+  const auto plan = Plan(spec, SourceOf(kMaxDatasetFields));
   ASSERT_THAT(plan, IsOk());
   EXPECT_EQ(plan->fields[8].resident.shape, (std::vector<int64_t>{2, 3, 1}));
   EXPECT_EQ(plan->fields[last].resident.shape, (std::vector<int64_t>{2, 2, 1}));
 }
 
 TEST(LoadPlannerTest, ADatasetHasSoManyFieldsAtMost) {
-  EXPECT_THAT(PlanSource(v1::DatasetSpec(), SourceOf(kMaxDatasetFields + 1)),
+  EXPECT_THAT(Plan(NamedSpec("a"), SourceOf(kMaxDatasetFields + 1)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("the source has 257 fields; a dataset has at "
                                  "most 256")));
@@ -61,16 +69,16 @@ TEST(LoadPlannerTest, SamplesThatAreStillToComeAreNotTransformed) {
   source.is_encoded = source.is_awaited = true;
   source.fields[0].is_ragged = true;
   source.fields[0].shape = {1, 1, 1};
-  v1::DatasetSpec spec;
+  v1::DatasetSpec spec = NamedSpec("a");
   SetPretransforms(spec, "f0", {Op("resize { size { height: 2 width: 3 } }")});
   SetPretransforms(spec, "f1", {Op("center_crop { height: 2 width: 2 }")});
-  const auto early = PlanSource(spec, source);
+  const auto early = Plan(spec, source);
   ASSERT_THAT(early, IsOk());
   EXPECT_TRUE(early->fields[0].needs_sizes);
   EXPECT_FALSE(early->fields[0].is_transformed);
   EXPECT_EQ(early->fields[1].resident.shape, (std::vector<int64_t>{2, 2, 1}));
   source.is_awaited = false;
-  const auto plan = PlanSource(spec, source);
+  const auto plan = Plan(spec, source);
   ASSERT_THAT(plan, IsOk());
   EXPECT_FALSE(plan->needs_sizes());
   EXPECT_EQ(plan->fields[0].resident.shape, (std::vector<int64_t>{2, 3, 1}));
@@ -80,17 +88,15 @@ TEST(LoadPlannerTest, SamplesThatAreStillToComeAreNotTransformed) {
 TEST(LoadPlannerTest, ASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;
-  const v1::DatasetSpec spec;
-  EXPECT_THAT(PlanSource(spec, OneField(3, {300, 1 << 20, 1}), {}, limits),
-              IsOk());
+  const v1::DatasetSpec spec = NamedSpec("a");
+  EXPECT_THAT(Plan(spec, OneField(3, {300, 1 << 20, 1}), limits), IsOk());
   EXPECT_THAT(
-      PlanSource(spec, OneField(3, {301, 1 << 20, 1}), {}, limits),
+      Plan(spec, OneField(3, {301, 1 << 20, 1}), limits),
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr("a sample takes 315621376 bytes"),
                      HasSubstr("max_sample_memory_mib"), HasSubstr("300"))));
-  EXPECT_THAT(
-      PlanSource(spec, OneField(2, {int64_t{1} << 40, 1 << 23, 3}), {}, limits),
-      StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Plan(spec, OneField(2, {int64_t{1} << 40, 1 << 23, 3}), limits),
+              StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 // What is read counts as what becomes of it, each in a buffer of its own.
@@ -98,9 +104,9 @@ TEST(LoadPlannerTest, BothFormsOfASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;
   const auto plan = [&](int64_t height, const std::string& op) {
-    v1::DatasetSpec spec;
+    v1::DatasetSpec spec = NamedSpec("a");
     SetPretransforms(spec, "image", {Op(op)});
-    return PlanSource(spec, OneField(1000, {height, 1 << 20, 1}), {}, limits);
+    return Plan(spec, OneField(1000, {height, 1 << 20, 1}), limits);
   };
   const auto small = plan(200, "crop { height: 3 width: 3 }");
   ASSERT_THAT(small, IsOk());

@@ -28,17 +28,22 @@ TEST(LoadRequestTest, OnlyThePathIsChanged) {
   const v1::DatasetSpec expected = With(NamedSpec("a"), "device: 'each'");
   v1::DatasetSpec spec = expected;
   spec.set_path("/data//./a/");
-  ASSERT_THAT(CheckRequest(spec), IsOk());
-  EXPECT_EQ(spec.SerializeAsString(), expected.SerializeAsString());
+  const auto request = CheckRequest(spec);
+  ASSERT_THAT(request, IsOk());
+  EXPECT_EQ(request->spec->SerializeAsString(), expected.SerializeAsString());
 }
 
 TEST(LoadRequestTest, PretransformsGetTheirDefaultsInACopy) {
-  v1::DatasetSpec spec =
+  const v1::DatasetSpec spec =
       With(NamedSpec("a"),
-           "pretransforms { key: 'x' value { transforms { normalize {} } } }");
-  const std::string before = spec.SerializeAsString();
-  ASSERT_THAT(CheckRequest(spec), IsOk());
-  EXPECT_EQ(spec.SerializeAsString(), before);
+           "pretransforms { key: 'x' value { transforms { resize {"
+           "  shorter_edge: 8 } } } }");
+  const auto request = CheckRequest(spec);
+  ASSERT_THAT(request, IsOk());
+  EXPECT_EQ(request->spec->SerializeAsString(), spec.SerializeAsString());
+  EXPECT_FALSE(
+      spec.pretransforms().at("x").transforms(0).resize().has_antialias());
+  EXPECT_TRUE(request->pretransforms.at("x")[0].resize().antialias());
 }
 
 TEST(LoadRequestTest, WhatIsWrongIsNamed) {
@@ -56,8 +61,7 @@ TEST(LoadRequestTest, WhatIsWrongIsNamed) {
        "be older than the client"},
       {long_device.c_str(), "device: has 257 bytes, expected at most 256"}};
   for (const auto& [change, message] : changes) {
-    v1::DatasetSpec spec = With(NamedSpec("a"), change);
-    EXPECT_THAT(CheckRequest(spec),
+    EXPECT_THAT(CheckRequest(With(NamedSpec("a"), change)),
                 StatusIs(absl::StatusCode::kInvalidArgument, message));
   }
 }
@@ -74,6 +78,12 @@ SourceInfo Source() {
   return source;
 }
 
+std::string IdOf(v1::DatasetSpec spec, const std::string& device = "cpu",
+                 const SourceInfo& source = Source()) {
+  if (spec.name().empty()) spec.set_name("a");
+  return SpecId(CheckRequest(std::move(spec)).value(), device, source);
+}
+
 TEST(SpecIdTest, WhatIsReadAndHowChangesIt) {
   std::set<std::string> ids;
   for (const char* const change :
@@ -83,11 +93,11 @@ TEST(SpecIdTest, WhatIsReadAndHowChangesIt) {
         "bad_samples: BAD_SAMPLE_POLICY_SKIP",
         "bad_samples: BAD_SAMPLE_POLICY_SKIP max_bad_samples: 3",
         "residency: RESIDENCY_AUTO", kCrop}) {
-    const std::string id = SpecId(With(Spec(), change), "cpu", Source());
+    const std::string id = IdOf(With(Spec(), change));
     EXPECT_THAT(id, MatchesRegex("[0-9a-f]{64}"));
     EXPECT_TRUE(ids.insert(id).second) << change;
   }
-  EXPECT_TRUE(ids.insert(SpecId(Spec(), "cuda:0", Source())).second);
+  EXPECT_TRUE(ids.insert(IdOf(Spec(), "cuda:0")).second);
   using Change = void (*)(SourceInfo&);
   for (const Change change :
        {Change([](SourceInfo& source) { source.files.pop_back(); }),
@@ -96,17 +106,17 @@ TEST(SpecIdTest, WhatIsReadAndHowChangesIt) {
         Change([](SourceInfo& s) { s.files[1].mtime_nanoseconds = 7; })}) {
     SourceInfo source = Source();
     change(source);
-    EXPECT_TRUE(ids.insert(SpecId(Spec(), "cpu", source)).second);
+    EXPECT_TRUE(ids.insert(IdOf(Spec(), "cpu", source)).second);
   }
 }
 
 // The id has the devices that were found, not the text of the request.
 TEST(SpecIdTest, NameAndLimitsThatDoNotBindLeaveItAlone) {
-  const std::string id = SpecId(Spec(), "cpu", Source());
+  const std::string id = IdOf(Spec());
   for (const char* const change :
        {"name: 'b'", "max_bad_samples: 3", "device: 'each'",
         "bad_samples: BAD_SAMPLE_POLICY_FAIL residency: RESIDENCY_DEVICE"}) {
-    EXPECT_EQ(SpecId(With(Spec(), change), "cpu", Source()), id) << change;
+    EXPECT_EQ(IdOf(With(Spec(), change)), id) << change;
   }
 }
 
@@ -142,7 +152,7 @@ TEST(SpecIdTest, IdsStay) {
        "cuda:0,cuda:1",
        "82cee5340529654d2dd38b9d386eaa957381b3c65d918ae895c0ae1fb742f301"}};
   for (const auto& [spec, device, id] : goldens) {
-    EXPECT_EQ(SpecId(With({}, spec), device, Source()), id) << spec;
+    EXPECT_EQ(IdOf(With({}, spec), device), id) << spec;
   }
 }
 
@@ -151,12 +161,12 @@ TEST(SpecIdTest, AnOptionsEndIsNotAnothersBegin) {
   SetOptions(first, {{"a", "1\n1:b=1:2"}});
   v1::DatasetSpec second = Spec();
   SetOptions(second, {{"a", "1"}, {"b", "2"}});
-  EXPECT_NE(SpecId(first, "cpu", Source()), SpecId(second, "cpu", Source()));
+  EXPECT_NE(IdOf(first), IdOf(second));
 }
 
 TEST(SpecIdTest, APathsEndIsNotAnothersBegin) {
-  EXPECT_NE(SpecId(SpecOf("raw", "/data/a\ntrain", ""), "cpu", Source()),
-            SpecId(SpecOf("raw", "/data/a", "train\n"), "cpu", Source()));
+  EXPECT_NE(IdOf(SpecOf("raw", "/data/a\ntrain", "")),
+            IdOf(SpecOf("raw", "/data/a", "train\n")));
 }
 
 TEST(SpecIdTest, APushIsItsNameContentAndUser) {

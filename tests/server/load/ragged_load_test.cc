@@ -111,19 +111,19 @@ class RaggedLoadTest : public ::testing::Test {
     return dataset;
   }
   absl::StatusOr<LoadPlan> Plan(const FakeEncodedSource& source) {
-    auto plan = PlanSource(spec_, source.info());
+    auto plan = PlanSource(CheckRequest(spec_).value(), source.info());
     if (!plan.ok() || !plan->needs_sizes()) return plan;
     plan->num_workers = num_threads_;
     const std::atomic<bool> is_cancelled = false;
     auto sizes = FindSampleSizes(source, *plan, {.budget = &decode_budget_},
                                  is_cancelled);
     if (!sizes.ok()) return sizes.status();
-    plan = PlanSource(spec_, source.info(), *sizes);
+    plan = PlanSource(CheckRequest(spec_).value(), source.info(), *sizes);
     if (plan.ok()) plan->num_workers = num_threads_;
     return plan;
   }
 
-  v1::DatasetSpec spec_ = With({}, "max_bad_samples: 2000");
+  v1::DatasetSpec spec_ = With(NamedSpec("a"), "max_bad_samples: 2000");
   int num_threads_ = 3;
   DecodeBudget decode_budget_{DecodeBudget::Limits()};
   LoadPlan plan_;
@@ -188,7 +188,7 @@ TEST_F(RaggedLoadTest, APretransformMayLeaveSizes) {
   }
   SetPretransforms(spec_, "image",
                    {Op("resize { size { height: 8 width: 8 } }")});
-  const auto plan = PlanSource(spec_, source.info());
+  const auto plan = PlanSource(CheckRequest(spec_).value(), source.info());
   ASSERT_THAT(plan, IsOk());
   EXPECT_FALSE(plan->needs_sizes());
 }
@@ -277,7 +277,7 @@ TEST_F(RaggedLoadTest, WhatIsTooLargeIsRefusedBeforeTheLoad) {
 
 TEST_F(RaggedLoadTest, LookingAtHeadersIsCancelledToo) {
   FakeEncodedSource source(1'000'000, SizeOf);
-  auto plan = PlanSource(spec_, source.info());
+  auto plan = PlanSource(CheckRequest(spec_).value(), source.info());
   ASSERT_THAT(plan, IsOk());
   std::atomic<bool> is_cancelled = false;
   std::atomic<int64_t> num_probed = 0;

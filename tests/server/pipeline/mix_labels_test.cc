@@ -6,16 +6,17 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/feed/slot_layout.h"
 #include "server/pipeline/pipeline.h"
+#include "tests/testing/fake_backend.h"
 #include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
@@ -214,56 +215,84 @@ TEST(MixLabelsTest, ImagesThatShareABoxHaveOneSize) {
 
 class CheckMixedLabelsTest : public ::testing::Test {
  protected:
-  // Checks int16 `labels` against `num_classes`.
-  absl::Status Check(const std::vector<int16_t>& labels, int64_t num_classes) {
-    auto backend = CreateHostBackend({});
+  void SetLabels(const std::vector<int16_t>& labels) {
     const auto num_samples = static_cast<int64_t>(labels.size());
     Dataset::Contents contents;
     contents.name = "digits";
-    contents.backend = backend.get();
+    contents.backend = &backend_;
     contents.num_samples = num_samples;
     contents.fields = {kImage, kLabel};
     for (const FieldSpec& field : contents.fields) {
       contents.memory.push_back(
-          *backend->Allocate(num_samples * field.sample_bytes()));
+          *backend_.Allocate(num_samples * field.sample_bytes()));
     }
     std::memcpy(contents.memory[1].data(), labels.data(),
                 labels.size() * sizeof(int16_t));
-    const Dataset dataset(std::move(contents));
-    auto programs = Link(dataset.fields(),
-                         {{Op("mix_up { num_classes: $0 }", num_classes)}, {}});
-    EXPECT_THAT(programs, IsOk());
-    for (size_t f = 0; f < 2; ++f) {
-      (*programs)[f].source = dataset.field_data(f);
-      (*programs)[f].sample_stride_bytes = dataset.fields()[f].sample_bytes();
-    }
-    return CheckMixedLabels(dataset, {0, 1}, *programs);
+    dataset_ = std::make_unique<Dataset>(std::move(contents));
   }
+
+  // Checks the labels against `num_classes`.
+  absl::Status Check(int64_t num_classes) const {
+    const auto programs =
+        Link(dataset_->fields(),
+             {{Op("mix_up { num_classes: $0 }", num_classes)}, {}});
+    EXPECT_THAT(programs, IsOk());
+    return CheckMixedLabels(*dataset_, {0, 1}, *programs);
+  }
+
+  FakeBackend backend_{{}};
+  std::unique_ptr<Dataset> dataset_;
 };
 
 TEST_F(CheckMixedLabelsTest, EveryLabelIsBelowNumClasses) {
-  EXPECT_THAT(Check({0, 9, 3}, 10), IsOk());
-  EXPECT_THAT(Check({0, 9, 3}, 9),
+  SetLabels({0, 9, 3});
+  EXPECT_THAT(Check(10), IsOk());
+  EXPECT_THAT(Check(9),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("num_classes is 9"),
                              HasSubstr("sample 1 of dataset 'digits'"),
                              HasSubstr("the label 9 in field 'label'"))));
-  EXPECT_THAT(Check({0, 1, -1}, 9), StatusIs(absl::StatusCode::kInvalidArgument,
-                                             HasSubstr("the label -1")));
+  SetLabels({0, 1, -1});
+  EXPECT_THAT(Check(9), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("the label -1")));
 }
 
 TEST_F(CheckMixedLabelsTest, AllSamplesAreRead) {
   // More than are read at once.
   std::vector<int16_t> labels(1'200'000, 1);
-  EXPECT_THAT(Check(labels, 2), IsOk());
+  SetLabels(labels);
+  EXPECT_THAT(Check(2), IsOk());
   for (const size_t at :
        {size_t{524'287}, size_t{524'288}, size_t{1'199'999}}) {
     std::vector<int16_t> wrong = labels;
     wrong[at] = 2;
-    EXPECT_THAT(Check(wrong, 2),
+    SetLabels(wrong);
+    EXPECT_THAT(Check(2),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("sample " + std::to_string(at) + " of")));
   }
+}
+
+TEST_F(CheckMixedLabelsTest, LabelsAreReadOnce) {
+  SetLabels({0, 9, 3});
+  std::vector<std::thread> feeds;
+  for (int i = 0; i < 4; ++i) {
+    feeds.emplace_back([&] { EXPECT_THAT(Check(10), IsOk()); });
+  }
+  for (std::thread& feed : feeds) feed.join();
+  EXPECT_THAT(Check(100), IsOk());
+  EXPECT_EQ(backend_.num_copies(), 1);
+  // To say which one is wrong.
+  EXPECT_THAT(Check(9), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("sample 1 of")));
+  EXPECT_EQ(backend_.num_copies(), 2);
+}
+
+TEST_F(CheckMixedLabelsTest, AnErrorIsNotKept) {
+  SetLabels({0, 9, 3});
+  backend_.FailAllocation(1);
+  EXPECT_THAT(Check(10), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(Check(10), IsOk());
 }
 
 }  // namespace

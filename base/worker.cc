@@ -1,12 +1,14 @@
-#include "server/feed/reaper.h"
+#include "base/worker.h"
 
 #include <pthread.h>
 
+#include <utility>
+
 namespace datasetd {
 
-Reaper::Reaper() : thread_([this] { Loop(); }) {}
+Worker::Worker(const char* name) : thread_([this, name] { Loop(name); }) {}
 
-Reaper::~Reaper() {
+Worker::~Worker() {
   {
     MutexLock lock(&mutex_);
     is_stopping_ = true;
@@ -14,13 +16,13 @@ Reaper::~Reaper() {
   thread_.join();
 }
 
-void Reaper::Run(std::function<void()> task) {
+void Worker::Run(std::function<void()> task) {
   MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
   ++num_given_;
 }
 
-bool Reaper::Await(absl::Duration timeout) const {
+bool Worker::Await(absl::Duration timeout) const {
   MutexLock lock(&mutex_);
   const uint64_t wanted = num_given_;
   const auto is_done = [this, wanted]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -29,8 +31,8 @@ bool Reaper::Await(absl::Duration timeout) const {
   return mutex_.AwaitWithTimeout(Condition(&is_done), timeout);
 }
 
-void Reaper::Loop() {
-  pthread_setname_np(pthread_self(), "reaper");
+void Worker::Loop(const char* name) {
+  pthread_setname_np(pthread_self(), name);
   const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return is_stopping_ || !tasks_.empty();
   };
