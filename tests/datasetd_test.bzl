@@ -35,12 +35,20 @@ def datasetd_test(name, srcs = None, deps = [], **kwargs):
             cmd = _JOIN,
         )
         srcs = [name + "_sources.cc"]
+    copts = kwargs.pop("copts", ["-O0"])
+    features = kwargs.pop("features", ["prefers_clang"])
+    if copts == ["-O0"] and features == ["prefers_clang"]:
+        copts = copts + select({
+            "//tests:precompiles": ["-include-pch", "$(BINDIR)/tests/testing/test_headers.pch"],
+            "//conditions:default": [],
+        })
+        deps = deps + ["//tests/testing:precompiled"]
     native.cc_test(
         name = name,
         size = kwargs.pop("size", "small"),
         srcs = srcs,
-        copts = kwargs.pop("copts", ["-O0"]),
-        features = kwargs.pop("features", ["prefers_clang"]),
+        copts = copts,
+        features = features,
         deps = depset(deps + [
             "//tests/testing:status_matchers",
             "//third_party/abseil",

@@ -156,7 +156,12 @@ def _cc_toolchain_config_impl(ctx):
             [_action(name, _COMPILE_IMPLIES) for name in _COMPILE] +
             [_action(_LINK[0], _LINK_IMPLIES)] +
             [_action(name, _LIBRARY_IMPLIES + _LINK_IMPLIES) for name in _LINK[1:]],
-        cxx_builtin_include_directories = ["/usr/include", "/usr/lib", "/usr/local/include"],
+        cxx_builtin_include_directories = [
+            "/usr/include",
+            "/usr/lib",
+            "/usr/local/include",
+            "/dev/null",  # the main file of precompiled headers
+        ],
         toolchain_identifier = "debian",
         host_system_name = "local",
         target_system_name = "local",
