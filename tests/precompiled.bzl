@@ -14,7 +14,7 @@ def _precompiled_headers_impl(ctx):
     dep = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps])
     context = dep.compilation_context
     output = ctx.actions.declare_file(ctx.label.name + ".pch")
-    flags = ctx.attr.copts + ["-fpch-instantiate-templates"]
+    flags = ctx.attr.copts + ["-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp"]
     for header in ctx.attr.headers:
         flags += ["-include", header]
     variables = cc_common.create_compile_variables(
@@ -41,7 +41,7 @@ def _precompiled_headers_impl(ctx):
             action_name = ACTION_NAMES.cpp_compile,
             variables = variables,
         ),
-        inputs = context.headers,
+        inputs = depset([ctx.file._versions], transitive = [context.headers]),
         outputs = [output],
     )
     return [DefaultInfo(files = depset([output]))]
@@ -53,6 +53,8 @@ precompiled_headers = rule(
         "headers": attr.string_list(mandatory = True, doc = "As in #include."),
         "copts": attr.string_list(doc = "Those of the sources, too."),
         "deps": attr.label_list(providers = [CcInfo]),
+        # Clang refuses headers that have changed since.
+        "_versions": attr.label(default = "@debian_versions//:versions.txt", allow_single_file = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

@@ -29,6 +29,22 @@ filegroup(
 
 _remote_coverage_tools = repository_rule(implementation = _remote_coverage_tools_impl)
 
+def _debian_versions_impl(ctx):
+    result = ctx.execute(
+        ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"] + ctx.attr.packages,
+    )
+    if result.return_code != 0:
+        fail("dpkg-query: {}; deploy/install_deps.sh installs what is missing".format(result.stderr))
+    ctx.file("versions.txt", result.stdout)
+    ctx.file("BUILD", "exports_files([\"versions.txt\"])\n")
+
+# Read again when Bazel starts.
+debian_versions = repository_rule(
+    attrs = {"packages": attr.string_list(mandatory = True)},
+    implementation = _debian_versions_impl,
+    local = True,
+)
+
 def debian_bazel_repositories():
     """Declares @rules_cc (the native rules) and an empty @remote_coverage_tools."""
     _rules_cc(name = "rules_cc")

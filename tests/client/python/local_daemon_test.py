@@ -117,7 +117,7 @@ def test_it_says_that_it_has_ended():
         start = time.monotonic()
         with pytest.raises(datasetd.DaemonGone, match="with code -9"):
             daemon.connect()
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 5  # no timeout of a call
 
 
 def test_wrong_arguments_leave_nothing(tmp_path, monkeypatch):

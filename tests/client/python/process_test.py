@@ -33,7 +33,7 @@ def test_daemon_killed_while_clients_wait(data_root):
                 for _ in iterator:
                     pass
                 iterator = iter(batches)
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 5  # no timeout of a call
         with pytest.raises(datasetd.DaemonGone):
             client.list_datasets()
         assert kept.image.shape == (10, 3, 8, 10)
