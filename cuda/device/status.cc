@@ -1,10 +1,12 @@
 #include "cuda/device/status.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "cuda/device/device_failure.h"
 #include "cuda/device/driver_api.h"
 
@@ -39,6 +41,14 @@ std::string NameOf(CUresult error) {
     return absl::StrCat("CUDA error ", static_cast<int>(error));
   }
   return absl::StrCat(name, " (", text, ")");
+}
+
+// "cuEventRecord" of "api.cuEventRecord(event.get(), stream)": the reasons that
+// clients are told have a limit, and end with what to do.
+absl::string_view FunctionOf(absl::string_view call) {
+  call = call.substr(0, call.find('('));
+  const size_t last = call.find_last_of(".>: ");
+  return last == absl::string_view::npos ? call : call.substr(last + 1);
 }
 
 // -1: none yet. The driver is not asked: it may answer with the very error.
@@ -81,8 +91,9 @@ bool IsSticky(CUresult error) {
 absl::Status CudaStatus(CUresult error, const char* call, size_t size_bytes) {
   if (error == CUDA_SUCCESS) return absl::OkStatus();
   const std::string device = CurrentDevice();
-  std::string message = absl::StrCat(call, ": ", NameOf(error), " on ",
-                                     device.empty() ? "no device" : device);
+  std::string message =
+      absl::StrCat(FunctionOf(call), ": ", NameOf(error), " on ",
+                   device.empty() ? "no device" : device);
   if (size_bytes > 0) absl::StrAppend(&message, ", ", size_bytes, " bytes");
   absl::Status status(CodeOf(error), message);
   return IsSticky(error) ? DeviceFailure(std::move(status), device) : status;

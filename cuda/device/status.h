@@ -1,7 +1,7 @@
 // Errors of the CUDA driver as absl::Status.
 //
-// A message holds the call, the error's name and text, the current device and,
-// where the call takes memory, the bytes. Codes:
+// A message holds the function, the error's name and text, the current device
+// and, where the call takes memory, the bytes. Codes:
 //
 //   RESOURCE_EXHAUSTED  out of memory
 //   UNAVAILABLE         no driver, no device, or the device is taken

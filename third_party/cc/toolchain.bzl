@@ -128,6 +128,19 @@ def _cc_toolchain_config_impl(ctx):
                 _flags(_LINK, ["-Wl,--gc-sections"], _OPT),
             ],
         ),
+        # Bazel's own, but behind the flags above: a target may name its linker.
+        feature(
+            name = "user_link_flags",
+            enabled = True,
+            flag_sets = [flag_set(
+                actions = _LINK,
+                flag_groups = [flag_group(
+                    flags = ["%{user_link_flags}"],
+                    iterate_over = "user_link_flags",
+                    expand_if_available = "user_link_flags",
+                )],
+            )],
+        ),
         feature(
             name = "unfiltered_compile_flags",
             enabled = True,
