@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -263,12 +264,12 @@ def test_transforms_that_were_too_long_to_keep(daemon, web):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root starts another user's "
                     "process")
-def test_another_user(daemon, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("open")
-    for path in (directory, *directory.parents):
-        if os.stat(path).st_uid == 0 and str(path).startswith("/tmp/"):
-            os.chmod(path, 0o755)
-    socket_path = str(directory / "page.sock")
+def test_another_user(daemon, request):
+    # Not below pytest's folder, which each pytest that starts closes to others.
+    directory = tempfile.mkdtemp(prefix="dd", dir="/tmp")
+    request.addfinalizer(lambda: shutil.rmtree(directory))
+    os.chmod(directory, 0o755)
+    socket_path = os.path.join(directory, "page.sock")
 
     def get(web, path=""):
         return subprocess.run(
