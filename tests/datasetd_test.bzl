@@ -35,24 +35,35 @@ def datasetd_test(name, srcs = None, deps = [], **kwargs):
             cmd = _JOIN,
         )
         srcs = [name + "_sources.cc"]
-    copts = kwargs.pop("copts", ["-O0"])
-    features = kwargs.pop("features", ["prefers_clang"])
-    if copts == ["-O0"] and features == ["prefers_clang"]:
-        copts = copts + select({
-            "//tests:precompiles": ["-include-pch", "$(BINDIR)/tests/testing/test_headers.pch"],
-            "//conditions:default": [],
-        })
-        deps = deps + ["//tests/testing:precompiled"]
     native.cc_test(
         name = name,
         size = kwargs.pop("size", "small"),
         srcs = srcs,
-        copts = copts,
-        features = features,
-        deps = depset(deps + [
+        **compiled_as_a_test(kwargs, depset(deps + [
             "//tests/testing:status_matchers",
             "//third_party/abseil",
             "//third_party/googletest:gtest_main",
-        ]).to_list(),
-        **kwargs
+        ]).to_list())
     )
+
+def datasetd_test_library(name, deps = [], **kwargs):
+    """A cc_library for tests, compiled as they are."""
+    native.cc_library(name = name, testonly = True, **compiled_as_a_test(kwargs, deps))
+
+def compiled_as_a_test(kwargs, deps):
+    """Returns the arguments of a cc_ rule, with `deps`, that is part of tests.
+
+    It is compiled by clang and not optimized, with what most tests include read
+    before, unless the arguments say otherwise.
+    """
+    kwargs = dict(kwargs)
+    copts = kwargs.setdefault("copts", ["-O0"])
+    features = kwargs.setdefault("features", ["prefers_clang"])
+    if copts == ["-O0"] and features == ["prefers_clang"]:
+        kwargs["copts"] = copts + select({
+            "//tests:precompiles": ["-include-pch", "$(BINDIR)/tests/testing/test_headers.pch"],
+            "//conditions:default": [],
+        })
+        deps = deps + ["//tests/testing:precompiled"]
+    kwargs["deps"] = deps
+    return kwargs

@@ -1,5 +1,7 @@
 """fuzz_replay_test: a fuzz harness run over its committed corpus."""
 
+load("//tests:datasetd_test.bzl", "compiled_as_a_test")
+
 def fuzz_replay_test(name, corpus, deps, size = "small", data = [], env = {}, tags = []):
     """Compiles `name`.cc as a test; tests/fuzz/run.sh compiles it as a fuzzer.
 
@@ -20,5 +22,5 @@ def fuzz_replay_test(name, corpus, deps, size = "small", data = [], env = {}, ta
         data = native.glob([corpus + "/**"]) + data,
         env = env,
         tags = tags,
-        deps = deps + ["//tests/fuzz:replay_main"],
+        **compiled_as_a_test({}, deps + ["//tests/fuzz:replay_main"])
     )
