@@ -6,6 +6,7 @@ import pty
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -457,6 +458,11 @@ def test_a_daemon_that_is_killed_is_started_again(place):
     assert place.jobs() == []
 
 
+def _listens(path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        return probe.connect_ex(path) == 0
+
+
 def test_a_daemon_that_ends_again_and_again(place):
     run = place.start(_PRELUDE + """
 import datasetd
@@ -477,8 +483,19 @@ while not os.path.exists(os.environ["SAID"] + ".end"):
     harness.poll_until(
         lambda: "no other is started" in place.errors(run), "the last word")
     assert place.errors(run).count("another one is started") == 3
+    # One that was started meanwhile, as when a session is lost, ends with it.
+    directory, = place.jobs()
+    other = subprocess.Popen(
+        [harness.daemon_program(),
+         f"--config={os.path.join(directory, 'datasetd.yaml')}"],
+        stderr=subprocess.DEVNULL)
+    place.processes.append(other)
+    harness.poll_until(
+        lambda: _listens(os.path.join(directory, "attach.sock")),
+        "another daemon")
     place.tell("end")
     assert run.wait(60) == 0
+    assert other.wait(60) == 0
     assert place.jobs() == []
 
 

@@ -433,6 +433,14 @@ class _JobDaemon(SharedDaemon):
                 return
             if self._pidfd is not None:
                 _stop(self._pidfd)
+            # One that was started when the session with that one was lost.
+            with contextlib.suppress(
+                ConnectionError, FileNotFoundError, ProcessLookupError
+            ):
+                other = _daemon_at(self.address)
+                if other is not None:
+                    _stop(other)
+                    os.close(other)
             if not self._is_served():
                 shutil.rmtree(self._directory, ignore_errors=True)
 
