@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "client/connection/session.h"
 #include "client/connection/unary_call.h"
 #include "client/device/cuda_driver.h"
 
@@ -299,6 +300,10 @@ absl::StatusOr<v1::ExplainTransformsResponse> Client::ExplainTransforms(
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
   return ResponseTo<v1::GetStatusResponse>(v1::GetStatusRequest(), this);
 }
+
+absl::Status Client::CheckProcess() const { return session_->CheckProcess(); }
+
+const Address& Client::address() const { return session_->address(); }
 
 absl::Status Client::Call(const Message& request, Message* response) {
   DATASETD_RETURN_IF_ERROR(session_->CheckProcess());

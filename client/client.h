@@ -31,8 +31,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/connection/address.h"
 #include "client/connection/call_limits.h"
-#include "client/connection/session.h"
 #include "client/feed/feed.h"
 #include "client/feed/weights.h"
 #include "client/push.h"
@@ -41,6 +41,8 @@
 #include "datasetd/v1/server.pb.h"
 
 namespace datasetd::client {
+
+class Session;
 
 struct ClientOptions {
   // "unix:/path/datasetd.sock" or the path. Empty: $DATASETD_ADDRESS, or if
@@ -111,9 +113,9 @@ class Client {
                     google::protobuf::Message* response);
 
   // FAILED_PRECONDITION(kForked) in a child of fork(). Takes no lock.
-  absl::Status CheckProcess() const { return session_->CheckProcess(); }
+  absl::Status CheckProcess() const;
 
-  const Address& address() const { return session_->address(); }
+  const Address& address() const;
 
  private:
   Client(std::shared_ptr<Session> session, const ClientOptions& options)

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/connection/session.h"
 #include "proto/push_metadata.h"
 
 namespace datasetd::client {

@@ -15,10 +15,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/connection/call_limits.h"
-#include "client/connection/session.h"
 #include "datasetd/v1/dataset.pb.h"
 
 namespace datasetd::client {
+
+class Session;
 
 class Push {
  public:

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "client/connection/error_detail.h"
 #include "client/connection/lease.h"
+#include "client/connection/session.h"
 #include "client/connection/unary_call.h"
 #include "client/feed/feed_closer.h"
 #include "client/feed/ring_pages.h"

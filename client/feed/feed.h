@@ -22,13 +22,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/connection/call_limits.h"
-#include "client/connection/session.h"
 #include "client/feed/batch.h"
 #include "client/feed/index_sender.h"
 #include "client/feed/weights.h"
 #include "datasetd/v1/feed.pb.h"
 
 namespace datasetd::client {
+
+class Session;
 
 class Feed {
  public:

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/connection/session.h"
 #include "client/connection/unary_call.h"
 
 namespace datasetd::client {

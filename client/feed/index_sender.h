@@ -14,10 +14,15 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/connection/call_limits.h"
-#include "client/connection/session.h"
 #include "datasetd/v1/feed.pb.h"
 
+namespace grpc {
+class Status;
+}  // namespace grpc
+
 namespace datasetd::client {
+
+class Session;
 
 // Batches that follow those sent before.
 struct IndexBlock {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/connection/session.h"
 #include "client/connection/unary_call.h"
 
 namespace datasetd::client {

@@ -9,10 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/connection/call_limits.h"
-#include "client/connection/session.h"
 #include "datasetd/v1/feed.pb.h"
 
 namespace datasetd::client {
+
+class Session;
 
 // Views; the caller keeps the numbers until the call returns.
 struct Weights {
