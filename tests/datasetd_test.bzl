@@ -64,6 +64,9 @@ def compiled_as_a_test(kwargs, deps):
             "//tests:precompiles": ["-include-pch", "$(BINDIR)/tests/testing/test_headers.pch"],
             "//conditions:default": [],
         })
-        deps = deps + ["//tests/testing:precompiled"]
+        deps = deps + select({
+            "//tests:precompiles": ["//tests/testing:precompiled"],
+            "//conditions:default": [],
+        })
     kwargs["deps"] = deps
     return kwargs

@@ -218,7 +218,7 @@ class DatasetRegistry {
   absl::Status Release(const std::string& name, const Caller& caller);
   void ReleaseSession(uint64_t session_id);
 
-  // What a user's loads and pushes are charged to.
+  // Returns the account that pays for a user's loads and pushes.
   DecodeAccount AccountOf(uid_t uid) {
     return {.budget = &decode_budget_,
             .uid = uid,

@@ -410,8 +410,8 @@ TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
   const TestFeed made =
       MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
   (*producer)->Add(made.feed.get());
-  // Of three slots, so that the launch that runs is the one of the slot
-  // released.
+  // All three slots are published, so that the next launch is the one that the
+  // release causes.
   CompleteUntil(backend, made, 3);
   while ((*producer)->progress().has_running_launch) {
   }
