@@ -6,14 +6,14 @@ import weakref
 from typing import Any, Iterator, NoReturn
 
 from .._batches.batch import Batch
-from .ahead import SentAhead
-from .job_feed import JobFeed
+from .order_queue import OrderQueue
+from .reconnecting_feed import ReconnectingFeed
 
 
 class Place:
     """Where a loader is: in `feed`, which began or gave a batch last."""
 
-    def __init__(self, feed: JobFeed) -> None:
+    def __init__(self, feed: ReconnectingFeed) -> None:
         self.feed = feed
 
 
@@ -37,7 +37,7 @@ class EpochIterator(Iterator[Batch[Any]]):
     own until its end. For one thread at a time.
     """
 
-    def __init__(self, feed: JobFeed, place: Place) -> None:
+    def __init__(self, feed: ReconnectingFeed, place: Place) -> None:
         """Begins at the feed's position."""
         self._feed = feed
         self._place = place
@@ -78,21 +78,21 @@ class SamplerIterator(EpochIterator):
     """The rest of one epoch of a sampler, which decides its end."""
 
     def __init__(
-        self, feed: JobFeed, place: Place, ahead: SentAhead
+        self, feed: ReconnectingFeed, place: Place, queue: OrderQueue
     ) -> None:
         super().__init__(feed, place)
         self.is_done = False
-        self._ahead = ahead
-        ahead.top_up(feed.send)
+        self._queue = queue
+        queue.top_up(feed.send)
 
     def __next__(self) -> Batch[Any]:
         if self.is_done:
             raise StopIteration
         feed = self._feed
-        self._ahead.top_up(feed.send)
+        self._queue.top_up(feed.send)
         # An error that the sampler raises belongs to this epoch, too.
         self.use.has_begun = True
-        if not self._ahead.has_more():
+        if not self._queue.has_more():
             self.is_done = True
             raise StopIteration
         self._place.feed = feed

@@ -13,7 +13,7 @@ from ..errors import AllSlotsHeld, InvalidArgument
 _MIN_ROWS = 16
 
 
-class Requested:
+class SingleBatchSampler:
     """A batch_sampler that yields the one requested batch."""
 
     def __init__(self, batch_size: int) -> None:
@@ -46,10 +46,12 @@ class Fetcher:
     at a time.
     """
 
-    def __init__(self, open_loader: Callable[[Requested], Loader]) -> None:
+    def __init__(
+        self, open_loader: Callable[[SingleBatchSampler], Loader]
+    ) -> None:
         self._open_loader = open_loader
         self._loader: Optional[Loader] = None
-        self._request = Requested(0)
+        self._sampler = SingleBatchSampler(0)
 
     def fetch(self, indices: Iterable[int], epoch: int) -> Batch[Any]:
         """Returns the samples `indices`, in this order."""
@@ -71,9 +73,9 @@ class Fetcher:
         if loader is None or loader.batch_size < len(wanted):
             self.close()
             rows = max(_MIN_ROWS, 1 << (len(wanted) - 1).bit_length())
-            self._request = Requested(rows)
-            loader = self._loader = self._open_loader(self._request)
-        self._request.indices = wanted
+            self._sampler = SingleBatchSampler(rows)
+            loader = self._loader = self._open_loader(self._sampler)
+        self._sampler.indices = wanted
         loader.set_epoch(epoch)
         return next(iter(loader))
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, Optional
 from .._batches.batch import Batch
 from .._feed.epochs import EpochIterator, Place, SamplerIterator
 from .._feed.fetch import Fetcher
-from .._feed.job_feed import Job, JobFeed, Position
+from .._feed.reconnecting_feed import Job, Position, ReconnectingFeed
 from ..errors import OutOfRange, ResourceExhausted
 from .job_order import JobOrder
 from .next_epoch import NextEpoch
@@ -30,15 +30,15 @@ class Feeds:
         """Opens the first feed. `open_fetcher` is called with `seed`."""
         self._job = job
         self._order = order
-        self.newest = JobFeed(job, order.new_ahead())
+        self.newest = ReconnectingFeed(job, order.new_queue())
         self._place = Place(self.newest)
         # At the beginning of the next epoch, by peek().
-        self._peeked: Optional[JobFeed] = None
+        self._peeked: Optional[ReconnectingFeed] = None
         self._open_fetcher = open_fetcher
         self._fetcher: Optional[Fetcher] = None
 
     @property
-    def current(self) -> JobFeed:
+    def current(self) -> ReconnectingFeed:
         return self._place.feed
 
     def iterate(self, start: NextEpoch) -> EpochIterator:
@@ -47,18 +47,18 @@ class Feeds:
         if feed is None:
             feed = self._begun(start)
         self.newest = feed
-        if feed.ahead is None:
+        if feed.queue is None:
             return EpochIterator(feed, self._place)
-        return SamplerIterator(feed, self._place, feed.ahead)
+        return SamplerIterator(feed, self._place, feed.queue)
 
     def peek(self, start: NextEpoch) -> Batch[Any]:
         """Returns the first batch of the next epoch."""
         if self._peeked is None:
             self._peeked = self._begun(start, keep=True)
         feed = self._peeked
-        if feed.ahead is not None:
-            feed.ahead.top_up(feed.send)
-        if not (feed.ahead.has_more() if feed.ahead else feed.num_batches):
+        if feed.queue is not None:
+            feed.queue.top_up(feed.send)
+        if not (feed.queue.has_more() if feed.queue else feed.num_batches):
             raise OutOfRange("peek(): the next epoch has no batches")
         return feed.peek()
 
@@ -77,8 +77,8 @@ class Feeds:
     def set_epoch(self, epoch: int) -> None:
         """Passes the epoch to a sampler, and forgets peek()."""
         self._peeked = None
-        if self.newest.ahead is not None:
-            self.newest.ahead.order.set_epoch(epoch)
+        if self.newest.queue is not None:
+            self.newest.queue.order.set_epoch(epoch)
 
     def set_seed(self, seed: int) -> None:
         """Draws by `seed` in feeds that are opened, or begun, from now on."""
@@ -97,7 +97,7 @@ class Feeds:
         """Sets how often feeds draw by weights in an epoch, from now on."""
         self._job.change(weighted_order={"num_draws": str(num_draws)})
 
-    def _begun(self, start: NextEpoch, keep: bool = False) -> JobFeed:
+    def _begun(self, start: NextEpoch, keep: bool = False) -> ReconnectingFeed:
         """Returns a feed at the next position that no iterator uses; with
         `keep` one that was there, or a new one."""
         position, first = start.position(), start.first_position
@@ -110,9 +110,11 @@ class Feeds:
         feed.begin(position, start.order_state)
         return feed
 
-    def _opened(self, position: Position) -> JobFeed:
+    def _opened(self, position: Position) -> ReconnectingFeed:
         try:
-            return JobFeed(self._job, self._order.new_ahead(), position)
+            return ReconnectingFeed(
+                self._job, self._order.new_queue(), position
+            )
         except ResourceExhausted as error:
             raise ResourceExhausted(
                 f"{error} (for one more iterator or peek() of a loader, "

@@ -54,7 +54,7 @@ class JobLoader(Generic[ArrayT]):
         if self._order.partition is not None:
             return len(self._order.partition)
         feed = self._feeds.newest
-        if feed.ahead is not None:
+        if feed.queue is not None:
             return len(feed)
         return batches_per_epoch(
             self.num_samples, self.batch_size, self.world_size, self.drop_last

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, Optional
 
 from .._datasets.dataset import Dataset
 from .._datasets.parts import check_node
-from .._feed.ahead import SentAhead
+from .._feed.order_queue import OrderQueue
 from .._order.partition import Partition, seed_of
 from .._order.sampling import SamplerOrder, digest, index_array
 from .._order.weights import Weighted
@@ -81,7 +81,7 @@ class JobOrder:
         self._own_subset = subset
         self.is_given = True
 
-    def new_ahead(self) -> Optional[SentAhead]:
+    def new_queue(self) -> Optional[OrderQueue]:
         """Returns the order of one more feed; None: the daemon makes it."""
         if self._sampler is None and self._batch_sampler is None:
             return None
@@ -93,12 +93,12 @@ class JobOrder:
             self._own_subset,
         )
         self.batch_size = order.batch_size
-        return SentAhead(order)
+        return OrderQueue(order)
 
     def feed_options(self, draws_by_sample: bool) -> Dict[str, Any]:
         """Returns what FeedOptions says of the order. `draws_by_sample`: random
         draws of a sent order are seeded as those of the daemon's."""
-        is_sent = self.new_ahead() is not None
+        is_sent = self.new_queue() is not None
         options: Dict[str, Any] = {
             "batch_size": self.batch_size,
             "shuffle": self.shuffle and not self.is_partition,

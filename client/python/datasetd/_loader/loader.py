@@ -16,7 +16,7 @@ from typing import (
 
 from .._batches.batch import ArrayT
 from .._datasets.subset import Samples
-from .._feed.fetch import Fetcher, Requested
+from .._feed.fetch import Fetcher, SingleBatchSampler
 from .._feed.options import FieldNames, Layout
 from .._order.weights import Weights
 from .._ranks import nodes
@@ -337,10 +337,10 @@ class _FetchLoader(DataLoader[Any]):
 def make_fetcher(dataset: Samples, **arguments: Any) -> Fetcher:
     """Returns a Fetcher for `dataset`; `arguments` are a DataLoader's."""
 
-    def open_loader(request: Requested) -> DataLoader[Any]:
+    def open_loader(sampler: SingleBatchSampler) -> DataLoader[Any]:
         return _FetchLoader(
             dataset,
-            batch_sampler=request,
+            batch_sampler=sampler,
             prefetch=1,
             name="fetch",
             rank=0,

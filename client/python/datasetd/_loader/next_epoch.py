@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, NamedTuple, Optional
 
 from .._feed.epochs import Use
-from .._feed.job_feed import Position
+from .._feed.reconnecting_feed import Position
 
 OrderState = Optional[Dict[str, Any]]
 

@@ -11,8 +11,8 @@ from .._batches.held import Held
 from .._datasets.parts import whole_name
 from .._datasets.subset import Samples
 from .._feed.fetch import Fetcher
-from .._feed.job_feed import Job
 from .._feed.options import FieldNames, Layout
+from .._feed.reconnecting_feed import Job
 from .._order.weights import Weights
 from .._ranks import nodes
 from .._ranks.agreement import Agreement

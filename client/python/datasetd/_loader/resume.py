@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from .._arguments import checked_int
-from .._feed.job_feed import Position
+from .._feed.reconnecting_feed import Position
 from ..errors import FailedPrecondition, InvalidArgument
 
 _VERSION = 1

@@ -65,9 +65,9 @@ class State:
         if position is not None:
             first = self._start.first_position
         state = make_state(self.identity(), position or feed.position, first)
-        if feed.ahead is not None and self._order.is_given:
+        if feed.queue is not None and self._order.is_given:
             order = (
-                feed.ahead.state
+                feed.queue.state
                 if position is None
                 else self._start.order_state or {}
             )
@@ -86,14 +86,14 @@ class State:
             identity["seed"] = checked_int(
                 "state_dict: seed", state["seed"], 0, 2**64 - 1
             )
-        ahead = self._feeds.newest.ahead
+        queue = self._feeds.newest.queue
         position, first = checked_position(
             state,
             identity,
             self.num_samples() if self._order.is_global else None,
         )
         order_state = None
-        if ahead is not None and self._order.is_given:
+        if queue is not None and self._order.is_given:
             order_state = checked_order_state(state, position[1])
         self._collective.set_seed(identity["seed"])
         self._share.keep_seed()
@@ -120,7 +120,7 @@ class State:
             else len(partition)
         )
         self._start.load((epoch, index), first, None)
-        is_known = self._feeds.newest.ahead is None or partition is not None
+        is_known = self._feeds.newest.queue is None or partition is not None
         if is_known and index >= num_batches:
             self._start.skip(epoch)
             return False

@@ -14,7 +14,7 @@ _MIN_BLOCK = 8
 Position = Tuple[int, int]
 
 
-class SentAhead:
+class OrderQueue:
     """Draws batches and sends them ahead of those returned to the job.
 
     Makes one call to the daemon per block of batches.

@@ -1,4 +1,4 @@
-"""JobFeed: a job's sequence of batches across restarts of the daemon."""
+"""A job's sequence of batches across restarts of the daemon."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .._datasets.dataset import Dataset
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
 from ..errors import Closed, Error
-from .ahead import SentAhead
 from .feed import Feed, Waited
+from .order_queue import OrderQueue
 from .recovery import LOST, NOT_OPENED, Recovery
 
 Position = Tuple[int, int]  # epoch, batch within it
@@ -50,7 +50,7 @@ class Job:
         # client's order; None: none are.
         self.num_padding: Optional[Callable[[int], int]] = None
         self.waited = Waited()
-        self.feeds: "weakref.WeakSet[JobFeed]" = weakref.WeakSet()
+        self.feeds: "weakref.WeakSet[ReconnectingFeed]" = weakref.WeakSet()
         self.is_closed = False
 
     def change(self, **options: Any) -> None:
@@ -69,7 +69,7 @@ class Job:
             feed.close()
 
 
-class JobFeed:
+class ReconnectingFeed:
     """A feed that is reopened at its position after the daemon was lost.
 
     `position` is that of the batch after the last one taken. For one thread at
@@ -79,13 +79,13 @@ class JobFeed:
     def __init__(
         self,
         job: Job,
-        ahead: Optional[SentAhead],
+        queue: Optional[OrderQueue],
         position: Position = (0, 0),
     ) -> None:
-        """Opens the feed at `position`. `ahead` provides the order; None: the
+        """Opens the feed at `position`. `queue` provides the order; None: the
         daemon does."""
         self._job = job
-        self.ahead = ahead
+        self.queue = queue
         self.position = position
         # The epoch that begins at the options' first_position.
         self._first_epoch = position[0]
@@ -124,9 +124,9 @@ class JobFeed:
             job.waited,
             job.weighted,
         )
-        if self.ahead is not None:
-            self.ahead.set_limits(feed.order_capacity, feed.prefetch)
-            for block in self.ahead.blocks():
+        if self.queue is not None:
+            self.queue.set_limits(feed.order_capacity, feed.prefetch)
+            for block in self.queue.blocks():
                 feed.send(block, job.timeout)
         self.num_batches = feed.num_batches
         self.num_samples = feed.num_samples
@@ -138,8 +138,8 @@ class JobFeed:
 
     def __len__(self) -> int:
         """Batches per epoch; raises TypeError if a sampler does not know."""
-        if self.ahead is not None:
-            return len(self.ahead.order)
+        if self.queue is not None:
+            return len(self.queue.order)
         return self.num_batches
 
     @property
@@ -160,8 +160,8 @@ class JobFeed:
             self._peeked = None
         handle: Any = batch._handle
         index = handle.index + 1
-        if self.ahead is not None:
-            self.position = self.ahead.pass_on(handle.epoch, handle.index)
+        if self.queue is not None:
+            self.position = self.queue.pass_on(handle.epoch, handle.index)
         elif index < self.num_batches:
             self.position = (handle.epoch, index)
         else:
@@ -196,15 +196,15 @@ class JobFeed:
         """
         self._peeked = None
         self._first_epoch = position[0]
-        if self.ahead is not None:
-            self.ahead.begin(position[1], order_state)
+        if self.queue is not None:
+            self.queue.begin(position[1], order_state)
         if self._options is not self._job.options:
             self.position = position
             self.update()
             return
         feed = self._feed or self._found()
         try:
-            if self.num_batches or self.ahead is not None:
+            if self.num_batches or self.queue is not None:
                 feed.seek(*position)
             self.position = position
         except LOST as error:
@@ -231,7 +231,7 @@ class JobFeed:
             # _found() waits for the daemon.
 
     def send(self, block: List[Drawn]) -> None:
-        """Sends more of the job's order; see SentAhead."""
+        """Sends more of the job's order; see OrderQueue."""
         # If the daemon is lost, take() reconnects and sends all pending.
         if self._feed is None:
             return
