@@ -11,13 +11,19 @@
 
 namespace datasetd {
 
-// "nearest_exact" for INTERPOLATION_MODE_NEAREST_EXACT. REQUIRES: the first
-// value of the enum is X_UNSPECIFIED.
+// "INTERPOLATION_MODE_", which the names of the enum's values begin with.
+// REQUIRES: its first value is X_UNSPECIFIED.
+inline std::string NamePrefix(const google::protobuf::EnumDescriptor& type) {
+  const std::string& unset = type.value(0)->name();
+  return unset.substr(0, unset.size() - sizeof("UNSPECIFIED") + 1);
+}
+
+// "nearest_exact" for INTERPOLATION_MODE_NEAREST_EXACT. REQUIRES: as
+// NamePrefix.
 inline std::string ShortName(
     const google::protobuf::EnumValueDescriptor& value) {
-  const std::string& unset = value.type()->value(0)->name();
   return absl::AsciiStrToLower(
-      value.name().substr(unset.size() - sizeof("UNSPECIFIED") + 1));
+      value.name().substr(NamePrefix(*value.type()).size()));
 }
 
 }  // namespace datasetd

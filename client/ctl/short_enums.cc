@@ -4,22 +4,13 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "proto/short_name.h"
 
 namespace datasetd::ctl {
 namespace {
 
 using google::protobuf::Descriptor;
-using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
-
-// Returns the prefix of all values, derived from "PADDING_MODE_UNSPECIFIED".
-std::string PrefixOf(const EnumDescriptor& type) {
-  constexpr size_t kZeroNameSize = sizeof("UNSPECIFIED") - 1;
-  const std::string& zero = type.value(0)->name();
-  return zero.size() < kZeroNameSize
-             ? ""
-             : zero.substr(0, zero.size() - kZeroNameSize);
-}
 
 void ExpandValue(const FieldDescriptor& field, nlohmann::json* value) {
   if (field.message_type() != nullptr) {
@@ -29,7 +20,7 @@ void ExpandValue(const FieldDescriptor& field, nlohmann::json* value) {
   if (field.enum_type() == nullptr || !value->is_string()) return;
   std::string name = absl::AsciiStrToUpper(value->get<std::string>());
   std::replace(name.begin(), name.end(), '-', '_');
-  name = PrefixOf(*field.enum_type()) + name;
+  name = NamePrefix(*field.enum_type()) + name;
   if (field.enum_type()->FindValueByName(name) != nullptr) *value = name;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "proto/same_values.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_explanation.h"
 #include "server/feed/feed_fields.h"
@@ -29,11 +30,9 @@ std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
   return transforms.SerializeAsString();
 }
 
-static_assert(static_cast<int>(ExportKind::kMemfd) == v1::EXPORT_KIND_MEMFD);
-static_assert(static_cast<int>(ExportKind::kCudaIpcHandle) ==
-              v1::EXPORT_KIND_CUDA_IPC_HANDLE);
-static_assert(static_cast<int>(ExportKind::kCudaVmmFd) ==
-              v1::EXPORT_KIND_CUDA_VMM_FD);
+DATASETD_SAME_VALUE(ExportKind::kMemfd, EXPORT_KIND_MEMFD);
+DATASETD_SAME_VALUE(ExportKind::kCudaIpcHandle, EXPORT_KIND_CUDA_IPC_HANDLE);
+DATASETD_SAME_VALUE(ExportKind::kCudaVmmFd, EXPORT_KIND_CUDA_VMM_FD);
 
 void DescribeSlots(const SlotLayout& layout, v1::SlotLayout* to) {
   to->set_slot_stride_bytes(static_cast<uint64_t>(layout.slot_stride_bytes));

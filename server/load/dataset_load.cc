@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "server/load/load_planner.h"
 #include "server/load/mapped_load.h"
 #include "server/load/sample_scan.h"
+#include "server/load/source_plan.h"
 
 namespace datasetd {
 namespace {

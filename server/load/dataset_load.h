@@ -15,12 +15,12 @@
 #include "server/cache/cached_source.h"
 #include "server/cache/dataset_cache.h"
 #include "server/dataset/dataset.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/memory_budget.h"
-#include "server/load/dataset_loader.h"
 #include "server/load/dataset_sources.h"
-#include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
+#include "server/load/sample_loader.h"
 
 namespace datasetd {
 

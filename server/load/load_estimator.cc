@@ -8,8 +8,8 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/load/bad_sample_filter.h"
-#include "server/load/load_planner.h"
 #include "server/load/sample_transform.h"
+#include "server/load/source_plan.h"
 
 namespace datasetd {
 namespace {

@@ -24,7 +24,7 @@ constexpr int64_t kMaxEncodedChunk = 512;
 constexpr int64_t kMaxPackedChunk = 65536;
 // One is copied from and hashed while others are read or decoded to.
 constexpr int kNumBuffers = 3;
-// One for each chunk that the workers have; see dataset_loader.cc.
+// One for each chunk that the workers have; see sample_loader.cc.
 constexpr int kNumInputBuffers = 2;
 constexpr int kNumTransformedBuffers = 2;
 

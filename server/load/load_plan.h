@@ -12,9 +12,9 @@
 #include "base/checked_math.h"
 #include "cuda/kernels/program/params.h"
 #include "datasetd/v1/dataset.pb.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/field_spec.h"
 #include "server/dataset/sample_source.h"
-#include "server/load/decode_budget.h"
 #include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "proto/short_name.h"
 #include "server/dataset/dataset_limits.h"
+#include "server/dataset/sorted_options.h"
 #include "server/pipeline/transforms_hash.h"
 
 namespace datasetd {
@@ -63,10 +64,6 @@ absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
   }
   request.spec = std::make_shared<const v1::DatasetSpec>(std::move(spec));
   return request;
-}
-
-std::map<std::string, std::string> SortedOptions(const v1::DatasetSpec& spec) {
-  return {spec.options().begin(), spec.options().end()};
 }
 
 int64_t MaxBadSamples(const v1::DatasetSpec& spec) {

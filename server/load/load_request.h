@@ -35,9 +35,6 @@ struct LoadRequest {
 absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
                                          const Caller& caller = Caller());
 
-// Returns the options by name. The map of the message has no order.
-std::map<std::string, std::string> SortedOptions(const v1::DatasetSpec& spec);
-
 // A load that skips or replaces more samples than this fails.
 int64_t MaxBadSamples(const v1::DatasetSpec& spec);
 

@@ -17,9 +17,9 @@
 #include "server/cache/dataset_cache.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/memory_budget.h"
-#include "server/load/dataset_loader.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
+#include "server/load/sample_loader.h"
 
 namespace datasetd {
 

@@ -8,9 +8,9 @@
 #include "absl/status/statusor.h"
 #include "cuda/device/backend.h"
 #include "server/dataset/dataset.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/memory_budget.h"
-#include "server/load/dataset_loader.h"
-#include "server/load/decode_budget.h"
+#include "server/load/sample_loader.h"
 
 namespace datasetd {
 

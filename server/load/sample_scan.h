@@ -18,8 +18,8 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "base/parallel_for.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/sample_source.h"
-#include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
 #include "server/load/sample_transform.h"
 

@@ -23,8 +23,8 @@
 #include "base/mutex.h"
 #include "base/parallel_for.h"
 #include "cuda/kernels/program/params.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/sample_source.h"
-#include "server/load/decode_budget.h"
 #include "server/load/sample_transform.h"
 
 namespace datasetd {

@@ -9,9 +9,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/sample_source.h"
 #include "server/files/file_system.h"
-#include "server/load/decode_budget.h"
 
 namespace datasetd {
 

@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "server/load/load_request.h"
+#include "server/dataset/sorted_options.h"
 #include "server/readers/formats.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/load/decode_budget.h"
+#include "server/dataset/decode_budget.h"
 
 namespace datasetd {
 

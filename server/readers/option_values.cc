@@ -14,9 +14,7 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxOptionDimensions = 8;
-constexpr size_t kMaxFields = 64;
 
 }  // namespace
 
@@ -93,7 +91,7 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,
 }
 
 bool IsFieldName(absl::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
+  return !name.empty() && name.size() <= kMaxFieldNameBytes &&
          !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
            return absl::ascii_isalnum(c) || c == '_';
@@ -114,12 +112,12 @@ absl::StatusOr<std::vector<FieldName>> ParseFieldNames(
     name.source = std::string(absl::StripAsciiWhitespace(
         parts.second.empty() ? parts.first : parts.second));
     if (!IsFieldName(name.field) || !seen.insert(name.field).second ||
-        names.size() == kMaxFields) {
+        names.size() == kMaxSourceFields) {
       return absl::InvalidArgumentError(absl::StrCat(
           "option ", option, " is '", absl::Utf8SafeCHexEscape(text),
           "', expected FIELD or FIELD:SOURCE with commas between, each field "
           "once, at most ",
-          kMaxFields));
+          kMaxSourceFields));
     }
     names.push_back(std::move(name));
   }

@@ -42,8 +42,11 @@ absl::StatusOr<Dtype> ParseDtype(absl::string_view text,
 absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,
                                                 absl::string_view where);
 
-// True for a letter or _ followed by letters, digits and _; at most 64
-// characters.
+inline constexpr size_t kMaxSourceFields = 64;
+inline constexpr size_t kMaxFieldNameBytes = 64;
+
+// True for a letter or _ followed by letters, digits and _; at most
+// kMaxFieldNameBytes.
 bool IsFieldName(absl::string_view name);
 
 struct FieldName {
@@ -52,7 +55,7 @@ struct FieldName {
 };
 
 // Parses a list of fields with their sources, "image:x_train,label:y_train".
-// Empty if the option is not set. At most 64 fields, each once.
+// Empty if the option is not set. At most kMaxSourceFields, each once.
 absl::StatusOr<std::vector<FieldName>> ParseFieldNames(
     const v1::DatasetSpec& spec, absl::string_view option);
 

@@ -12,9 +12,9 @@
 #include <limits>
 
 #include "datasetd/v1/dataset.pb.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/sample_source.h"
 #include "server/files/file_system.h"
-#include "server/load/decode_budget.h"
 
 namespace datasetd {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "server/load/load_request.h"
+#include "server/dataset/sorted_options.h"
 
 namespace datasetd {
 

@@ -24,10 +24,10 @@
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/visibility.h"
 #include "server/load/dataset_load.h"
-#include "server/load/dataset_loader.h"
 #include "server/load/dataset_sources.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
+#include "server/load/sample_loader.h"
 #include "server/load/source_scan.h"
 #include "server/registry/load_call.h"
 

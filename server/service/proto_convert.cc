@@ -6,21 +6,16 @@
 #include "absl/time/time.h"
 #include "base/dtype.h"
 #include "base/utf8.h"
+#include "proto/same_values.h"
 #include "server/dataset/field_message.h"
 
 namespace datasetd {
 namespace {
 
-template <typename Enum>
-constexpr int AsInt(Enum value) {
-  return static_cast<int>(value);
-}
-
-// The internal enums have the numbers of the wire.
-static_assert(AsInt(DatasetState::kLoading) == v1::DATASET_STATE_LOADING);
-static_assert(AsInt(DatasetState::kReady) == v1::DATASET_STATE_READY);
-static_assert(AsInt(DatasetState::kFailed) == v1::DATASET_STATE_FAILED);
-static_assert(AsInt(DatasetState::kUnloading) == v1::DATASET_STATE_UNLOADING);
+DATASETD_SAME_VALUE(DatasetState::kLoading, DATASET_STATE_LOADING);
+DATASETD_SAME_VALUE(DatasetState::kReady, DATASET_STATE_READY);
+DATASETD_SAME_VALUE(DatasetState::kFailed, DATASET_STATE_FAILED);
+DATASETD_SAME_VALUE(DatasetState::kUnloading, DATASET_STATE_UNLOADING);
 
 void SetExtent(ImageSize size, v1::ImageExtent* extent) {
   extent->set_height(size.height);
@@ -78,9 +73,9 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
   for (const v1::Field& field : header.fields()) {
     if (field.dtype() == v1::DTYPE_UNSPECIFIED ||
         !v1::Dtype_IsValid(field.dtype())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("field '", field.name(), "': dtype ",
-                       AsInt(field.dtype()), " is unknown or missing"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", field.name(), "': dtype ", static_cast<int>(field.dtype()),
+          " is unknown or missing"));
     }
     to.info.fields.push_back(FieldFromMessage(field));
     to.info.fields.back().smallest = {};  // the daemon finds it

@@ -6,41 +6,30 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/chain_scratch.h"
+#include "proto/same_values.h"
 #include "server/pipeline/ops/pass_planner.h"
 
 namespace datasetd {
-namespace {
-
-template <typename Enum>
-constexpr int AsInt(Enum value) {
-  return static_cast<int>(value);
-}
-
-static_assert(AsInt(Dtype::kUint8) == v1::DTYPE_UINT8);
-static_assert(AsInt(Dtype::kInt16) == v1::DTYPE_INT16);
-static_assert(AsInt(Dtype::kInt32) == v1::DTYPE_INT32);
-static_assert(AsInt(Dtype::kInt64) == v1::DTYPE_INT64);
-static_assert(AsInt(Dtype::kFloat16) == v1::DTYPE_FLOAT16);
-static_assert(AsInt(Dtype::kBfloat16) == v1::DTYPE_BFLOAT16);
-static_assert(AsInt(Dtype::kFloat32) == v1::DTYPE_FLOAT32);
-static_assert(AsInt(Dtype::kFloat64) == v1::DTYPE_FLOAT64);
-static_assert(AsInt(Dtype::kInt8) == v1::DTYPE_INT8);
-static_assert(AsInt(Dtype::kUint16) == v1::DTYPE_UINT16);
-static_assert(AsInt(Dtype::kUint32) == v1::DTYPE_UINT32);
-static_assert(AsInt(PaddingMode::kConstant) == v1::PADDING_MODE_CONSTANT);
-static_assert(AsInt(PaddingMode::kEdge) == v1::PADDING_MODE_EDGE);
-static_assert(AsInt(PaddingMode::kReflect) == v1::PADDING_MODE_REFLECT);
-static_assert(AsInt(PaddingMode::kSymmetric) == v1::PADDING_MODE_SYMMETRIC);
-static_assert(AsInt(InterpolationMode::kNearest) ==
-              v1::INTERPOLATION_MODE_NEAREST);
-static_assert(AsInt(InterpolationMode::kNearestExact) ==
-              v1::INTERPOLATION_MODE_NEAREST_EXACT);
-static_assert(AsInt(InterpolationMode::kBilinear) ==
-              v1::INTERPOLATION_MODE_BILINEAR);
-static_assert(AsInt(InterpolationMode::kBicubic) ==
-              v1::INTERPOLATION_MODE_BICUBIC);
-
-}  // namespace
+DATASETD_SAME_VALUE(Dtype::kUint8, DTYPE_UINT8);
+DATASETD_SAME_VALUE(Dtype::kInt16, DTYPE_INT16);
+DATASETD_SAME_VALUE(Dtype::kInt32, DTYPE_INT32);
+DATASETD_SAME_VALUE(Dtype::kInt64, DTYPE_INT64);
+DATASETD_SAME_VALUE(Dtype::kFloat16, DTYPE_FLOAT16);
+DATASETD_SAME_VALUE(Dtype::kBfloat16, DTYPE_BFLOAT16);
+DATASETD_SAME_VALUE(Dtype::kFloat32, DTYPE_FLOAT32);
+DATASETD_SAME_VALUE(Dtype::kFloat64, DTYPE_FLOAT64);
+DATASETD_SAME_VALUE(Dtype::kInt8, DTYPE_INT8);
+DATASETD_SAME_VALUE(Dtype::kUint16, DTYPE_UINT16);
+DATASETD_SAME_VALUE(Dtype::kUint32, DTYPE_UINT32);
+DATASETD_SAME_VALUE(PaddingMode::kConstant, PADDING_MODE_CONSTANT);
+DATASETD_SAME_VALUE(PaddingMode::kEdge, PADDING_MODE_EDGE);
+DATASETD_SAME_VALUE(PaddingMode::kReflect, PADDING_MODE_REFLECT);
+DATASETD_SAME_VALUE(PaddingMode::kSymmetric, PADDING_MODE_SYMMETRIC);
+DATASETD_SAME_VALUE(InterpolationMode::kNearest, INTERPOLATION_MODE_NEAREST);
+DATASETD_SAME_VALUE(InterpolationMode::kNearestExact,
+                    INTERPOLATION_MODE_NEAREST_EXACT);
+DATASETD_SAME_VALUE(InterpolationMode::kBilinear, INTERPOLATION_MODE_BILINEAR);
+DATASETD_SAME_VALUE(InterpolationMode::kBicubic, INTERPOLATION_MODE_BICUBIC);
 
 Dtype ToDtypeOf(const v1::ToDtype& op) {
   return static_cast<Dtype>(op.dtype());

@@ -13,10 +13,10 @@
 
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.pb.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/sample_source.h"
 #include "server/files/spool.h"
-#include "server/load/decode_budget.h"
-#include "server/load/pushed_source.h"
+#include "server/readers/pushed_source.h"
 
 namespace datasetd {
 

@@ -20,7 +20,7 @@
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/feed/feed_table.h"
-#include "server/load/pushed_source.h"
+#include "server/readers/pushed_source.h"
 #include "server/registry/dataset_registry.h"
 #include "server/service/proto_convert.h"
 #include "tests/testing/dataset_specs.h"

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/load/decode_budget.h"
+#include "server/dataset/decode_budget.h"
 #include "server/readers/formats.h"
 #include "tests/server/readers/generated_data.h"
 #include "tests/server/readers/memory_file_system.h"

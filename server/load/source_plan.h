@@ -1,7 +1,7 @@
 // Plans how a source becomes the resident dataset that a request describes.
 
-#ifndef DATASETD_SERVER_LOAD_LOAD_PLANNER_H_
-#define DATASETD_SERVER_LOAD_LOAD_PLANNER_H_
+#ifndef DATASETD_SERVER_LOAD_SOURCE_PLAN_H_
+#define DATASETD_SERVER_LOAD_SOURCE_PLAN_H_
 
 #include <optional>
 #include <vector>
@@ -25,4 +25,4 @@ absl::StatusOr<LoadPlan> PlanSource(
 
 }  // namespace datasetd
 
-#endif  // DATASETD_SERVER_LOAD_LOAD_PLANNER_H_
+#endif  // DATASETD_SERVER_LOAD_SOURCE_PLAN_H_

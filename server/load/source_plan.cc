@@ -1,4 +1,4 @@
-#include "server/load/load_planner.h"
+#include "server/load/source_plan.h"
 
 #include <algorithm>
 #include <cstddef>

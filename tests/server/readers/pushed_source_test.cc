@@ -1,4 +1,4 @@
-#include "server/load/pushed_source.h"
+#include "server/readers/pushed_source.h"
 
 #include <algorithm>
 #include <limits>

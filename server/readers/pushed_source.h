@@ -3,8 +3,8 @@
 //
 // Buffers one block. Not thread-safe; Read waits for the sender.
 
-#ifndef DATASETD_SERVER_LOAD_PUSHED_SOURCE_H_
-#define DATASETD_SERVER_LOAD_PUSHED_SOURCE_H_
+#ifndef DATASETD_SERVER_READERS_PUSHED_SOURCE_H_
+#define DATASETD_SERVER_READERS_PUSHED_SOURCE_H_
 
 #include <cstdint>
 #include <functional>
@@ -65,4 +65,4 @@ absl::Status CheckPushedInfo(SourceInfo* info,
 
 }  // namespace datasetd
 
-#endif  // DATASETD_SERVER_LOAD_PUSHED_SOURCE_H_
+#endif  // DATASETD_SERVER_READERS_PUSHED_SOURCE_H_

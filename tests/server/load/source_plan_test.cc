@@ -1,4 +1,4 @@
-#include "server/load/load_planner.h"
+#include "server/load/source_plan.h"
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"

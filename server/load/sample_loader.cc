@@ -1,4 +1,4 @@
-#include "server/load/dataset_loader.h"
+#include "server/load/sample_loader.h"
 
 #include <algorithm>
 #include <cstring>

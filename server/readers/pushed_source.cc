@@ -1,4 +1,4 @@
-#include "server/load/pushed_source.h"
+#include "server/readers/pushed_source.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,34 +6,24 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/checked_math.h"
 #include "base/require.h"
 #include "base/status_macros.h"
+#include "server/readers/option_values.h"
 
 namespace datasetd {
 namespace {
 
-constexpr size_t kMaxPushedFields = 64;
-constexpr size_t kMaxNameBytes = 64;
-constexpr size_t kMaxDimensions = 8;
+constexpr size_t kMaxPushedDimensions = 8;
 constexpr int64_t kMaxImageChannels = 4;
 constexpr size_t kMaxClassNames = 1 << 16;
 // Staging holds at least two samples.
 constexpr int64_t kMaxSampleBytes = 256 << 20;
 constexpr int64_t kMaxPackedBytes = int64_t{1} << 50;
 constexpr int64_t kMaxSamples = int64_t{1} << 40;
-
-bool IsFieldName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '_';
-         });
-}
 
 // Checks a field whose samples differ in size.
 absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
@@ -120,10 +110,10 @@ absl::Status CheckField(const SourceInfo& info, FieldSpec& field,
   field.num_pixels = 0;
   const std::string shape =
       absl::StrCat("(", absl::StrJoin(field.shape, ", "), ")");
-  if (field.shape.size() > kMaxDimensions) {
+  if (field.shape.size() > kMaxPushedDimensions) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, "shape ", shape, " has more than ", kMaxDimensions,
-                     " dimensions"));
+        absl::StrCat(where, "shape ", shape, " has more than ",
+                     kMaxPushedDimensions, " dimensions"));
   }
   int64_t num_elements = 1;
   for (const int64_t extent : field.shape) {
@@ -162,9 +152,9 @@ absl::Status CheckPushedInfo(SourceInfo* pushed,
     return absl::InvalidArgumentError(absl::StrCat(
         "num_samples: ", info.num_samples, ", more than any memory holds"));
   }
-  if (info.fields.empty() || info.fields.size() > kMaxPushedFields) {
+  if (info.fields.empty() || info.fields.size() > kMaxSourceFields) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "fields: ", info.fields.size(), ", expected 1 to ", kMaxPushedFields));
+        "fields: ", info.fields.size(), ", expected 1 to ", kMaxSourceFields));
   }
   if (info.class_names.size() > kMaxClassNames) {
     return absl::InvalidArgumentError(
@@ -182,7 +172,7 @@ absl::Status CheckPushedInfo(SourceInfo* pushed,
           "fields: '", absl::Utf8SafeCHexEscape(field.name),
           "' cannot name a field: expected a letter or _, then letters, digits "
           "or _, at most ",
-          kMaxNameBytes, ", each name once"));
+          kMaxFieldNameBytes, ", each name once"));
     }
     const bool is_file = f < is_encoded.size() && is_encoded[f];
     DATASETD_RETURN_IF_ERROR(CheckField(info, field, is_file, has_encoded));

@@ -8,8 +8,8 @@
 // the samples are to lie (field_writer.h), while the workers make the next
 // chunks. Peak host memory is LoadPlan::host_bytes.
 
-#ifndef DATASETD_SERVER_LOAD_DATASET_LOADER_H_
-#define DATASETD_SERVER_LOAD_DATASET_LOADER_H_
+#ifndef DATASETD_SERVER_LOAD_SAMPLE_LOADER_H_
+#define DATASETD_SERVER_LOAD_SAMPLE_LOADER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -24,9 +24,9 @@
 #include "base/mutex.h"
 #include "cuda/device/backend.h"
 #include "server/dataset/dataset.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/sample_source.h"
-#include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
 
@@ -86,4 +86,4 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
 
 }  // namespace datasetd
 
-#endif  // DATASETD_SERVER_LOAD_DATASET_LOADER_H_
+#endif  // DATASETD_SERVER_LOAD_SAMPLE_LOADER_H_

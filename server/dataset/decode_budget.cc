@@ -1,4 +1,4 @@
-#include "server/load/decode_budget.h"
+#include "server/dataset/decode_budget.h"
 
 #include <algorithm>
 #include <set>

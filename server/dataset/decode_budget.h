@@ -10,8 +10,8 @@
 //
 // Thread-safe. Outlives its shares.
 
-#ifndef DATASETD_SERVER_LOAD_DECODE_BUDGET_H_
-#define DATASETD_SERVER_LOAD_DECODE_BUDGET_H_
+#ifndef DATASETD_SERVER_DATASET_DECODE_BUDGET_H_
+#define DATASETD_SERVER_DATASET_DECODE_BUDGET_H_
 
 #include <sys/types.h>
 
@@ -115,4 +115,4 @@ struct DecodeAccount {
 
 }  // namespace datasetd
 
-#endif  // DATASETD_SERVER_LOAD_DECODE_BUDGET_H_
+#endif  // DATASETD_SERVER_DATASET_DECODE_BUDGET_H_
