@@ -4,10 +4,14 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 
 namespace datasetd {
 namespace {
+
+// After so long a wait sees that it was cancelled.
+constexpr absl::Duration kCancelPeriod = absl::Milliseconds(100);
 
 DecodeBudget::Limits Sane(DecodeBudget::Limits limits) {
   limits.total_bytes = std::max(limits.total_bytes, limits.sample_bytes);
@@ -67,7 +71,8 @@ void DecodeBudget::Serve() {
   }
 }
 
-absl::Status DecodeBudget::Share::Take(int64_t size_bytes) {
+absl::Status DecodeBudget::Share::Take(int64_t size_bytes,
+                                       const std::atomic<bool>* is_cancelled) {
   if (budget_ == nullptr) return absl::OkStatus();
   DecodeBudget& budget = *budget_;
   DATASETD_RETURN_IF_ERROR(budget.CheckSample(size_bytes));
@@ -76,8 +81,20 @@ absl::Status DecodeBudget::Share::Take(int64_t size_bytes) {
   const auto waiter = budget.waiters_.insert(
       budget.waiters_.end(), {.uid = uid_, .size_bytes = size_bytes});
   budget.Serve();
-  budget.mutex_.Await(Condition(&waiter->is_served));
+  const auto is_wanted = [is_cancelled] {
+    return is_cancelled == nullptr ||
+           !is_cancelled->load(std::memory_order_relaxed);
+  };
+  while (is_wanted() && !budget.mutex_.AwaitWithTimeout(
+                            Condition(&waiter->is_served), kCancelPeriod)) {
+  }
+  const bool is_served = waiter->is_served;
   budget.waiters_.erase(waiter);
+  if (!is_served) {
+    budget.Serve();  // those behind it
+    return absl::CancelledError(
+        "the load was cancelled while it waited for host memory");
+  }
   size_bytes_ = size_bytes;
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -56,9 +57,12 @@ class DecodeBudget {
     Share& operator=(const Share&) = delete;
 
     // Blocks until the memory is available. REQUIRES: the share is empty;
-    // holding one part while waiting for another could deadlock.
+    // holding one part while waiting for another could deadlock. Gives up once
+    // `is_cancelled`, which may be null, is set.
     //   INVALID_ARGUMENT  as CheckSample
-    absl::Status Take(int64_t size_bytes);
+    //   CANCELLED         it was set
+    absl::Status Take(int64_t size_bytes,
+                      const std::atomic<bool>* is_cancelled = nullptr);
 
     // Grows to `size_bytes` without waiting. Returns false if there is not
     // enough memory now: then free the sample's memory, Release, and Take the

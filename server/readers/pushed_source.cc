@@ -190,16 +190,24 @@ absl::Status CheckPushedInfo(SourceInfo* pushed,
                    " bytes a sample, expected at most ", kMaxSampleBytes));
 }
 
-PushedSource::PushedSource(SourceInfo info, NextBlock next_block)
+PushedSource::PushedSource(SourceInfo info, NextBlock next_block,
+                           const DecodeAccount& account)
     : info_(std::move(info)),
       next_block_(std::move(next_block)),
-      indices_(info_.fields.size()) {
+      indices_(info_.fields.size()),
+      index_memory_(account) {
   info_.is_sequential = true;
 }
 
 absl::StatusOr<RaggedIndex> PushedSource::ReadIndex(size_t field) {
   const FieldSpec& spec = info_.fields[field];
+  // One for the dataset, and one to read by.
+  index_bytes_ = SaturatingAdd(
+      index_bytes_,
+      SaturatingMultiply(info_.num_samples, 2 * sizeof(RaggedSample)));
+  DATASETD_RETURN_IF_ERROR(index_memory_.GrowTo(index_bytes_));
   RaggedIndex index(PixelBytes(spec));
+  index.Reserve(info_.num_samples);
   int64_t num_pixels = 0;
   for (int64_t i = 0; i < info_.num_samples; ++i) {
     int32_t extents[2];

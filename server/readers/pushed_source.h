@@ -15,8 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/ragged_index.h"
 #include "server/dataset/sample_source.h"
+#include "server/readers/list_memory.h"
 
 namespace datasetd {
 
@@ -25,13 +27,16 @@ class PushedSource : public SampleSource {
   // Waits for the next block and stores it in the argument; false at the end.
   using NextBlock = std::function<absl::StatusOr<bool>(std::string*)>;
 
-  // REQUIRES: CheckPushedInfo accepted `info`.
-  PushedSource(SourceInfo info, NextBlock next_block);
+  // The account pays for the sizes of packed fields' samples. REQUIRES:
+  // CheckPushedInfo accepted `info`.
+  PushedSource(SourceInfo info, NextBlock next_block,
+               const DecodeAccount& account = DecodeAccount());
 
   const SourceInfo& info() const override { return info_; }
 
-  //   INVALID_ARGUMENT  a size is invalid or larger than the header declared,
-  //                     or the total differs from the declared one
+  //   INVALID_ARGUMENT    a size is invalid or larger than the header declared,
+  //                       or the total differs from the declared one
+  //   RESOURCE_EXHAUSTED  the user may not have so much host memory
   absl::StatusOr<RaggedIndex> ReadIndex(size_t field) override;
 
   // REQUIRES: `first` is the end of the last Read. INVALID_ARGUMENT if the
@@ -53,6 +58,8 @@ class PushedSource : public SampleSource {
   int64_t position_ = 0;
   // For packed fields, as returned by ReadIndex.
   std::vector<std::optional<RaggedIndex>> indices_;
+  ListMemory index_memory_;
+  int64_t index_bytes_ = 0;
 };
 
 // Checks what a client declares that it will send, and sets packed_bytes of

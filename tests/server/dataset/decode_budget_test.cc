@@ -46,6 +46,30 @@ TEST(DecodeBudgetTest, ASampleWaitsForAnotherToGo) {
   EXPECT_EQ(budget.used_bytes(), 0);
 }
 
+TEST(DecodeBudgetTest, AWaitMayBeCancelled) {
+  DecodeBudget budget({.sample_bytes = 100, .total_bytes = 100});
+  std::atomic<bool> is_cancelled = false;
+  DecodeBudget::Share first(&budget, kUser);
+  ASSERT_THAT(first.Take(60), IsOk());
+  std::thread large([&] {
+    DecodeBudget::Share share(&budget, kOther);
+    EXPECT_THAT(share.Take(90, &is_cancelled),
+                StatusIs(absl::StatusCode::kCancelled,
+                         HasSubstr("waited for host memory")));
+  });
+  // It waits behind the large one, or comes before it.
+  std::thread small([&] {
+    DecodeBudget::Share share(&budget, kOther);
+    EXPECT_THAT(share.Take(40), IsOk());
+  });
+  is_cancelled = true;
+  large.join();
+  small.join();
+  EXPECT_EQ(budget.used_bytes(), 60);
+  DecodeBudget::Share third(&budget, kOther);
+  EXPECT_THAT(third.Take(40, &is_cancelled), IsOk());  // it need not wait
+}
+
 TEST(DecodeBudgetTest, ASampleThatIsTooLargeIsRefused) {
   DecodeBudget budget(
       {.sample_bytes = 3 << 20, .total_bytes = int64_t{100} << 20});

@@ -89,10 +89,10 @@ TEST(PushedSourceTest, TooFewAndTooManyBytesAreNamed) {
 }
 
 TEST(PushedSourceTest, TheSendersErrorIsPassedOn) {
-  PushedSource source(Info(3), [](std::string*) -> absl::StatusOr<bool> {
+  const auto fail = [](std::string*) -> absl::StatusOr<bool> {
     return absl::CancelledError("gone");
-  });
-  EXPECT_THAT(ReadAll(std::move(source), 1),
+  };
+  EXPECT_THAT(ReadAll(PushedSource(Info(3), fail), 1),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("gone")));
 }
 
@@ -164,6 +164,23 @@ std::string SizesText(std::vector<std::pair<int32_t, int32_t>> sizes) {
     text.append(reinterpret_cast<const char*>(&width), sizeof(width));
   }
   return text;
+}
+
+TEST(PushedSourceTest, TheListOfSizesIsPaidForBeforeItIsMade) {
+  DecodeBudget lists({.sample_bytes = 64 << 20, .total_bytes = 64 << 20});
+  const DecodeAccount account = {.uid = 1000, .lists = &lists};
+  {
+    PushedSource source(RaggedInfo(1000, {1, 1}, 1000), Blocks({}), account);
+    EXPECT_THAT(source.ReadIndex(0),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_GE(lists.used_bytes(), 32'000);
+  }
+  EXPECT_EQ(lists.used_bytes(), 0);
+  PushedSource source(RaggedInfo(4 << 20, {1, 1}, 4 << 20), Blocks({}),
+                      account);
+  EXPECT_THAT(source.ReadIndex(0),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("lists of samples")));
 }
 
 TEST(PushedSourceTest, SizesComeBeforeTheSamplesThatHaveThem) {
