@@ -1,20 +1,43 @@
 #include "base/parallel_for.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/background_thread.h"
 
 namespace datasetd {
+namespace {
+
+std::atomic<int> num_threads_of_all = 0;
+
+// Returns how many of `wanted` threads a loop may have, and counts them.
+int TakeThreads(int wanted) {
+  int of_all = num_threads_of_all.load(std::memory_order_relaxed);
+  int taken = 0;
+  do {
+    taken = std::clamp(ParallelFor::kMaxThreads - of_all, 1, wanted);
+  } while (!num_threads_of_all.compare_exchange_weak(
+      of_all, of_all + taken, std::memory_order_relaxed));
+  return taken;
+}
+
+}  // namespace
 
 ParallelFor::ParallelFor(const Options& options,
                          std::function<Body()> make_body)
     : options_(options) {
-  for (int i = 0; i < options.num_threads; ++i) {
-    threads_.emplace_back([this, make_body] {
+  options_.num_threads = TakeThreads(options.num_threads);
+  for (int i = 0; i < options_.num_threads; ++i) {
+    auto thread = StartThread([this, make_body] {
       BecomeBackgroundThread(options_.thread_name);
       Work(make_body());
     });
+    if (!thread.ok()) {
+      if (threads_.empty()) status_ = thread.status();
+      break;
+    }
+    threads_.push_back(*std::move(thread));
   }
 }
 
@@ -24,6 +47,7 @@ ParallelFor::~ParallelFor() {
     is_stopping_ = true;
   }
   for (std::thread& thread : threads_) thread.join();
+  num_threads_of_all.fetch_sub(options_.num_threads, std::memory_order_relaxed);
 }
 
 void ParallelFor::Start(int64_t count) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
 
@@ -21,6 +22,10 @@ namespace datasetd {
 
 class ParallelFor {
  public:
+  // Of all loops of the process. Loads of many users at a time on a machine
+  // with many processors would otherwise have more than a service may.
+  static constexpr int kMaxThreads = 1024;
+
   // Does the rounds begin, ..., end - 1, which are of one range.
   using Body = std::function<void(int64_t begin, int64_t end)>;
 
@@ -35,14 +40,20 @@ class ParallelFor {
     int64_t alignment = 1;
   };
 
-  // Each thread makes a body for itself. REQUIRES: num_threads >= 1.
+  // Each thread makes a body for itself. There are fewer threads, but at least
+  // one, where all loops together have kMaxThreads, and where the system gives
+  // no more. REQUIRES: num_threads >= 1.
   ParallelFor(const Options& options, std::function<Body()> make_body);
   // Skips the rounds that have not begun, and blocks until the others end.
   ~ParallelFor();
   ParallelFor(const ParallelFor&) = delete;
   ParallelFor& operator=(const ParallelFor&) = delete;
 
-  // Appends `count` rounds. REQUIRES: count >= 1.
+  // RESOURCE_EXHAUSTED if the system gave not even one thread: then there must
+  // be no round.
+  const absl::Status& status() const { return status_; }
+
+  // Appends `count` rounds. REQUIRES: count >= 1, status() is OK.
   void Start(int64_t count);
 
   // Blocks until the oldest range that was not finished is done or `timeout`
@@ -58,7 +69,8 @@ class ParallelFor {
 
   void Work(const Body& body);
 
-  const Options options_;
+  Options options_;
+  absl::Status status_;
   Mutex mutex_;
   int64_t num_rounds_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Range> ranges_ ABSL_GUARDED_BY(mutex_);

@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/background_thread.h"
+
 namespace datasetd {
 
 ContentHasher::ContentHasher(size_t num_fields, int num_threads)
     : fields_(num_fields), pieces_(static_cast<size_t>(num_threads)) {
   for (size_t i = 0; i < static_cast<size_t>(num_threads); ++i) {
-    threads_.emplace_back([this, i] { Run(i); });
+    auto thread = StartThread([this, i] { Run(i); });
+    if (!thread.ok()) break;
+    threads_.push_back(*std::move(thread));
   }
 }
 
@@ -40,7 +44,7 @@ void ContentHasher::AddPiece(Field& field, absl::Span<const uint8_t> data,
                              bool is_last) {
   if (field.hash == nullptr) {
     field.hash = std::make_shared<DigestHasher>();
-    field.thread = num_leaves_++ % threads_.size();
+    field.thread = num_leaves_++ % std::max<size_t>(threads_.size(), 1);
     field.leaves.emplace_back();
   }
   Piece piece;
@@ -53,8 +57,17 @@ void ContentHasher::AddPiece(Field& field, absl::Span<const uint8_t> data,
     field.hash = nullptr;
     field.leaf_bytes = 0;
   }
+  if (threads_.empty()) {
+    Hash(piece);
+    return;
+  }
   MutexLock lock(&mutex_);
   pieces_[field.thread].push_back(std::move(piece));
+}
+
+void ContentHasher::Hash(const Piece& piece) {
+  piece.hash->Update(piece.data);
+  if (piece.digest != nullptr) *piece.digest = piece.hash->Finish();
 }
 
 void ContentHasher::Await(Ticket ticket) {
@@ -92,8 +105,7 @@ void ContentHasher::Run(size_t thread) {
       if (is_stopping_) return;
       piece = pieces_[thread].front();
     }
-    piece.hash->Update(piece.data);
-    if (piece.digest != nullptr) *piece.digest = piece.hash->Finish();
+    Hash(piece);
     MutexLock lock(&mutex_);
     pieces_[thread].pop_front();
   }

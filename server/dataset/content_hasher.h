@@ -32,6 +32,7 @@ class ContentHasher {
   // Identifies all data added so far; 0: none.
   using Ticket = uint64_t;
 
+  // With fewer threads where the system gives no more; without any, Add hashes.
   // REQUIRES: num_threads >= 1.
   ContentHasher(size_t num_fields, int num_threads);
   // Discards data that is not hashed yet.
@@ -63,6 +64,7 @@ class ContentHasher {
   };
 
   void AddPiece(Field& field, absl::Span<const uint8_t> data, bool is_last);
+  static void Hash(const Piece& piece);
   void Run(size_t thread);
 
   std::vector<Field> fields_;

@@ -293,6 +293,7 @@ absl::Status Loader::Run() {
   if (plan_.is_encoded) source_.AllowSmallerImages(plan_.smaller_images);
   workers_.emplace(&source_, &transforms_, plan_.num_workers, account_,
                    &counters_.is_cancelled);
+  DATASETD_RETURN_IF_ERROR(workers_->status());
   while (num_ended_ < info.num_samples) {
     while (num_begun_ < info.num_samples && chunks_.size() < kNumChunksAhead) {
       DATASETD_RETURN_IF_ERROR(Begin());
@@ -518,7 +519,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
   const NvtxRange range("load");
   // Goes after the buffers.
   DecodeBudget::Share buffers(account.staging, account.uid);
-  DATASETD_RETURN_IF_ERROR(buffers.Take(plan.buffer_bytes()));
+  DATASETD_RETURN_IF_ERROR(
+      buffers.Take(plan.buffer_bytes(), &counters.is_cancelled));
   Loader loader(plan, memory.placement, source, backend, counters, account,
                 store);
   DATASETD_RETURN_IF_ERROR(loader.Allocate());

@@ -25,9 +25,14 @@ SampleScan::SampleScan(const SampleSource* source, int num_threads,
                    for (int64_t i = begin; i < end; ++i) Look(i, raw);
                  };
                }) {
+  MutexLock lock(&mutex_);
   const int64_t num_samples = source_.info().num_samples;
-  has_ended_ = num_samples == 0;
-  if (num_samples > 0) samples_.Start(num_samples);
+  has_ended_ = num_samples == 0 || !samples_.status().ok();
+  if (has_ended_) {
+    error_ = samples_.status();
+  } else {
+    samples_.Start(num_samples);
+  }
 }
 
 bool SampleScan::Await(absl::Duration timeout) {

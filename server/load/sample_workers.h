@@ -60,8 +60,11 @@ class SampleWorkers {
   SampleWorkers(const SampleWorkers&) = delete;
   SampleWorkers& operator=(const SampleWorkers&) = delete;
 
+  // RESOURCE_EXHAUSTED if the system gave no thread.
+  const absl::Status& status() const { return samples_.status(); }
+
   // Starts work on the samples that follow those of the chunk before. REQUIRES:
-  // chunk.count >= 1.
+  // chunk.count >= 1, status() is OK.
   void Start(Chunk chunk);
 
   // Blocks until the oldest started chunk is done; returns its samples'

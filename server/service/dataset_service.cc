@@ -147,13 +147,14 @@ absl::Status DatasetService::Scan(
   Mutex mutex;
   bool is_done = false;
   absl::Status status;
-  std::thread opener([&] {
+  const auto run = [&] {
     BecomeBackgroundThread("scan");
     absl::Status result = open();
     MutexLock lock(&mutex);
     status = std::move(result);
     is_done = true;
-  });
+  };
+  DATASETD_ASSIGN_OR_RETURN(std::thread opener, StartThread(run));
   while (true) {
     {
       MutexLock lock(&mutex);
@@ -223,7 +224,8 @@ absl::StatusOr<std::unique_ptr<SampleSource>> DatasetService::OpenPush(
         absl::StrCat("options: '", SortedOptions(push.spec).begin()->first,
                      "' is of encoded images, and no field is encoded"));
   }
-  return std::make_unique<PushedSource>(push.info, std::move(next_block));
+  return std::make_unique<PushedSource>(push.info, std::move(next_block),
+                                        datasets_->AccountOf(caller.uid));
 }
 
 absl::StatusOr<uint64_t> DatasetService::PushSamples(

@@ -1,13 +1,19 @@
 #include "base/parallel_for.h"
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "base/require.h"
 #include "gtest/gtest.h"
 
 namespace datasetd {
@@ -119,6 +125,50 @@ TEST(ParallelForTest, TheEndSkipsWhatHasNotBegun) {
   }
   EXPECT_LT(num_done, int64_t{1} << 40);
 }
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+
+// Runs in a process of its own, which has memory for a few stacks of threads.
+void RunWithFewThreads(rlim_t stacks_bytes) {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t used = static_cast<rlim_t>(pages) * 4096;
+  const rlimit limit = {used + stacks_bytes, used + stacks_bytes};
+  Require(setrlimit(RLIMIT_AS, &limit) == 0, "a limit can be set");
+  std::atomic<int> num_bodies = 0;
+  std::atomic<int64_t> num_done = 0;
+  {
+    ParallelFor rounds({.num_threads = 64}, [&] {
+      ++num_bodies;
+      return [&](int64_t begin, int64_t end) { num_done += end - begin; };
+    });
+    if (rounds.status().ok()) {
+      rounds.Start(1000);
+      rounds.Finish();
+    } else {
+      std::fprintf(stderr, "%s\n", rounds.status().ToString().c_str());
+    }
+  }
+  std::fprintf(stderr, "%s, %d rounds\n",
+               num_bodies == 0   ? "no thread"
+               : num_bodies < 64 ? "some threads"
+                                 : "all threads",
+               static_cast<int>(num_done));
+  std::_Exit(0);
+}
+
+TEST(ParallelForDeathTest, GoesOnWithTheThreadsThatThereAre) {
+  EXPECT_EXIT(RunWithFewThreads(40 << 20), ::testing::ExitedWithCode(0),
+              "some threads, 1000 rounds");
+}
+
+TEST(ParallelForDeathTest, SaysWhenThereIsNoThread) {
+  EXPECT_EXIT(RunWithFewThreads(1 << 20), ::testing::ExitedWithCode(0),
+              "RESOURCE_EXHAUSTED: threads: .*TasksMax(.|\n)*"
+              "no thread, 0 rounds");
+}
+
+#endif
 
 }  // namespace
 }  // namespace datasetd
