@@ -66,6 +66,7 @@ struct DatasetEntry {
   absl::Duration finished;
   absl::Duration last_used;
   std::set<uint64_t> holders;            // session ids
+  std::set<uint64_t> getters;            // of them, those that asked by name
   std::map<uint32_t, int> num_feeds_of;  // by uid
   Reservation text_reservation;
   Reservation report_reservation;
@@ -109,6 +110,10 @@ struct DatasetEntry {
   void SetPlan(const LoadPlan& plan, const Placement& placed);
   // Makes its scan, push or load end soon if it is LOADING.
   void Cancel();
+  void ClearHolders() {
+    holders.clear();
+    getters.clear();
+  }
 
   // Leaves out the texts, which may be long; see DatasetInfo.
   DatasetInfo DescribeBriefly(absl::Duration now) const;

@@ -73,6 +73,7 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
   for (int i = 0; i < kNumLoadThreads; ++i) {
     threads_.emplace_back([this] { RunLoads(); });
   }
+  threads_.emplace_back([this] { EndCancelledLoads(); });
 }
 
 void DatasetRegistry::CancelLoads() {
@@ -141,6 +142,7 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,
   if (entry.state == DatasetState::kLoading ||
       entry.state == DatasetState::kReady) {
     entry.holders.insert(caller.session_id);
+    entry.getters.insert(caller.session_id);
     entry.last_used = clock_->Monotonic();
   }
   return entry.Describe(clock_->Monotonic());
@@ -281,6 +283,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id, uint32_t uid) {
   if (entry == nullptr) return;
   if (--entry->num_feeds_of[uid] == 0) entry->num_feeds_of.erase(uid);
   entry->last_used = clock_->Monotonic();
+  if (entry->num_feeds_of.empty()) table_.ForgetReplaced(*entry);
   if (!entry->num_feeds_of.empty() ||
       entry->state != DatasetState::kUnloading) {
     return;
@@ -323,12 +326,12 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
   observer_(DatasetEvent::kUnloadAsked, DescribeBriefly(entry), caller);
   if (entry.state == DatasetState::kLoading) {
     entry.Cancel();
-    entry.holders.clear();
+    entry.ClearHolders();
     return Replicas();
   }
   if (!entry.num_feeds_of.empty()) {
     entry.state = DatasetState::kUnloading;
-    entry.holders.clear();
+    entry.ClearHolders();
     return entry.replicas;
   }
   observer_(DatasetEvent::kUnloaded, DescribeBriefly(entry), caller);
@@ -339,6 +342,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
 
 void DatasetRegistry::DropHold(DatasetEntry& entry, uint64_t session_id) {
   if (entry.holders.erase(session_id) == 0) return;
+  entry.getters.erase(session_id);
   entry.last_used = clock_->Monotonic();
   if (entry.holders.empty() && entry.state == DatasetState::kLoading &&
       !entry.is_restored) {

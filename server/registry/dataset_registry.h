@@ -295,6 +295,9 @@ class DatasetRegistry {
   absl::StatusOr<OpenedSource> OpenAgain(const DatasetEntry& entry,
                                          const std::string& content_hash) const;
   void RunLoads();
+  // Ends loads that are cancelled while they wait for their turn, so that what
+  // they reserved is free.
+  void EndCancelledLoads();
   // Slow. REQUIRES: the entry is LOADING and this thread loads it.
   absl::StatusOr<Replicas> RunLoad(DatasetEntry& entry);
   // Call before the dataset becomes READY, so that a caller who awaits READY

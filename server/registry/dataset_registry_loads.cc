@@ -158,7 +158,8 @@ void DatasetRegistry::Cancel(const std::shared_ptr<LoadCall>& call) {
   const EntryPtr entry = table_.GetById(call->id);
   if (entry == nullptr) return;
   const uint64_t session_id = call->caller.session_id;
-  bool is_held = false;  // by another call of the session
+  // By another call of the session, or by the name.
+  bool is_held = entry->getters.contains(session_id);
   std::erase_if(entry->waiting, [&](const auto& waiting) {
     const std::shared_ptr<LoadCall> other = waiting.lock();
     if (other == nullptr || other == call) return true;
@@ -347,6 +348,32 @@ void DatasetRegistry::RunLoads() {
       // Before anybody is told: the entry's memory is the table's alone.
       entry.reset();
     }
+  }
+}
+
+void DatasetRegistry::EndCancelledLoads() {
+  BecomeBackgroundThread("cancel");
+  const auto is_cancelled = [](const EntryPtr& entry) {
+    return entry->is_cancelled();
+  };
+  while (true) {
+    EntryPtr entry;
+    {
+      const auto has_work = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return is_stopping_ || loads_.HasWaiting(is_cancelled);
+      };
+      MutexLock lock(&mutex_, Condition(&has_work));
+      if (is_stopping_) return;
+      entry = loads_.TakeWaiting(is_cancelled);
+    }
+    auto replicas = Settle(*entry, Cancelled(), /*is_push=*/false);
+    if (entry->is_restored && journal_ != nullptr) {
+      journal_->EndRestore(entry->spec->name());
+    }
+    MutexLock lock(&mutex_);
+    FinishLoad(*entry, std::move(replicas));
+    // Before anybody is told, as in RunLoads.
+    entry.reset();
   }
 }
 

@@ -55,7 +55,8 @@ absl::Status DatasetTable::NotFound(const std::string& name,
 void DatasetTable::Add(EntryPtr entry) {
   entry->id = next_id_++;
   EntryPtr& place = entries_[entry->spec->name()];
-  if (place != nullptr) by_id_.erase(place->id);
+  // Its feeds may still have to end.
+  if (place != nullptr && place->num_feeds_of.empty()) by_id_.erase(place->id);
   place = entry;
   by_id_[entry->id] = std::move(entry);
 }
@@ -65,6 +66,10 @@ void DatasetTable::Remove(const DatasetEntry& entry) {
   if (found == entries_.end() || found->second.get() != &entry) return;
   by_id_.erase(entry.id);
   entries_.erase(found);
+}
+
+void DatasetTable::ForgetReplaced(const DatasetEntry& entry) {
+  if (Get(entry.spec->name()).get() != &entry) by_id_.erase(entry.id);
 }
 
 void DatasetTable::PutBack(EntryPtr entry) {

@@ -43,6 +43,8 @@ class DatasetTable {
   void Add(EntryPtr entry);
   // Removes the entry if its name still refers to it.
   void Remove(const DatasetEntry& entry);
+  // Forgets the id of an entry that was replaced and has no feeds any more.
+  void ForgetReplaced(const DatasetEntry& entry);
   // Adds an entry again that was replaced, unless its name is in use.
   void PutBack(EntryPtr entry);
 

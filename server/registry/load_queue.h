@@ -4,6 +4,7 @@
 #ifndef DATASETD_SERVER_REGISTRY_LOAD_QUEUE_H_
 #define DATASETD_SERVER_REGISTRY_LOAD_QUEUE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -60,6 +61,33 @@ class LoadQueue {
     const size_t num_removed = std::erase_if(user.waiting, predicate);
     if (user.waiting.empty() && user.num_running == 0) users_.erase(found);
     return num_removed > 0;
+  }
+
+  // True if `predicate` is true of a job that waits.
+  template <typename Predicate>
+  bool HasWaiting(Predicate predicate) const {
+    for (const auto& [uid, user] : users_) {
+      if (std::any_of(user.waiting.begin(), user.waiting.end(), predicate)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Returns the first such job of a user, which does not count as running.
+  // REQUIRES: HasWaiting(predicate).
+  template <typename Predicate>
+  Job TakeWaiting(Predicate predicate) {
+    for (auto user = users_.begin();; ++user) {
+      std::deque<Job>& waiting = user->second.waiting;
+      const auto found =
+          std::find_if(waiting.begin(), waiting.end(), predicate);
+      if (found == waiting.end()) continue;
+      Job job = std::move(*found);
+      waiting.erase(found);
+      if (waiting.empty() && user->second.num_running == 0) users_.erase(user);
+      return job;
+    }
   }
 
   void Clear() {

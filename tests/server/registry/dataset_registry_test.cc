@@ -408,6 +408,50 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesOthersOfItsSession) {
               StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldByName) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  ASSERT_THAT(registry_->Hold("a", kAlice), IsOk());
+  const auto call = registry_->BeginLoad(NamedSpec("a"), kAlice);
+  ASSERT_THAT(call, IsOk());
+  while (registry_->Await(**call, absl::ZeroDuration())->is_scanning) {
+    std::this_thread::yield();
+  }
+  registry_->Cancel(*call);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 2);
+  ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
+  gate_.Open();
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+}
+
+// Two loads of a user run at a time.
+TEST_F(DatasetRegistryTest, ALoadThatIsCancelledBeforeItsTurnEndsAtOnce) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("b"), kAlice), IsOk());
+  while (gate_.num_reads() < 2) std::this_thread::yield();
+  for (const bool is_unloaded : {false, true}) {
+    ASSERT_THAT(registry_->Load(NamedSpec("c"), kAlice), IsOk());
+    EXPECT_EQ(used_bytes(), 300);
+    if (is_unloaded) {
+      ASSERT_THAT(registry_->Unload("c", /*force=*/false, kAlice), IsOk());
+    } else {
+      ASSERT_THAT(registry_->Release("c", kAlice), IsOk());
+    }
+    registry_->AwaitCancelled("c", absl::Seconds(30));
+    EXPECT_THAT(registry_->Await("c", absl::ZeroDuration()),
+                StatusIs(absl::StatusCode::kNotFound));
+    EXPECT_EQ(used_bytes(), 200);
+  }
+  EXPECT_EQ(gate_.num_reads(), 2);
+  EXPECT_EQ(registry_->counters().num_cancelled.load(), 2u);
+  gate_.Open();
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  LoadAndAwait("c", kAlice);
+}
+
 TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
   gate_.Close();
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());

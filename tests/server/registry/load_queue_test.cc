@@ -48,6 +48,19 @@ TEST_F(LoadQueueTest, UsersTakeTurns) {
   EXPECT_EQ(Take(), "b2");
 }
 
+TEST_F(LoadQueueTest, AJobThatWaitsIsTakenOutOfTurn) {
+  for (const char* name : {"a", "b", "c", "d"}) Add(7, name);
+  EXPECT_EQ(Take(), "a");
+  EXPECT_EQ(Take(), "b");
+  const auto is_d = [](const std::string& name) { return name == "d"; };
+  EXPECT_TRUE(queue_.HasWaiting(is_d));
+  EXPECT_EQ(queue_.TakeWaiting(is_d), "d");
+  EXPECT_FALSE(queue_.HasWaiting(is_d));
+  EXPECT_FALSE(queue_.HasTurn());
+  queue_.Finish(7);
+  EXPECT_EQ(Take(), "c");
+}
+
 TEST_F(LoadQueueTest, WhatRunsIsFinishedAfterTheRestIsForgotten) {
   for (const char* name : {"a", "b"}) Add(7, name);
   EXPECT_EQ(Take(), "a");

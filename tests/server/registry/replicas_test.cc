@@ -1,11 +1,13 @@
 // Datasets on several devices: one name, one fate, and each feed its replica.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/registry/dataset_registry.h"
@@ -45,12 +47,16 @@ class ReplicasTest : public ::testing::Test {
         DatasetRegistry::Options{}, devices_.get(),
         [this](const v1::DatasetSpec& spec, const std::shared_ptr<SourceScan>&)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          DATASETD_RETURN_IF_ERROR(opening_.Pass(0));
           return std::make_unique<FakeSource>(kNumSamples, 1, spec.path(),
                                               /*fill=*/7, &gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   }
-  ~ReplicasTest() override { gate_.Open(); }
+  ~ReplicasTest() override {
+    gate_.Open();
+    opening_.Open();
+  }
 
   absl::StatusOr<uint64_t> Begin(const std::string& name,
                                  const std::string& device) {
@@ -86,6 +92,7 @@ class ReplicasTest : public ::testing::Test {
   }
 
   SourceGate gate_;
+  SourceGate opening_;
   FakeClock clock_;
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetRegistry> registry_;
@@ -117,6 +124,26 @@ TEST_F(ReplicasTest, AFeedTakesTheReplicaThatItAsksFor) {
       AllOf(HasSubstr("dataset 'a' is not on cuda:1 (GPU-0000"),
             HasSubstr("; it is on cuda:0 (GPU-"), HasSubstr(", cuda:2 (GPU-")));
   EXPECT_THAT(DeviceOf("a", "GPU-77"), HasSubstr("is not on GPU-77; it is on"));
+}
+
+// While another load had its name.
+TEST_F(ReplicasTest, AFailureThatComesBackHasTheFeedsThatItStillHas) {
+  Load("a", "cuda:0");
+  std::optional<DatasetUse> use = *registry_->Use("a", kAlice);
+  Fail(0);
+  opening_.Close();
+  opening_.FailWith(absl::NotFoundError("no such file"));
+  v1::DatasetSpec spec = NamedSpec("a");
+  spec.set_device("cuda:1");
+  const auto call = registry_->BeginLoad(spec, kAlice);
+  ASSERT_THAT(call, IsOk());
+  use.reset();
+  opening_.Open();
+  EXPECT_THAT(registry_->Await(**call, absl::Seconds(30)),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
+  EXPECT_EQ(Await("a").state, DatasetState::kFailed);
+  EXPECT_THAT(registry_->Unload("a", /*force=*/false, kAlice), IsOk());
+  EXPECT_THAT(registry_->List(), SizeIs(0));
 }
 
 TEST_F(ReplicasTest, ADeviceWithTooLittleEvictsNothingOnTheOthers) {
