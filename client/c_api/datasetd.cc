@@ -65,8 +65,9 @@ int32_t Return(const absl::Status& status, datasetd_error* error) {
     error->code = static_cast<int32_t>(status.code());
     error->detail = static_cast<int32_t>(DetailOf(status));
     const auto message = status.message();
-    const size_t size = std::min(message.size(), sizeof(error->message) - 1);
-    memcpy(error->message, message.data(), size);
+    // Not memcpy: an empty message has no data.
+    const size_t size =
+        message.copy(error->message, sizeof(error->message) - 1);
     error->message[size] = '\0';
   }
   return static_cast<int32_t>(status.code());
@@ -307,6 +308,13 @@ int32_t datasetd_feed_open(datasetd_client* client, const char* options_json,
   if (absl::Status status = FromJson(*client, options_json, &options);
       !status.ok()) {
     return Return(status, error);
+  }
+  if (weights == nullptr) num_weights = 0;
+  if (weights != nullptr && num_weights == 0) {
+    return Return(absl::InvalidArgumentError(
+                      "weights: there are none; pass NULL for an order that "
+                      "is not weighted"),
+                  error);
   }
   absl::StatusOr<Feed> opened = client->client.OpenFeed(
       options, {.weights = {weights, num_weights},

@@ -97,8 +97,8 @@ typedef struct datasetd_client_options {
   uint32_t reserved;
   /* NULL or "": $DATASETD_ADDRESS, else the system's socket. */
   const char* address;
-  int64_t connect_timeout_ns; /* 0: 10 s */
-  int64_t call_timeout_ns;    /* 0: 60 s */
+  int64_t connect_timeout_ns; /* 0: 10 s; negative: no limit */
+  int64_t call_timeout_ns;    /* 0: 60 s; negative: no limit */
 } datasetd_client_options;
 
 /* Called on the calling thread at least every 100 ms while a call waits. A
@@ -182,8 +182,9 @@ DATASETD_API int32_t datasetd_estimate_load(datasetd_client* client,
  *
  * A feed draws samples by weight (WeightedOrder) if `weights` is not NULL: one
  * number for each of `num_weights` samples: of `indices`, or if that is NULL,
- * of the dataset in its order. They are the caller's. Of
- * options_json.weighted_order only num_draws is needed then, if at all. */
+ * of the dataset in its order. `num_weights` is at least 1 then, and else
+ * ignored. They are the caller's. Of options_json.weighted_order only num_draws
+ * is needed then, if at all. */
 DATASETD_API int32_t datasetd_feed_open(
     datasetd_client* client, const char* options_json, const double* weights,
     const int64_t* indices, uint64_t num_weights, datasetd_feed** feed,

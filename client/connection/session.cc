@@ -16,6 +16,9 @@
 namespace datasetd::client {
 namespace {
 
+// A deadline after a longer one may be beyond what a clock can tell.
+constexpr absl::Duration kLongestTimeout = absl::Hours(24 * 365 * 10);
+
 // True for codes that a call may return when its daemon ends.
 bool MayBeTheDaemonsEnd(absl::StatusCode code) {
   switch (code) {
@@ -95,7 +98,7 @@ absl::Status Session::CheckProcess() const {
 void Session::Prepare(grpc::ClientContext* context,
                       absl::Duration timeout) const {
   context->AddMetadata(attach::kSessionTokenMetadataKey, token_);
-  if (timeout != absl::InfiniteDuration()) {
+  if (timeout < kLongestTimeout) {
     context->set_deadline(std::chrono::system_clock::now() +
                           absl::ToChronoNanoseconds(timeout));
   }

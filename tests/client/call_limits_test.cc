@@ -186,6 +186,24 @@ TEST(FullListenerTest, TheWaitToBeLetInEndsInTimeOrIsBrokenOff) {
   EXPECT_EQ(num_waits, 2);
 }
 
+TEST(CallTimeoutTest, MayBeAsLongAsANumberCanBe) {
+  FakeDaemon daemon;
+  const std::string address = daemon.address();
+  for (const int64_t timeout : {int64_t{-1}, INT64_MAX}) {
+    datasetd_client_options options = {};
+    options.struct_size = sizeof(options);
+    options.address = address.c_str();
+    options.call_timeout_ns = timeout;
+    datasetd_client* client = nullptr;
+    ASSERT_EQ(datasetd_client_connect(&options, &client, nullptr), DATASETD_OK);
+    char* text = nullptr;
+    EXPECT_EQ(datasetd_call(client, "GetStatus", "{}", &text, nullptr),
+              DATASETD_OK);
+    datasetd_free(text);
+    datasetd_client_close(client);
+  }
+}
+
 TEST(ThreadWaitTest, IsTheThreadsUntilItIsTakenAway) {
   FakeDaemon daemon;
   const std::string address = daemon.address();

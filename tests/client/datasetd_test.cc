@@ -214,6 +214,22 @@ TEST_F(DatasetdTest, CopiesFieldsThatHoldNothing) {
   }
 }
 
+TEST_F(DatasetdTest, WeightsAndTheirNumberBelongTogether) {
+  datasetd_feed* feed = nullptr;
+  const char* const options = R"({"dataset": "fake", "batch_size": 4})";
+  const double weight = 1;
+  EXPECT_EQ(datasetd_feed_open(client_, options, &weight, nullptr, 0, &feed,
+                               nullptr, &error_),
+            DATASETD_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("weights: there are none"));
+  ASSERT_EQ(datasetd_feed_open(client_, options, nullptr, nullptr, 5, &feed,
+                               nullptr, &error_),
+            DATASETD_OK)
+      << error_.message;
+  EXPECT_FALSE(daemon_.open_requests()[0].options().has_weighted_order());
+  datasetd_feed_close(feed);
+}
+
 TEST_F(DatasetdTest, SendsIndices) {
   datasetd_feed* feed = nullptr;
   ASSERT_EQ(datasetd_feed_open(
