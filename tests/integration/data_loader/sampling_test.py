@@ -367,6 +367,17 @@ RESUMED = {
 }
 
 
+def read_into(fresh, saved):
+    """The state that torch.distributed.checkpoint loads: the saved values of
+    the keys that a new loader's state has."""
+    return {
+        key: read_into(value, saved[key])
+        if isinstance(value, dict)
+        else saved[key]
+        for key, value in fresh.items()
+    }
+
+
 def contents(batch):
     taken = harness.Taken(batch)
     return (
@@ -396,7 +407,7 @@ def test_resume_gives_the_rest(daemon, dataset, name, stop):
         rest = [contents(b) for b in iterator]
     if "stateful" not in name:
         state = json.loads(json.dumps(state))
-        assert "sampler_state" not in state
+        assert state["sampler_state"] is None
     if not rest:
         assert (state["epoch"], state["batch"]) == (1, 0)
         return
@@ -404,6 +415,11 @@ def test_resume_gives_the_rest(daemon, dataset, name, stop):
         loader.load_state_dict(state)
         if "stateful" not in name:
             assert loader.state_dict() == state
+        assert [contents(b) for b in loader] == rest
+    if name == "stateful iterator":
+        return  # a new loader has no iterator yet, so no state of one
+    with make() as loader:
+        loader.load_state_dict(read_into(loader.state_dict(), state))
         assert [contents(b) for b in loader] == rest
 
 
@@ -446,6 +462,8 @@ def test_a_sampler_that_gives_something_else_is_refused(daemon, dataset):
             loader.load_state_dict(
                 {k: v for k, v in state.items() if k != "row"}
             )
+        with pytest.raises(datasetd.InvalidArgument, match="'row'"):
+            loader.load_state_dict({**state, "row": None})
         with pytest.raises(datasetd.InvalidArgument, match="order_hash"):
             loader.load_state_dict({**state, "order_hash": "xyz"})
         loader.load_state_dict(state)

@@ -154,7 +154,7 @@ class SamplerOrder:
         if sampler_state is not None and _has_state(source):
             source.load_state_dict(copy.deepcopy(sampler_state))
         self._state_holder = source if _has_state(source) else None
-        self.start_state = self._sampler_state()
+        self.start_state = self.present_state()
         iterator = iter(source)
         if self._state_holder is None and _has_state(iterator):
             self._state_holder = iterator
@@ -204,12 +204,13 @@ class SamplerOrder:
         self._digest = digest(batch, self._digest)
         return Drawn(batch, first_row, self._digest, self._sampler_state())
 
-    def end_state(self) -> Any:
-        """Returns the state with which the next epoch begins."""
-        # An iterator's state ends with its epoch.
-        if self._state_holder is self._source:
-            return self._sampler_state()
-        return None
+    def present_state(self) -> Any:
+        """Returns the sampler's state, with which an epoch would begin; None if
+        the sampler has none, or only its iterators, whose ends with the
+        epoch."""
+        if not _has_state(self._source):
+            return None
+        return copy.deepcopy(self._source.state_dict())
 
     def _sampler_state(self) -> Any:
         if self._state_holder is None:
