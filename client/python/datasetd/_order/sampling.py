@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import copy
 import hashlib
+import itertools
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional
 
 from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
@@ -46,6 +47,17 @@ def digest(indices: "array.array[int]", before: bytes = b"") -> bytes:
     return hashlib.blake2b(
         before + indices.tobytes(), digest_size=16
     ).digest()
+
+
+def _begun(sampler: Any, iterator: Iterator[Any]) -> Iterator[Any]:
+    """Returns the iterator of a new epoch of a sampler whose state was loaded.
+
+    A state of torchdata's StatefulDistributedSampler between epochs is that
+    of the end of the one before, of which nothing is left.
+    """
+    for first in iterator:
+        return itertools.chain([first], iterator)
+    return iter(sampler)
 
 
 class Drawn(NamedTuple):
@@ -168,6 +180,8 @@ class SamplerOrder:
                     "state_dict: it has a sampler_state, but the sampler has "
                     "no load_state_dict"
                 )
+            if skip == 0 and self._state_holder is source:
+                self._iterator = _begun(source, iterator)
             self._row = row or 0
             self._digest = expected_digest or b""
             return
