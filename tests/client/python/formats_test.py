@@ -1,5 +1,6 @@
 """load_dataset, load and the command with formats that this process reads."""
 
+import functools
 import os
 import pickle
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import datasetd
 import h5py
+import lmdb
 import numpy as np
 import pandas
 import pytest
@@ -145,6 +147,42 @@ def test_load_attaches_by_the_files(client, daemon, tmp_path, monkeypatch):
             datasetd.AlreadyExists, match="9 samples; these are 60"
         ):
             client.load_dataset("named", "npz", path, options=_CHOSEN)
+
+
+def _decode(key, value):
+    return {"label": len(value)}
+
+
+@pytest.mark.parametrize(
+    "format, options",
+    [
+        ("lmdb", {"decode": _decode}),
+        ("tfrecord", {"decode": {"image": _decode}}),
+        ("tfrecord", {"features": {"image": ["byte", functools.partial(int)]}}),
+    ],
+)
+def test_a_function_needs_a_name(
+    daemon, tmp_path, monkeypatch, format, options
+):
+    monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=f"option {min(options)} is or has a function.*name=",
+    ):
+        datasetd.load(format, tmp_path, options=options)
+
+
+def test_a_function_with_a_name(daemon, tmp_path, monkeypatch):
+    monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+    path = str(tmp_path / "a.lmdb")
+    with lmdb.open(path) as environment:
+        with environment.begin(write=True) as transaction:
+            for i in range(7):
+                transaction.put(b"%d" % i, bytes(i))
+    with datasetd.load(
+        "lmdb", path, options={"decode": _decode}, name="by-function"
+    ) as dataset:
+        assert (dataset.name, len(dataset)) == ("by-function", 7)
 
 
 def test_another_users_dataset_of_that_name_is_compared(

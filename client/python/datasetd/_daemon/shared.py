@@ -98,9 +98,9 @@ def load(
 
     A job that asks for the same gets the dataset that is there. Arguments as in
     Client.load_dataset; `name` defaults to one made of the others, and for a
-    format that this process reads, of its files' sizes and times. The dataset
-    stays while a job has it, and after that until its memory is needed or the
-    daemon ends.
+    format that this process reads, of its files' sizes and times; it is needed
+    if an option is or has a function. The dataset stays while a job has it, and
+    after that until its memory is needed or the daemon ends.
     """
     arguments: Dict[str, Any] = {
         "path": path,
@@ -116,6 +116,13 @@ def load(
     spec = dataset_spec("", format, **arguments)
     is_named_by_files = name is None and formats.is_read_here(format)
     if name is None:
+        for option, value in (options or {}).items():
+            if _has_function(value):
+                raise InvalidArgument(
+                    f"option {option} is or has a function, which cannot be "
+                    "compared with that of another job: give the dataset a "
+                    "name, name="
+                )
         key: Any = spec
         if is_named_by_files:
             key = [spec, formats.file_state(spec["path"])]
@@ -164,6 +171,14 @@ def load(
             if client._session.start_daemon is None or was_lost:
                 raise
             was_lost = True
+
+
+def _has_function(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_function, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(map(_has_function, value))
+    return callable(value) and not isinstance(value, type)
 
 
 def _idle_seconds(value: Optional[float]) -> float:
