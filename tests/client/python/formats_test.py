@@ -218,8 +218,30 @@ def test_what_is_wrong_with_a_call(client, tmp_path):
     fails(invalid, "bad_samples", "npz", path, bad_samples="no")
     fails(invalid, "width is 'x'", "csv_pixels", path,
           options={"width": "x"})
+    fails(invalid, "'lmdb' needs the option 'decode'", "lmdb", path)
+    fails(invalid, "no option 'paths'", "tfrecord", path,
+          options={"paths": "x"})
+    fails(invalid, "a.npz: .*'seperator'", "csv", path,
+          options={"seperator": ";"})
     fails(datasetd.NotFound, "b.npz: no such file", "npz",
           tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize(
+    "format, words, cause",
+    [
+        ("csv", "UnicodeDecodeError: ", UnicodeDecodeError),
+        ("lmdb", "InvalidError: ", lmdb.Error),
+        ("torch_file", "UnpicklingError: ", pickle.UnpicklingError),
+    ],
+)
+def test_damage_that_a_library_finds(client, tmp_path, format, words, cause):
+    path = tmp_path / "bad"
+    path.write_bytes(b"\xff\xfe\xfd" * 1000)
+    options = {"decode": _decode} if format == "lmdb" else {}
+    with pytest.raises(datasetd.DataLoss, match=f"{path}: {words}") as raised:
+        client.load_dataset("bad", format, path, options=options)
+    assert isinstance(raised.value.__cause__, cause)
 
 
 def test_the_daemon_names_the_way(client, data_root):
