@@ -1,6 +1,7 @@
 """datasetd.load and connect_or_start: jobs that share a daemon which one of them
 starts, and which ends when it is idle."""
 
+import concurrent.futures
 import os
 import shutil
 import signal
@@ -176,6 +177,47 @@ def test_names(place):
     assert len(set(names)) == 3 and names[3] == "mine"
     with pytest.raises(datasetd.InvalidArgument, match="no such/format"):
         datasetd.load("no such/format", place, device="cpu")
+
+
+def test_files_that_have_changed(place, monkeypatch):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+
+    def load(**arguments):
+        return datasetd.load("cifar10", place, "test", device="cpu",
+                             **arguments)
+
+    first = load()
+    harness.write_cifar10_test(place, 200)
+    with pytest.raises(datasetd.AlreadyExists, match="name of its own, name="):
+        load()
+    assert len(load(name="mine")) == 200
+    loader = datasetd.DataLoader(first, batch_size=100, framework="numpy")
+    first.close()
+    with pytest.raises(datasetd.AlreadyExists, match="its files have changed"):
+        load()
+    assert sum(batch.num_samples for batch in loader) == _NUM_SAMPLES
+    loader.close()
+    # What nobody uses is replaced, once by jobs that come at the same time.
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        datasets = list(pool.map(lambda _: load(), range(4)))
+    assert {len(dataset) for dataset in datasets} == {200}
+    assert {dataset.name for dataset in datasets} == {first.name}
+    with pytest.raises(datasetd.AlreadyExists, match="unload it$"):
+        load(name="mine", pretransforms=[datasetd.transforms.Invert()])
+
+
+def test_a_part_of_files_that_have_changed(place, monkeypatch):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+
+    def load():
+        return datasetd.load("cifar10", place, "test", device="cpu",
+                             part=(1, 2))
+
+    with load() as first:
+        assert len(first) == _NUM_SAMPLES // 2
+    harness.write_cifar10_test(place, 200)
+    with load() as dataset:
+        assert (dataset.name, len(dataset)) == (first.name, 100)
 
 
 def test_a_path_through_an_absolute_link(place):

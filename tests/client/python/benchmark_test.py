@@ -92,6 +92,29 @@ def test_batches_that_cannot_be_copied_are_refused(dataset):
             datasetd.benchmark(batches, lambda batch: None)
 
 
+class WithoutLength:
+    """A sampler."""
+
+    def __init__(self, num_samples):
+        self.num_samples = num_samples
+
+    def __iter__(self):
+        return iter(range(self.num_samples))
+
+
+def test_a_sampler_without_length(dataset):
+    with loader(dataset, sampler=WithoutLength(50)) as batches:
+        result = datasetd.benchmark(batches, lambda batch: None, 4, 2)
+    assert len(result.loader_rounds) == 2
+
+
+@pytest.mark.parametrize("sampler", [[], WithoutLength(0)])
+def test_a_loader_without_batches_is_refused(dataset, sampler):
+    with loader(dataset, sampler=sampler) as batches:
+        with pytest.raises(datasetd.InvalidArgument, match="no batches"):
+            datasetd.benchmark(batches, lambda batch: None)
+
+
 PROGRAM = """
 import sys
 import datasetd
@@ -108,9 +131,9 @@ finally:
 """
 
 
-def run_watched(daemon, directory, **variables):
+def run_watched(daemon, directory, program=PROGRAM, **variables):
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, daemon.address],
+        [sys.executable, "-c", program, daemon.address],
         env=dict(
             os.environ,
             PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
@@ -134,6 +157,29 @@ def test_watched_program_ends_with_a_report(daemon, dataset, tmp_path):
     assert len(report["loader_rounds"]) == len(report["constant_rounds"]) == 2
     # A round that an epoch cuts short is begun anew.
     assert int(done.stdout) >= 3 * 2 * 3
+
+
+def test_a_watched_program_with_a_sampler_without_length(
+    daemon, dataset, tmp_path
+):
+    program = PROGRAM.replace("shuffle=True", "sampler=Sampler()").replace(
+        "client =",
+        """
+class Sampler:
+    def __iter__(self):
+        return iter(range(103))
+client =""",
+    )
+    run_watched(
+        daemon,
+        tmp_path,
+        program,
+        DATASETD_BENCH_STEPS="3",
+        DATASETD_BENCH_ROUNDS="2",
+    )
+    (path,) = tmp_path.iterdir()
+    report = json.loads(path.read_text())
+    assert report["steps"] == 3 and len(report["loader_rounds"]) == 2
 
 
 def test_rounds_of_a_watched_program_fit_its_epochs(daemon, dataset, tmp_path):

@@ -89,7 +89,7 @@ def test_an_epoch_goes_on_with_other_ranks_and_batches(images, whole):
     pixels of the job that was not interrupted."""
     seen, later = Seen(), Seen()
     state = seen.take(make(images, 2, 5), 3)
-    assert "first_position" not in state
+    assert state["first_position"] == 0
     for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
         loaders = make(images, ranks, batch_size)
         for loader in loaders:
@@ -102,7 +102,7 @@ def test_an_epoch_goes_on_with_other_ranks_and_batches(images, whole):
     assert seen == whole[0]
     # The next epoch is a whole one.
     assert (state["epoch"], state["batch"]) == (1, 0)
-    assert "first_position" not in state
+    assert state["first_position"] == 0
     later.take(loaders)
     assert later == whole[1]
 
@@ -127,6 +127,30 @@ def test_the_rest_of_an_epoch_resumes_as_it_is(images, whole):
         assert len(loader) == 18  # 52 rows by 3
         for batch in iterator:
             seen.add(batch)
+    assert seen == whole[0]
+
+
+def test_a_state_is_read_into_that_of_a_new_loader(images, whole):
+    """As torch.distributed.checkpoint does: its keys, and no others."""
+    seen = Seen()
+    state = seen.take(make(images, 1, 10), 2)
+    for ranks, batch_size, count in ((2, 3, 4), (1, 7, None)):
+        loaders = make(images, ranks, batch_size)
+        for loader in loaders:
+            loader.load_state_dict(
+                {key: state[key] for key in loader.state_dict()}
+            )
+        state = seen.take(loaders, count)
+    assert seen == whole[0]
+
+
+def test_a_state_without_a_first_position_is_of_a_whole_epoch(images, whole):
+    seen = Seen()
+    state = seen.take(make(images, 1, 10), 2)
+    del state["first_position"]
+    (loader,) = make(images, 1, 7)
+    loader.load_state_dict(state)
+    seen.take([loader])
     assert seen == whole[0]
 
 
@@ -177,7 +201,7 @@ def test_peek_and_set_epoch(images, whole):
     assert seen == whole[0]
     # The same epoch on request is a whole one.
     loader.set_epoch(0)
-    assert "first_position" not in loader.state_dict()
+    assert loader.state_dict()["first_position"] == 0
     again = Seen()
     again.take([loader])
     assert again == whole[0]
@@ -259,7 +283,7 @@ def test_weights(images, drop_last):
     assert len(whole) == NUM_SAMPLES
     assert len(set(whole)) == NUM_SAMPLES > len({i for i, _ in whole})
     drawn, state = by_position(make(images, 2, 5, **weights), 3)
-    assert "first_position" not in state
+    assert state["first_position"] == 0
     for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
         loaders = make(images, ranks, batch_size, **weights)
         for loader in loaders:
@@ -271,7 +295,7 @@ def test_weights(images, drop_last):
     assert drawn == whole[: len(drawn)]
     # The next epoch is a whole one.
     assert (state["epoch"], state["batch"]) == (1, 0)
-    assert "first_position" not in state
+    assert state["first_position"] == 0
     # The ranks draw on beyond the end of the rest.
     loaders = make(images, 4, 5, **weights)
     _, state = by_position(make(images, 1, 10, **weights), 2)

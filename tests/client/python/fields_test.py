@@ -1,5 +1,7 @@
 """Ops on several fields: what each field is told."""
 
+import re
+
 import datasetd
 import pytest
 from datasetd import transforms as T
@@ -85,22 +87,35 @@ def test_fill_of_masks(fill, image, mask):
     assert messages["mask"][0]["pad"]["fill"] == mask
 
 
+_ROTATE = T.Rotate(3, fill={"maks": 255})
+
+
 @pytest.mark.parametrize(
-    "op",
+    "ops, fields",
     [
-        T.Pad(1, fill={"maks": 255}, fields=PAIR),
-        T.RandomApply([T.Rotate(3, fill={"maks": 255})], fields=PAIR),
+        ([T.Pad(1, fill={"maks": 255}, fields=PAIR)], PAIR),
+        ([T.RandomApply([_ROTATE], fields=PAIR)], PAIR),
+        ([_ROTATE], ["image"]),
+        ([T.RandomApply([_ROTATE])], ["image"]),
+        ({"mask": [_ROTATE]}, ["mask"]),
+        ({"mask": [T.RandomApply([_ROTATE])]}, ["mask"]),
     ],
 )
-def test_a_fill_is_of_a_field_of_the_op(op):
+def test_a_fill_is_of_a_field_of_the_op(ops, fields):
     with pytest.raises(
         datasetd.InvalidArgument,
-        match=r"fill has the key 'maks'; expected some of its fields, "
-        r"\['image', 'mask'\]",
+        match="fill has the key 'maks'; expected some of its fields, "
+        + re.escape(str(fields)),
     ):
+        spread(ops)
+
+
+def test_a_fill_of_the_field_that_is_the_image():
+    op = T.Pad(1, fill={"photo": 3})
+    messages = pipelines_message("transforms", [op], image="photo")
+    assert messages["photo"][0]["pad"]["fill"] == [3.0]
+    with pytest.raises(datasetd.InvalidArgument, match="the key 'photo'"):
         spread([op])
-    # A pipeline from torchvision has both, whatever the fields.
-    spread([T.Pad(1, fill={"image": 3, "mask": 255})])
 
 
 def test_two_images_are_filled_alike():

@@ -1,5 +1,6 @@
 """load_dataset, load and the command with formats that this process reads."""
 
+import functools
 import os
 import pickle
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import datasetd
 import h5py
+import lmdb
 import numpy as np
 import pandas
 import pytest
@@ -147,6 +149,42 @@ def test_load_attaches_by_the_files(client, daemon, tmp_path, monkeypatch):
             client.load_dataset("named", "npz", path, options=_CHOSEN)
 
 
+def _decode(key, value):
+    return {"label": len(value)}
+
+
+@pytest.mark.parametrize(
+    "format, options",
+    [
+        ("lmdb", {"decode": _decode}),
+        ("tfrecord", {"decode": {"image": _decode}}),
+        ("tfrecord", {"features": {"image": ["byte", functools.partial(int)]}}),
+    ],
+)
+def test_a_function_needs_a_name(
+    daemon, tmp_path, monkeypatch, format, options
+):
+    monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=f"option {min(options)} is or has a function.*name=",
+    ):
+        datasetd.load(format, tmp_path, options=options)
+
+
+def test_a_function_with_a_name(daemon, tmp_path, monkeypatch):
+    monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+    path = str(tmp_path / "a.lmdb")
+    with lmdb.open(path) as environment:
+        with environment.begin(write=True) as transaction:
+            for i in range(7):
+                transaction.put(b"%d" % i, bytes(i))
+    with datasetd.load(
+        "lmdb", path, options={"decode": _decode}, name="by-function"
+    ) as dataset:
+        assert (dataset.name, len(dataset)) == ("by-function", 7)
+
+
 def test_another_users_dataset_of_that_name_is_compared(
     client, daemon, tmp_path, monkeypatch
 ):
@@ -180,8 +218,30 @@ def test_what_is_wrong_with_a_call(client, tmp_path):
     fails(invalid, "bad_samples", "npz", path, bad_samples="no")
     fails(invalid, "width is 'x'", "csv_pixels", path,
           options={"width": "x"})
+    fails(invalid, "'lmdb' needs the option 'decode'", "lmdb", path)
+    fails(invalid, "no option 'paths'", "tfrecord", path,
+          options={"paths": "x"})
+    fails(invalid, "a.npz: .*'seperator'", "csv", path,
+          options={"seperator": ";"})
     fails(datasetd.NotFound, "b.npz: no such file", "npz",
           tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize(
+    "format, words, cause",
+    [
+        ("csv", "UnicodeDecodeError: ", UnicodeDecodeError),
+        ("lmdb", "InvalidError: ", lmdb.Error),
+        ("torch_file", "UnpicklingError: ", pickle.UnpicklingError),
+    ],
+)
+def test_damage_that_a_library_finds(client, tmp_path, format, words, cause):
+    path = tmp_path / "bad"
+    path.write_bytes(b"\xff\xfe\xfd" * 1000)
+    options = {"decode": _decode} if format == "lmdb" else {}
+    with pytest.raises(datasetd.DataLoss, match=f"{path}: {words}") as raised:
+        client.load_dataset("bad", format, path, options=options)
+    assert isinstance(raised.value.__cause__, cause)
 
 
 def test_the_daemon_names_the_way(client, data_root):

@@ -7,6 +7,8 @@ import pytest
 import torch
 import torchvision.transforms as V
 from datasetd import transforms as T
+from datasetd.transforms._checks import FillByKind
+from datasetd.transforms._pipeline import pipelines_message
 
 BILINEAR = V.InterpolationMode.BILINEAR
 
@@ -232,7 +234,7 @@ V2 = [
             padding_mode="constant",
         ),
         T.RandomCrop(
-            (8, 9), (1, 3, 2, 4), True, {"image": 5, "mask": 255}, "constant"
+            (8, 9), (1, 3, 2, 4), True, FillByKind(5, 255), "constant"
         ),
     ),
     (
@@ -288,7 +290,7 @@ V2 = [
             center=None,
             fill={"others": 7},
         ),
-        T.RandomRotation(3, "bilinear", fill={"image": 7, "mask": 7}),
+        T.RandomRotation(3, "bilinear", fill=FillByKind(7, 7)),
     ),
     (
         v2(
@@ -307,7 +309,7 @@ V2 = [
             interpolation=BILINEAR,
             fill={Image: 7, "others": None},
         ),
-        T.AutoAugment("cifar10", "bilinear", {"image": 7, "mask": None}),
+        T.AutoAugment("cifar10", "bilinear", FillByKind(7, None)),
     ),
     (
         v2("GaussianNoise", mean=0.25, sigma=0.5, clip=False),
@@ -382,6 +384,27 @@ UNMAPPED = [
     ),
     (v2("MixUp", alpha=1.0, num_classes=None), "MixUp: num_classes is None"),
 ]
+
+
+def test_a_fill_by_type_is_of_fields_of_any_name():
+    pad = v2(
+        "Pad",
+        padding=1,
+        fill={Image: 5, Mask: 255},
+        padding_mode="constant",
+    )
+    ops = T.from_torchvision([pad])
+    for value in (pad, ops, {"img": ops, "target": ops}):
+        messages = pipelines_message(
+            "transforms", value, masks=["target"], image="img"
+        )
+        fills = {
+            field: message["pad"]["fill"]
+            for field, (message,) in messages.items()
+        }
+        assert fills["img"] == [5.0]
+        assert fills.get("target", [255.0]) == [255.0]
+    assert fills.keys() == {"img", "target"}
 
 
 @pytest.mark.parametrize("op, text", UNMAPPED, ids=lambda x: "")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -35,6 +36,18 @@ def get_loader(data_root):
     daemon = datasetd.start_local(device="cpu", data_roots=data_root)
     dataset = load(daemon.connect(), data_root)
     return loader(dataset, prefetch=1), daemon.pid
+
+
+def test_a_temporary_directory_with_a_long_path(tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with datasetd.start_local(device="cpu") as daemon:
+        assert daemon.connect().status()["pid"] == daemon.pid
+        directory = os.path.dirname(daemon.address)
+        assert os.path.dirname(directory) == "/tmp"
+        assert list(long.iterdir()) == []
+    assert not os.path.exists(directory)
 
 
 def test_a_loader_keeps_its_daemon(data_root):

@@ -140,6 +140,20 @@ def test_pretransforms_run_once_at_load(client):
         np.testing.assert_allclose(got, want, atol=1e-7)
 
 
+def test_an_iterable_of_torch_with_len(client):
+    """It inherits [i], which raises."""
+
+    class Iterable(torch.utils.data.IterableDataset):
+        def __len__(self):
+            return 3
+
+        def __iter__(self):
+            return iter([{"label": i} for i in (5, 6, 7)])
+
+    dataset = client.push_dataset("torchs-iterable", Iterable())
+    assert _all(client, dataset)["label"].tolist() == [5, 6, 7]
+
+
 def test_an_iterable_without_len(client):
     with client.push_dataset(
         "lazy", (np.full(3, i, np.int32) for i in range(1000))

@@ -646,6 +646,10 @@ def test_the_command_ends_with_the_codes_of_datasetctl(daemon, h5, tmp_path):
           *load, "safetensors", h5, "--option", "a=b", *at)
     fails(2, "INVALID_ARGUMENT", "MODULE:FUNCTION",
           *load, "lmdb", h5, "--option", "decode=x", *at)
+    fails(2, "INVALID_ARGUMENT", "needs the option 'decode'",
+          *load, "lmdb", h5, *at)
+    fails(1, "DATA_LOSS", f"{h5}: UnpicklingError",
+          *load, "torch_file", h5, *at)
     fails(1, "NOT_FOUND", "no such file",
           *load, "csv", tmp_path / "none.csv", *at)
     fails(1, "INVALID_ARGUMENT", "no 'q'",

@@ -84,3 +84,24 @@ def test_malformed_states(dataset):
             batches.load_state_dict(dict(state, batch=11))
         with pytest.raises(datasetd.InvalidArgument, match="seed"):
             batches.load_state_dict({k: state[k] for k in state if k != "seed"})
+
+
+def test_a_state_that_needs_a_client_which_is_closed(daemon, data_root):
+    """The loader goes on as it was."""
+    with daemon.connect() as client:
+        dataset = client.load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        batches = datasetd.DataLoader(dataset, batch_size=10, shuffle=True)
+    with batches:
+        whole = indices_of(copies(batches))
+        seed = batches.seed
+        state = dict(batches.state_dict(), epoch=0)
+        with pytest.raises(datasetd.Closed, match="the client is closed"):
+            batches.load_state_dict(dict(state, seed=seed ^ 1))
+        assert batches.seed == batches.state_dict()["seed"] == seed
+        batches.load_state_dict(dict(state, batch_size=5, batch=3))
+        with pytest.raises(datasetd.Closed, match="the client is closed"):
+            iter(batches)
+        batches.load_state_dict(state)
+        np.testing.assert_array_equal(indices_of(copies(batches)), whole)

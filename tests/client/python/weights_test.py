@@ -222,7 +222,7 @@ def test_resume(dataset):
     assert set(state) == {
         "version", "content_hash", "seed", "batch_size", "drop_last",
         "sampler", "world_size", "transforms_hash", "weights", "epoch",
-        "batch",
+        "batch", "first_position",
     }  # fmt: skip
     assert (state["sampler"], state["batch"]) == ("weighted", 4)
     assert state["weights"] == hashlib.blake2b(

@@ -107,6 +107,7 @@ def test_state_is_plain_readable_and_of_no_rank(open_loader, dataset):
         "seed",
         "epoch",
         "batch",
+        "first_position",
         "batch_size",
         "drop_last",
         "sampler",

@@ -319,6 +319,37 @@ class Stateful:
         self.given = state["given"]
 
 
+class StatefulCount:
+    """A sampler, or with `size` a batch_sampler, that counts what it yields, as
+    torchdata's StatefulDistributedSampler does: between epochs its state is
+    that of the end."""
+
+    def __init__(self, size=None):
+        self.size = self.batch_size = size
+        self.yielded = 0
+        self.next_yielded = None
+
+    def __iter__(self):
+        self.yielded = 0
+        if self.next_yielded is not None:
+            self.yielded = self.next_yielded
+            self.next_yielded = None
+        items = [(i * 31) % N for i in range(200)]
+        if self.size is not None:
+            items = [
+                items[i : i + self.size] for i in range(0, 200, self.size)
+            ]
+        for item in items[self.yielded :]:
+            self.yielded += 1
+            yield item
+
+    def state_dict(self):
+        return {"yielded": self.yielded}
+
+    def load_state_dict(self, state):
+        self.next_yielded = state["yielded"]
+
+
 class StatefulIterator:
     """One whose iterators have the state."""
 
@@ -360,11 +391,24 @@ RESUMED = {
     },
     "sizes": lambda: {"batch_sampler": RandomSizes()},
     "stateful": lambda: {"sampler": Stateful(8), "batch_size": 16},
+    "stateful count": lambda: {"sampler": StatefulCount(), "batch_size": 16},
+    "stateful count of batches": lambda: {"batch_sampler": StatefulCount(16)},
     "stateful iterator": lambda: {
         "sampler": StatefulIterator(),
         "batch_size": 16,
     },
 }
+
+
+def read_into(fresh, saved):
+    """The state that torch.distributed.checkpoint loads: the saved values of
+    the keys that a new loader's state has."""
+    return {
+        key: read_into(value, saved[key])
+        if isinstance(value, dict)
+        else saved[key]
+        for key, value in fresh.items()
+    }
 
 
 def contents(batch):
@@ -396,7 +440,7 @@ def test_resume_gives_the_rest(daemon, dataset, name, stop):
         rest = [contents(b) for b in iterator]
     if "stateful" not in name:
         state = json.loads(json.dumps(state))
-        assert "sampler_state" not in state
+        assert state["sampler_state"] is None
     if not rest:
         assert (state["epoch"], state["batch"]) == (1, 0)
         return
@@ -405,19 +449,34 @@ def test_resume_gives_the_rest(daemon, dataset, name, stop):
         if "stateful" not in name:
             assert loader.state_dict() == state
         assert [contents(b) for b in loader] == rest
+    if name == "stateful iterator":
+        return  # a new loader has no iterator yet, so no state of one
+    with make() as loader:
+        loader.load_state_dict(read_into(loader.state_dict(), state))
+        assert [contents(b) for b in loader] == rest
 
 
-def test_resume_goes_on_into_later_epochs(daemon, dataset):
+@pytest.mark.parametrize(
+    "name", [name for name in RESUMED if "stateful" in name]
+)
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_resume_goes_on_into_later_epochs(daemon, dataset, name, is_begun):
     """A sampler with a state knows it across epochs, too."""
     def make():
-        return daemon.loader(dataset, sampler=Stateful(8), batch_size=16)
+        return daemon.loader(dataset, **RESUMED[name]())
 
     with make() as loader:
         for _ in range(2):
             harness.take_epoch(loader)
+        if is_begun:
+            iterator = iter(loader)
         state = loader.state_dict()
         assert (state["epoch"], state["batch"]) == (2, 0)
-        rest = [[contents(b) for b in loader] for _ in range(2)]
+        rest = [
+            [contents(b) for b in (iterator if is_begun and not i else loader)]
+            for i in range(2)
+        ]
+        assert [len(epoch) for epoch in rest] == [13, 13]
     with make() as loader:
         loader.load_state_dict(state)
         assert [[contents(b) for b in loader] for _ in range(2)] == rest
@@ -446,6 +505,8 @@ def test_a_sampler_that_gives_something_else_is_refused(daemon, dataset):
             loader.load_state_dict(
                 {k: v for k, v in state.items() if k != "row"}
             )
+        with pytest.raises(datasetd.InvalidArgument, match="'row'"):
+            loader.load_state_dict({**state, "row": None})
         with pytest.raises(datasetd.InvalidArgument, match="order_hash"):
             loader.load_state_dict({**state, "order_hash": "xyz"})
         loader.load_state_dict(state)

@@ -464,8 +464,11 @@ class Client:
     # -- Life -----------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the session. The daemon drops datasets that only it held. Open
-        loaders and running calls of other threads continue."""
+        """Ends the session. The daemon drops datasets that only it held.
+        Running calls of other threads continue, and so do open loaders, each
+        with the feed that it has: what needs another one raises Closed, such
+        as a second iterator beside the first, a state with another seed, or a
+        daemon that was lost."""
         self._session.close()
 
     def __enter__(self) -> "Client":

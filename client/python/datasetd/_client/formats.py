@@ -12,7 +12,7 @@ from .._datasets import parts
 from .._datasets.dataset import Dataset, message_of
 from .._push import encoded
 from .._ranks import nodes
-from ..errors import InvalidArgument, NotFound
+from ..errors import DataLoss, Error, InvalidArgument, NotFound
 from ..sources._cifar_python import cifar10_python, cifar100_python
 from ..sources._shards import files_of
 from .folders import advice
@@ -39,16 +39,25 @@ def arguments_of(
     """Returns the keyword arguments of the format's function.
 
     `fields` may be a string, as "image:x_train,label:y_train". Raises
-    InvalidArgument for a split or an option that the function does not have.
+    InvalidArgument for a split or an option that the function does not have,
+    and for one that it needs.
     """
     arguments = dict(options)
     if split is not None:
         arguments["split"] = split
     if isinstance(arguments.get("fields"), str):
         arguments["fields"] = _fields(arguments["fields"])
-    parameters = inspect.signature(FUNCTIONS[format]).parameters
-    names: List[str] = [name for name in parameters if name != "path"]
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+    # The first one is the path.
+    _, *parameters = inspect.signature(FUNCTIONS[format]).parameters.values()
+    names = [parameter.name for parameter in parameters]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for p in parameters:
+        is_needed = p.default is p.empty and p.kind is not p.VAR_KEYWORD
+        if is_needed and p.name not in arguments:
+            raise InvalidArgument(
+                f"format {format!r} needs the option {p.name!r}"
+            )
+    if takes_any:
         return arguments
     for name in arguments:
         if name not in names:
@@ -102,7 +111,8 @@ def own_shards(
 
 
 def read(format: str, path: Any, arguments: Mapping[str, Any]) -> Any:
-    """Returns what the format's function reads."""
+    """Returns what the format's function reads. Raises DataLoss for errors of
+    the library that it uses, InvalidArgument for a wrong type of an option."""
     try:
         return FUNCTIONS[format](path, **arguments)
     except NotFound as error:
@@ -110,6 +120,12 @@ def read(format: str, path: Any, arguments: Mapping[str, Any]) -> Any:
         if not found:
             raise
         raise NotFound(f"{error}. {found}") from None
+    except (Error, OSError, ImportError, MemoryError):
+        raise
+    except TypeError as error:
+        raise InvalidArgument(f"{path}: {error}") from error
+    except Exception as error:
+        raise DataLoss(f"{path}: {type(error).__name__}: {error}") from error
 
 
 def file_state(path: str) -> List[Any]:

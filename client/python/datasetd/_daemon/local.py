@@ -28,6 +28,8 @@ from ..errors import (
 
 PathLike = Union[str, "os.PathLike[str]"]
 _LOG_TAIL_BYTES = 2000
+# Of a Unix socket's path, without the final NUL.
+_MAX_SOCKET_PATH_BYTES = 107
 _CONFIG = {
     # Batches that this process still holds keep their memory without the
     # daemon.
@@ -167,7 +169,7 @@ def start_local(
         command.append(f"--memory_budget_mib={memory_budget_mib}")
     command += arguments
 
-    directory = tempfile.mkdtemp(prefix="datasetd-")
+    directory = _new_directory()
     command.append("--socket_path=" + os.path.join(directory, "datasetd.sock"))
     process: Optional["subprocess.Popen[bytes]"] = None
     try:
@@ -201,6 +203,17 @@ def start_local(
         else:
             shutil.rmtree(directory, ignore_errors=True)
         raise
+
+
+def _new_directory() -> str:
+    """Returns a temporary directory in which a socket may lie: of /tmp if those
+    of $TMPDIR have too long a path."""
+    directory = tempfile.mkdtemp(prefix="datasetd-")
+    socket_path = os.path.join(directory, "datasetd.sock")
+    if len(os.fsencode(socket_path)) <= _MAX_SOCKET_PATH_BYTES:
+        return directory
+    os.rmdir(directory)
+    return tempfile.mkdtemp(prefix="datasetd-", dir="/tmp")
 
 
 def _await_ready(

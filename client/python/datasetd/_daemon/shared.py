@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import math
@@ -14,11 +15,18 @@ from .._arguments import checked_seconds, device_name
 from .._client import formats
 from .._client.client import Client, Path, connect
 from .._client.loading import Progress, dataset_spec
+from .._datasets import parts
 from .._datasets.dataset import Dataset
 from .._feed.recovery import LOST
 from .._ranks import nodes
 from .._version import __version__
-from ..errors import InvalidArgument, PermissionDenied
+from ..errors import (
+    AlreadyExists,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+)
 from ..transforms._pipeline import Pipelines
 from .shared_daemon import (
     START_SECONDS,
@@ -98,9 +106,11 @@ def load(
 
     A job that asks for the same gets the dataset that is there. Arguments as in
     Client.load_dataset; `name` defaults to one made of the others, and for a
-    format that this process reads, of its files' sizes and times. The dataset
-    stays while a job has it, and after that until its memory is needed or the
-    daemon ends.
+    format that this process reads, of its files' sizes and times; it is needed
+    if an option is or has a function. The dataset stays while a job has it, and
+    after that until its memory is needed, the daemon ends, or this is called
+    after its files have changed. Raises AlreadyExists if they have while a job
+    has it and there is no `name`.
     """
     arguments: Dict[str, Any] = {
         "path": path,
@@ -114,8 +124,16 @@ def load(
         "device_bytes": device_bytes,
     }
     spec = dataset_spec("", format, **arguments)
-    is_named_by_files = name is None and formats.is_read_here(format)
+    is_named_here = name is None
+    is_named_by_files = is_named_here and formats.is_read_here(format)
     if name is None:
+        for option, value in (options or {}).items():
+            if _has_function(value):
+                raise InvalidArgument(
+                    f"option {option} is or has a function, which cannot be "
+                    "compared with that of another job: give the dataset a "
+                    "name, name="
+                )
         key: Any = spec
         if is_named_by_files:
             key = [spec, formats.file_state(spec["path"])]
@@ -124,7 +142,7 @@ def load(
         ).hexdigest()[:12]
         words = "-".join(filter(None, (format, split)))
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{words}-{digest}")
-    was_lost = False
+    was_lost = was_replaced = False
     while True:
         client = connect_or_start(device)
         try:
@@ -159,11 +177,51 @@ def load(
                 **arguments,
             )
             return dataset
+        except AlreadyExists as error:
+            if not is_named_here or is_named_by_files:
+                raise
+            if was_replaced:
+                raise AlreadyExists(
+                    f"{error}. Jobs that use it keep it: give the new one a "
+                    "name of its own, name="
+                ) from None
+            divided = parts.resolve(part, part_epoch, part_seed)
+            _unload_unused(client, divided.name(name) if divided else name)
+            was_replaced = True
         except LOST:
             # A shared daemon that was idle may end while a client comes.
             if client._session.start_daemon is None or was_lost:
                 raise
             was_lost = True
+
+
+def _unload_unused(client: Client, name: str) -> None:
+    """Unloads a dataset that nobody holds. Other jobs of this user wait: what
+    one of them loads under the name is held."""
+    directory = os.open(base_directory(), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        for message in client.list_datasets():
+            if (
+                message["name"] == name
+                and not message["num_holders"]
+                and not message["num_feeds"]
+            ):
+                with contextlib.suppress(
+                    FailedPrecondition, NotFound, PermissionDenied
+                ):
+                    client.unload_dataset(name)
+    finally:
+        fcntl.flock(directory, fcntl.LOCK_UN)
+        os.close(directory)
+
+
+def _has_function(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_function, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(map(_has_function, value))
+    return callable(value) and not isinstance(value, type)
 
 
 def _idle_seconds(value: Optional[float]) -> float:

@@ -124,7 +124,7 @@ class OrderQueue:
                 "sampler_state": drawn.sampler_state,
             }
             return epoch, index + 1
-        self.state = {"sampler_state": self.order.end_state()}
+        self.state = {"sampler_state": self.order.present_state()}
         return epoch + 1, 0
 
     def _forget(self, block: List[Drawn]) -> None:

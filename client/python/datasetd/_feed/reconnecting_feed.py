@@ -62,6 +62,11 @@ class Job:
         if self.is_closed:
             raise Closed("the loader is closed")
 
+    def check_client(self) -> None:
+        """Raises Closed if the client is closed, so that no feed can be opened;
+        those that are open go on."""
+        self.dataset._session.connection()
+
     def close(self) -> None:
         """Ends all feeds. Batches that are still held stay valid."""
         self.is_closed = True
@@ -216,6 +221,7 @@ class ReconnectingFeed:
         changed."""
         if self._options is self._job.options:
             return
+        self._job.check_client()
         self._options = self._job.options
         if self._feed is None:
             return  # _found() opens it

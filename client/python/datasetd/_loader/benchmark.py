@@ -4,6 +4,7 @@ If the times are equal, data costs nothing.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -168,12 +169,15 @@ def benchmark(
     steps.
     """
     meter = _Meter(loader, steps, rounds)
-    if len(loader) == 0:
-        raise InvalidArgument("the loader has no batches")
 
     def forever() -> Iterator[Any]:
         while True:
-            yield from loader
+            is_empty = True
+            for batch in loader:
+                is_empty = False
+                yield batch
+            if is_empty:
+                raise InvalidArgument("the loader has no batches")
 
     for batch in meter.batches(forever()):
         step(batch)
@@ -228,16 +232,13 @@ def watch(loader: Any, epoch: Iterator[Any]) -> Iterator[Any]:
     if DIRECTORY_VARIABLE not in os.environ:
         return epoch
     if not hasattr(loader, "_meter"):
-        loader._meter = _Meter(
-            loader,
-            # Rounds end with the epoch, since the program may do anything
-            # between epochs.
-            min(
-                int(os.environ.get(STEPS_VARIABLE, 50)),
-                max(1, len(loader) // 2),
-            ),
-            int(os.environ.get(ROUNDS_VARIABLE, 5)),
-        )
+        steps = int(os.environ.get(STEPS_VARIABLE, 50))
+        # Rounds end with the epoch, since the program may do anything between
+        # epochs. Some samplers do not know their length.
+        with contextlib.suppress(TypeError):
+            steps = min(steps, max(1, len(loader) // 2))
+        rounds = int(os.environ.get(ROUNDS_VARIABLE, 5))
+        loader._meter = _Meter(loader, steps, rounds)
     return _WatchedEpoch(loader, epoch)
 
 

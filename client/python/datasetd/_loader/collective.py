@@ -62,9 +62,9 @@ class Collective:
     def set_seed(self, seed: int) -> None:
         if seed == self._share.seed:
             return
+        self._feeds.set_seed(self._order.seed_of(seed))
         self._share.seed = seed
         self._order.set_seed(seed)
-        self._feeds.set_seed(self._order.seed_of(seed))
 
     def check(self, identity: Mapping[str, Any]) -> None:
         """Compares what must be equal on all ranks; see Agreement."""

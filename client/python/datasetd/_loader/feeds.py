@@ -81,7 +81,9 @@ class Feeds:
             self.newest.queue.order.set_epoch(epoch)
 
     def set_seed(self, seed: int) -> None:
-        """Draws by `seed` in feeds that are opened, or begun, from now on."""
+        """Draws by `seed` in feeds that are opened, or begun, from now on.
+        Raises Closed if the client is closed."""
+        self._job.check_client()
         self._job.change(seed=str(seed))
         self._peeked = None
         if self._fetcher is not None:
@@ -102,6 +104,7 @@ class Feeds:
         `keep` one that was there, or a new one."""
         position, first = start.position(), start.first_position
         if first != int(self._job.options.get("first_position", 0)):
+            self._job.check_client()
             self._job.change(first_position=str(first))
         feed = self.newest
         if feed.is_under_way() or (keep and feed.position != position):

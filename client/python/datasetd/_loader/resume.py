@@ -15,18 +15,27 @@ _OPTIONAL = ("subset", "weights", "partition")
 _OF_PARTS = ("content_hash", "subset", "weights", "partition")
 # The arguments by which ranks divide the global order into batches.
 _SHARE = ("batch_size", "world_size")
+# A sampler's part of the state; None where it is not known.
+ORDER_KEYS = ("row", "order_hash", "sampler_state")
 
 
 def make_state(
     job: Mapping[str, Any], position: Position, first: int
 ) -> Dict[str, Any]:
     """Returns plain values. `job` has the values that must match to resume;
-    the epoch began at place `first` of the global order."""
+    the epoch began at place `first` of the global order.
+
+    The keys are those of every state of the job: torch.distributed.checkpoint
+    loads only the keys that a new loader's state has.
+    """
     epoch, index = position
-    state = {"version": _VERSION, **job, "epoch": epoch, "batch": index}
-    if first:
-        state["first_position"] = first
-    return state
+    return {
+        "version": _VERSION,
+        **job,
+        "epoch": epoch,
+        "batch": index,
+        "first_position": first,
+    }
 
 
 def checked_position(
@@ -157,7 +166,7 @@ def checked_order_state(
     if index == 0:
         return result
     for key in ("row", "order_hash"):
-        if key not in state:
+        if state.get(key) is None:
             raise InvalidArgument(f"state_dict: [{key!r}] is missing")
     result["row"] = checked_int(
         "state_dict: row", state["row"], index, 2**32 - 1

@@ -10,6 +10,7 @@ from .feeds import Feeds
 from .job_order import JobOrder
 from .next_epoch import NextEpoch
 from .resume import (
+    ORDER_KEYS,
     batches_per_epoch,
     checked_order_state,
     checked_position,
@@ -71,11 +72,9 @@ class State:
                 if position is None
                 else self._start.order_state or {}
             )
-            state.update(
-                (key, value)
-                for key, value in order.items()
-                if value is not None
-            )
+            state.update({key: order.get(key) for key in ORDER_KEYS})
+            if state["sampler_state"] is None and state["batch"] == 0:
+                state["sampler_state"] = feed.queue.order.present_state()
         return state
 
     def load(self, state: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import copy
 import hashlib
+import itertools
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional
 
 from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
@@ -46,6 +47,17 @@ def digest(indices: "array.array[int]", before: bytes = b"") -> bytes:
     return hashlib.blake2b(
         before + indices.tobytes(), digest_size=16
     ).digest()
+
+
+def _begun(sampler: Any, iterator: Iterator[Any]) -> Iterator[Any]:
+    """Returns the iterator of a new epoch of a sampler whose state was loaded.
+
+    A state of torchdata's StatefulDistributedSampler between epochs is that
+    of the end of the one before, of which nothing is left.
+    """
+    for first in iterator:
+        return itertools.chain([first], iterator)
+    return iter(sampler)
 
 
 class Drawn(NamedTuple):
@@ -154,7 +166,7 @@ class SamplerOrder:
         if sampler_state is not None and _has_state(source):
             source.load_state_dict(copy.deepcopy(sampler_state))
         self._state_holder = source if _has_state(source) else None
-        self.start_state = self._sampler_state()
+        self.start_state = self.present_state()
         iterator = iter(source)
         if self._state_holder is None and _has_state(iterator):
             self._state_holder = iterator
@@ -168,6 +180,8 @@ class SamplerOrder:
                     "state_dict: it has a sampler_state, but the sampler has "
                     "no load_state_dict"
                 )
+            if skip == 0 and self._state_holder is source:
+                self._iterator = _begun(source, iterator)
             self._row = row or 0
             self._digest = expected_digest or b""
             return
@@ -204,12 +218,13 @@ class SamplerOrder:
         self._digest = digest(batch, self._digest)
         return Drawn(batch, first_row, self._digest, self._sampler_state())
 
-    def end_state(self) -> Any:
-        """Returns the state with which the next epoch begins."""
-        # An iterator's state ends with its epoch.
-        if self._state_holder is self._source:
-            return self._sampler_state()
-        return None
+    def present_state(self) -> Any:
+        """Returns the sampler's state, with which an epoch would begin; None if
+        the sampler has none, or only its iterators, whose ends with the
+        epoch."""
+        if not _has_state(self._source):
+            return None
+        return copy.deepcopy(self._source.state_dict())
 
     def _sampler_state(self) -> Any:
         if self._state_holder is None:

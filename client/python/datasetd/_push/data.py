@@ -314,6 +314,16 @@ def _is_class_label(feature: Any) -> bool:
     return type(feature).__name__ == "ClassLabel" and bool(feature.names)
 
 
+def is_map_style(samples: Any) -> bool:
+    """True if samples have len() and [i]. torch's IterableDataset inherits an
+    [i] that only raises."""
+    return (
+        hasattr(samples, "__getitem__")
+        and hasattr(samples, "__len__")
+        and not is_named(samples, "torch", "IterableDataset")
+    )
+
+
 def part_of(data: Any, part: Part) -> Any:
     """Returns a part of what columns_of() returned."""
     if isinstance(data, Columns):
@@ -326,10 +336,7 @@ class _PartOfSamples:
     """The samples of a part, in their order."""
 
     def __init__(self, samples: Any, part: Part) -> None:
-        is_iterable = is_named(samples, "torch", "IterableDataset") or not (
-            hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
-        )
-        if is_iterable:
+        if not is_map_style(samples):
             raise InvalidArgument(
                 "part: these samples have no len() or no [i], so that a part "
                 "of them cannot be read alone: pass what has both, or push "

@@ -36,7 +36,7 @@ from ..errors import (
 from . import concat, encoded
 from . import resident as _resident
 from .columns import Columns, contiguous, copy_rows
-from .data import columns_of, part_of
+from .data import columns_of, is_map_style, part_of
 from .samples import Fields, SampleEncoder
 
 _BLOCK_BYTES = 1 << 20
@@ -218,11 +218,7 @@ class _SampleData:
 
     def _encode(self, samples: Any) -> Iterator[List[bytes]]:
         # A map-style dataset may have an __iter__ that never ends, or none.
-        if (
-            not hasattr(samples, "__getitem__")
-            or not hasattr(samples, "__len__")
-            or isinstance(samples, Mapping)
-        ):
+        if not is_map_style(samples) or isinstance(samples, Mapping):
             for sample in samples:
                 yield self._encoder.encode(sample)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import _checks
 
@@ -59,10 +59,11 @@ class Transform:
         return hash(repr(self))
 
 
-def _fill_of(
-    fill: Union[List[float], Dict[str, List[float]]], field: str, is_mask: bool
-) -> List[float]:
+def _fill_of(fill: _checks.Fills, field: str, is_mask: bool) -> List[float]:
     """Returns the fill of a field; masks default to 0."""
+    if isinstance(fill, _checks.FillByKind):
+        by_kind: List[float] = fill.mask if is_mask else fill.image
+        return by_kind
     if isinstance(fill, dict):
         return fill.get(field, [0.0])
     return [0.0] if is_mask else fill

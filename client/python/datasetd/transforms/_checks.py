@@ -11,6 +11,7 @@ from typing import (
     Any,
     Dict,
     List,
+    NamedTuple,
     Optional,
     Sequence,
     Tuple,
@@ -246,12 +247,22 @@ def floats(op: str, name: str, value: Any) -> List[float]:
     return result
 
 
-def fill(
-    op: str, value: Any, none: Sequence[float] = (0.0,)
-) -> Union[List[float], Dict[str, List[float]]]:
-    """A list, or a dict of lists by field; None stands for `none`."""
+class FillByKind(NamedTuple):
+    """The fills of all images and of all masks, whatever their names."""
+
+    image: Any
+    mask: Any
+
+
+Fills = Union[List[float], Dict[str, List[float]], FillByKind]
+
+
+def fill(op: str, value: Any, none: Sequence[float] = (0.0,)) -> Fills:
+    """A list, or lists by field or by kind; None stands for `none`."""
     if value is None:
         return list(none)
+    if isinstance(value, FillByKind):
+        return FillByKind(*(fill(op, part, none) for part in value))
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
@@ -269,9 +280,7 @@ def fill(
     return floats(op, "fill", value)
 
 
-def warp_fill(
-    op: str, value: Any
-) -> Union[List[float], Dict[str, List[float]]]:
+def warp_fill(op: str, value: Any) -> Fills:
     """As fill(). None is an empty list: the image is taken as zeros outside,
     and no fill is blended in at its edges."""
     return fill(op, value, none=())

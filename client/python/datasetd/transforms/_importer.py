@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
 from ..errors import InvalidArgument
 from . import colour, dtypes, erasing, moves, policies, resampling
 from ._base import Transform
+from ._checks import FillByKind
 from .groups import CutMix, MixUp, RandomApply
 
 # By name. A torchvision op of the same name has the arguments as attributes,
@@ -175,13 +176,13 @@ def _fill(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     others = value.get("others", 0)
-    result = {"image": others, "mask": others}
+    result = FillByKind(others, others)
     for key, part in value.items():
         name = key if isinstance(key, str) else key.__name__
         if name in ("Image", "Tensor"):
-            result["image"] = part
+            result = result._replace(image=part)
         elif name == "Mask":
-            result["mask"] = part
+            result = result._replace(mask=part)
         elif name != "others":
             raise InvalidArgument(
                 f"fill has the key {name}; expected Image, Mask or 'others'"

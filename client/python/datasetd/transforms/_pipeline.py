@@ -11,7 +11,6 @@ from typing import (
     Iterator,
     List,
     Mapping,
-    Optional,
     Sequence,
     Tuple,
     Union,
@@ -57,20 +56,19 @@ def pipelines_message(
                 spread.add(op, (field,))
         return spread.messages
     for op in _checked_list(argument, value):
-        _check_fills(argument, op, op.fields)
         spread.add(op, op.fields or (image,))
     return spread.messages
 
 
 def _check_fills(
-    argument: str, op: Transform, fields: Optional[Tuple[str, ...]]
+    argument: str, op: Transform, fields: Tuple[str, ...]
 ) -> None:
-    """Rejects fills for fields that the op does not name."""
+    """Rejects fills for fields that the op does not apply to."""
     if isinstance(op, RandomApply):
         for inner in op.transforms:
             _check_fills(argument, inner, inner.fields or fields)
     fill = getattr(op, "fill", None)
-    if fields is None or not isinstance(fill, dict):
+    if not isinstance(fill, dict):
         return
     for field in fill:
         if field not in fields:
@@ -129,6 +127,7 @@ class _Spread:
         self._last: Dict[str, BatchOp] = {}
 
     def add(self, op: Transform, fields: Tuple[str, ...]) -> None:
+        _check_fills(self._argument, op, fields)
         for field in fields:
             if field in self._last:
                 raise InvalidArgument(
