@@ -221,8 +221,8 @@ def test_what_is_wrong_with_a_call(client, tmp_path):
     fails(invalid, "'lmdb' needs the option 'decode'", "lmdb", path)
     fails(invalid, "no option 'paths'", "tfrecord", path,
           options={"paths": "x"})
-    fails(invalid, "a.npz: .*'seperator'", "csv", path,
-          options={"seperator": ";"})
+    fails(invalid, "a.npz: .*'separators'", "csv", path,
+          options={"separators": ";"})
     fails(datasetd.NotFound, "b.npz: no such file", "npz",
           tmp_path / "b.npz")
 
