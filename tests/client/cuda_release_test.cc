@@ -102,6 +102,11 @@ class CudaReleaseTest : public ::testing::Test {
                 CUDA_SUCCESS);
     }
   }
+  void AwaitAll() {
+    for (const CUstream stream : streams_) {
+      EXPECT_EQ(DATASETD_CALL(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    }
+  }
   // Adds 1 to `done` when it runs.
   void GiveWork(uint64_t stream, std::atomic<int>* done) {
     EXPECT_EQ(DATASETD_CALL(cuLaunchHostFunc)(
@@ -302,6 +307,8 @@ TEST_F(CudaReleaseTest, AnotherStreamsWorkDoesNotKeepAClosedFeed) {
   EXPECT_EQ(done, 0);
   ++before_.num_unmapped_under_work;
   LetAllRun();
+  AwaitAll();
+  EXPECT_EQ(done, 1);
 }
 
 // To synchronise a context is forbidden while a stream of it is captured.
