@@ -22,8 +22,8 @@ namespace datasetd {
 
 class ParallelFor {
  public:
-  // Of all loops of the process. Loads of many users at a time on a machine
-  // with many processors would otherwise have more than a service may.
+  // All loops of the process together have no more threads than this, so that
+  // many loads on a large machine stay within the limit of a service.
   static constexpr int kMaxThreads = 1024;
 
   // Does the rounds begin, ..., end - 1, which are of one range.

@@ -193,6 +193,7 @@ TEST(CallTimeoutTest, MayBeAsLongAsANumberCanBe) {
     datasetd_client_options options = {};
     options.struct_size = sizeof(options);
     options.address = address.c_str();
+    options.connect_timeout_ns = timeout;
     options.call_timeout_ns = timeout;
     datasetd_client* client = nullptr;
     ASSERT_EQ(datasetd_client_connect(&options, &client, nullptr), DATASETD_OK);

@@ -197,7 +197,7 @@ def test_files_that_have_changed(place, monkeypatch):
         load()
     assert sum(batch.num_samples for batch in loader) == _NUM_SAMPLES
     loader.close()
-    # What nobody uses is replaced, once by jobs that come at the same time.
+    # Nobody uses the old dataset: one of these jobs replaces it.
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         datasets = list(pool.map(lambda _: load(), range(4)))
     assert {len(dataset) for dataset in datasets} == {200}

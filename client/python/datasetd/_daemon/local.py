@@ -28,7 +28,7 @@ from ..errors import (
 
 PathLike = Union[str, "os.PathLike[str]"]
 _LOG_TAIL_BYTES = 2000
-# Of a Unix socket's path, without the final NUL.
+# A longer path cannot name a Unix socket. The final NUL does not count.
 _MAX_SOCKET_PATH_BYTES = 107
 _CONFIG = {
     # Batches that this process still holds keep their memory without the
