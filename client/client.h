@@ -15,7 +15,8 @@
 // The daemon holds the datasets that a client loaded or got until the client
 // releases them or is destroyed. An open feed also holds its dataset; with
 // client_order it holds all datasets of its client until it is closed.
-// Thread-safe, except for moving. Every call fails in a child of fork(). Errors
+// Thread-safe, except for moving. In a child of fork() every call fails, also
+// Connect if there was a client at the fork: gRPC does not survive it. Errors
 // are those of the daemon, see proto/datasetd/v1; UNAVAILABLE if it is gone.
 
 #ifndef DATASETD_CLIENT_CLIENT_H_

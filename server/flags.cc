@@ -27,8 +27,14 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Threads of the host backend; 0: one per core");
   app.add_option("--log_level", flags.log_level,
                  "trace, debug, info, warn, error or off");
-  app.add_flag("--exit_with_parent", flags.exit_with_parent,
-               "Shut down when the process that started this one ends");
+  app.add_option_function<int>(
+         "--exit_with_parent",
+         [&flags](int pid) { flags.exit_with_parent = pid; },
+         "Shut down when the process PID ends, or the one that started this "
+         "one")
+      ->type_name("[PID]")
+      ->expected(0, 1)
+      ->default_str("0");
   app.add_flag("--check_config", flags.check_config,
                "Check the configuration and exit");
 }

@@ -22,7 +22,8 @@ struct Flags {
   uint64_t pinned_budget_mib = 0;
   uint32_t host_threads = 0;
   std::string log_level;
-  bool exit_with_parent = false;
+  // 0: the process that started this one.
+  std::optional<int> exit_with_parent;
   bool check_config = false;
 };
 

@@ -1,6 +1,7 @@
 #include "server/lifecycle.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -10,11 +11,13 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "server/config/config.h"
 #include "server/devices/device_nodes.h"
 #include "server/devices/device_probe.h"
@@ -48,7 +51,7 @@ Interrupt AwaitInterrupt(const Events& events, absl::Duration timeout) {
                                ? -1
                                : static_cast<int>(absl::ToInt64Milliseconds(
                                      std::min(rounded, kMaxPoll)));
-  poll(waits, events.parent >= 0 ? 2 : 1, milliseconds);
+  poll(waits, 2, milliseconds);
   if (waits[1].revents != 0) {
     Log(LogSubsystem::kServer).info("the parent process has ended");
     return Interrupt::kStop;
@@ -73,6 +76,14 @@ void Reload(const Flags& flags) {
   }
 }
 
+// Serves reloads; true if the daemon is to stop.
+bool IsStopped(const Events& events, const Flags& flags,
+               absl::Duration timeout = absl::ZeroDuration()) {
+  const Interrupt interrupt = AwaitInterrupt(events, timeout);
+  if (interrupt == Interrupt::kReload) Reload(flags);
+  return interrupt == Interrupt::kStop;
+}
+
 std::string ExtendTimeout(absl::Duration duration) {
   return absl::StrCat("EXTEND_TIMEOUT_USEC=",
                       absl::ToInt64Microseconds(duration));
@@ -91,8 +102,13 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
   const RealClock clock;
   const absl::Duration deadline = clock.Monotonic() + wait;
   for (bool is_first = true;; is_first = false) {
-    const absl::Status status = ProbeDevices(config);
+    const absl::Status status =
+        ProbeDevices(config, {events.signals, events.parent});
     if (status.ok()) return Wait::kDone;
+    if (absl::IsCancelled(status)) {
+      if (IsStopped(events, flags)) return Wait::kStop;
+      continue;
+    }
     // Built without CUDA.
     if (is_any_gpu && absl::IsUnimplemented(status)) return Wait::kDone;
     const std::string node = FindForbiddenNode();
@@ -124,17 +140,56 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
     if (is_first) Log(LogSubsystem::kServer).warn("{}", text);
     SdNotify(
         absl::StrCat("STATUS=", text, "\n", ExtendTimeout(kProgressTimeout)));
-    switch (AwaitInterrupt(events, std::min(left, kDeviceRetry))) {
-      case Interrupt::kNone:
-        break;
-      case Interrupt::kReload:
-        Reload(flags);
-        break;
-      case Interrupt::kStop:
-        return Wait::kStop;
+    if (IsStopped(events, flags, std::min(left, kDeviceRetry))) {
+      return Wait::kStop;
     }
   }
 }
+
+// Ends the process if it is to stop, and has not started kStopTimeout later:
+// what opens devices and directories may hang.
+class StartGuard {
+ public:
+  StartGuard(const Events& events, const Flags& flags)
+      : done_(eventfd(0, EFD_CLOEXEC)),
+        thread_([this, &events, &flags] { Run(events, flags); }) {}
+  ~StartGuard() { Finish(); }
+
+  // Ends the guard; true if the daemon is to stop.
+  bool Finish() {
+    if (thread_.joinable()) {
+      eventfd_write(done_.get(), 1);
+      thread_.join();
+    }
+    return is_stopped_;
+  }
+
+ private:
+  void Run(const Events& events, const Flags& flags) {
+    while (!is_stopped_) {
+      pollfd waits[] = {{done_.get(), POLLIN, 0},
+                        {events.signals, POLLIN, 0},
+                        {events.parent, POLLIN, 0}};
+      poll(waits, 3, -1);
+      if (waits[0].revents != 0) return;
+      is_stopped_ = IsStopped(events, flags);
+    }
+    pollfd wait = {done_.get(), POLLIN, 0};
+    if (poll(&wait, 1,
+             static_cast<int>(kStopTimeout / absl::Milliseconds(1))) != 0) {
+      return;
+    }
+    Log(LogSubsystem::kServer)
+        .warn("what starts has not ended within {}; ending it with the process",
+              absl::FormatDuration(kStopTimeout));
+    Log(LogSubsystem::kServer).flush();
+    std::_Exit(EXIT_SUCCESS);
+  }
+
+  const FileDescriptor done_;
+  bool is_stopped_ = false;  // of the thread, until Finish
+  std::thread thread_;
+};
 
 void FeedWatchdog(Watchdog& watchdog, Server& server) {
   if (!watchdog.IsDue()) return;
@@ -217,7 +272,9 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
   }
   SdNotify(absl::StrCat("STATUS=opening devices\n",
                         ExtendTimeout(kOpenDevicesTimeout)));
+  StartGuard guard(events, flags);
   auto server = Server::Start(config, std::move(sockets));
+  const bool is_stopped = guard.Finish();
   if (!server.ok()) {
     Log(LogSubsystem::kServer)
         .critical("cannot start: {}", std::string(server.status().message()));
@@ -228,7 +285,7 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
   IdleEnd idle_end(FromProto(config.exit_when_idle()));
   bool is_ready = false;
   std::string progress;
-  while (true) {
+  while (!is_stopped) {
     FeedWatchdog(watchdog, **server);
     if (!is_ready) {
       const absl::Status status =
@@ -256,10 +313,9 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
     }
     const absl::Duration wait =
         std::min(watchdog.TimeToNext(), idle_end.TimeToNext());
-    const Interrupt interrupt =
-        AwaitInterrupt(events, is_ready ? wait : absl::ZeroDuration());
-    if (interrupt == Interrupt::kStop) break;
-    if (interrupt == Interrupt::kReload) Reload(flags);
+    if (IsStopped(events, flags, is_ready ? wait : absl::ZeroDuration())) {
+      break;
+    }
   }
   Drain(config, watchdog, **server);
   (*server)->Stop(kStopTimeout);

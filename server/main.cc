@@ -6,8 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -70,9 +72,20 @@ int Main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   const FileDescriptor signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   FileDescriptor parent;
-  if (flags.exit_with_parent) {
-    parent =
-        FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0)));
+  if (flags.exit_with_parent.has_value()) {
+    const pid_t pid =
+        *flags.exit_with_parent > 0 ? *flags.exit_with_parent : getppid();
+    parent = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!parent.has_value() && errno == ESRCH) {
+      Log(LogSubsystem::kServer).info("the parent process has ended");
+      return 0;
+    }
+    if (!parent.has_value()) {
+      Log(LogSubsystem::kServer)
+          .critical("--exit_with_parent: process {} cannot be watched: {}", pid,
+                    std::strerror(errno));
+      return kExitFailure;
+    }
   }
   return Serve(flags, *config, {signals.get(), parent.get()},
                *std::move(sockets));

@@ -99,6 +99,26 @@ int ShareOf(int all, uint32_t configured) {
   return static_cast<int>(std::min<uint32_t>(configured, all));
 }
 
+absl::Status OfDataset(const v1::DatasetSpec& spec, const absl::Status& error) {
+  return absl::Status(error.code(), absl::StrCat("dataset '", spec.name(),
+                                                 "': ", error.message()));
+}
+
+// Whether Await's error only says that the dataset was unloaded before it was
+// loaded.
+bool WasUnloaded(const LoadCall& load, const absl::Status& error) {
+  return absl::IsCancelled(error) ||
+         (absl::IsNotFound(error) && load.error.ok());
+}
+
+std::string ProgressText(const DatasetInfo& info) {
+  return info.is_scanning ? absl::StrCat("scanning ", info.spec->name(), ": ",
+                                         info.num_entries_scanned, " entries")
+                          : absl::StrCat("loading ", info.spec->name(), ": ",
+                                         info.num_samples_loaded, " of ",
+                                         info.num_samples, " samples");
+}
+
 CallGuard::Options CallGuardOptions(const v1::Config& config) {
   return {.max_calls_per_user =
               ShareOf(kMaxCalls, config.user_limits().max_calls()),
@@ -170,6 +190,8 @@ class Server::Impl {
   std::unique_ptr<DatasetManifest> manifest_;  // null: off
   std::unique_ptr<DatasetCache> cache_;        // null: off
   std::unique_ptr<DatasetRegistry> datasets_;
+  // Of the configuration, until they are loaded.
+  std::vector<std::shared_ptr<LoadCall>> configured_;
   std::unique_ptr<FeedTable> feeds_;
   std::unique_ptr<FailureWatch> failures_;
   std::unique_ptr<AttachServer> attach_;
@@ -440,11 +462,9 @@ void Server::Impl::AwaitEnds() {
 
 absl::Status Server::Impl::BeginLoads() {
   for (const v1::DatasetSpec& spec : config_.datasets()) {
-    const absl::Status status = datasets_->Load(spec, Caller()).status();
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("dataset '", spec.name(),
-                                                      "': ", status.message()));
-    }
+    auto load = datasets_->BeginLoad(spec, Caller());
+    if (!load.ok()) return OfDataset(spec, load.status());
+    configured_.push_back(*std::move(load));
   }
   return absl::OkStatus();
 }
@@ -462,22 +482,28 @@ void Server::Impl::BeginRestore() {
 
 absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
   const absl::Duration deadline = clock_.Monotonic() + timeout;
-  for (const v1::DatasetSpec& spec : config_.datasets()) {
-    DATASETD_ASSIGN_OR_RETURN(
-        const DatasetInfo info,
-        datasets_->Await(spec.name(), deadline - clock_.Monotonic()));
-    if (info.state == DatasetState::kFailed) {
-      return absl::Status(
-          info.error.code(),
-          absl::StrCat("dataset '", spec.name(), "': ", info.error.message()));
+  std::string progress;  // of the first that is still loading
+  for (auto it = configured_.begin(); it != configured_.end();) {
+    const LoadCall& load = **it;
+    // Waits for the first alone: a failure of another is told at once.
+    const auto info =
+        datasets_->Await(load, progress.empty() ? deadline - clock_.Monotonic()
+                                                : absl::ZeroDuration());
+    if (!info.ok() && !WasUnloaded(load, info.status())) {
+      return OfDataset(*load.request.spec, info.status());
     }
-    if (info.state == DatasetState::kLoading) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("loading ", spec.name(), ": ", info.num_samples_loaded,
-                       " of ", info.num_samples, " samples"));
+    if (info.ok() && info->state == DatasetState::kFailed) {
+      return OfDataset(*load.request.spec, info->error);
+    }
+    if (info.ok() && info->state == DatasetState::kLoading) {
+      if (progress.empty()) progress = ProgressText(*info);
+      ++it;
+    } else {
+      it = configured_.erase(it);
     }
   }
-  return absl::OkStatus();
+  return progress.empty() ? absl::OkStatus()
+                          : absl::DeadlineExceededError(progress);
 }
 
 void Server::Impl::BeginDrain() {

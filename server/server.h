@@ -33,8 +33,9 @@ class Server {
   // Ends all service at once. Removes the sockets unless they were given.
   ~Server();
 
-  // Blocks until the configured datasets are READY; returns the first failure
-  // of a load. DEADLINE_EXCEEDED after `timeout`; may then be called again.
+  // Blocks until the configured datasets are READY, or unloaded; returns the
+  // failure of a load. DEADLINE_EXCEEDED, which says how far they are, after
+  // `timeout`; may then be called again.
   absl::Status AwaitDatasets(absl::Duration timeout);
 
   // Refuses new work and sends a goodbye to every lease.

@@ -14,7 +14,8 @@
  *   - Handles are for one thread at a time, except that datasetd_client, and
  *     releasing batches and tensors, are thread-safe.
  *   - After fork() a handle belongs to the parent: in the child calls fail with
- *     DATASETD_DETAIL_FORKED and releasing does nothing.
+ *     DATASETD_DETAIL_FORKED and releasing does nothing. Nor can the child
+ *     connect while the parent had a client at the fork.
  *   - No C++ exception leaves the library.
  */
 

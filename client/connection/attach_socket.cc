@@ -206,7 +206,12 @@ absl::StatusOr<AttachSocket::Packet> AttachSocket::Receive(
             ": install the client that came with the daemon")),
         ErrorDetail::kVersionMismatch);
   }
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "this process has no file descriptor left for what the daemon at ",
+        path_, " sent: raise its limit (ulimit -n) or close some"));
+  }
+  if ((message.msg_flags & MSG_TRUNC) != 0 ||
       SizeOf(header.type) != static_cast<size_t>(size)) {
     return Malformed(path_, absl::StrCat("a message of type ",
                                          static_cast<uint32_t>(header.type),

@@ -23,17 +23,28 @@ absl::StatusOr<Lease> Lease::Attach(const Address& address,
   memcpy(request.token, token.data(),
          std::min<size_t>(token.size(), attach::kTokenBytes));
   request.feed_id = feed_id;
-  DATASETD_RETURN_IF_ERROR(lease.socket_.Send(request));
+  const absl::Status status = lease.Receive(request, limits, descriptors);
+  if (!status.ok()) {
+    // The daemon may have the lease already. Nothing is mapped.
+    lease.Detach();
+    return status;
+  }
+  return lease;
+}
+
+absl::Status Lease::Receive(const attach::AttachFeed& request,
+                            const CallLimits& limits,
+                            AttachedDescriptors* descriptors) {
+  DATASETD_RETURN_IF_ERROR(socket_.Send(request));
   DATASETD_ASSIGN_OR_RETURN(AttachSocket::Packet packet,
-                            lease.socket_.Receive(limits));
+                            socket_.Receive(limits));
   if (packet.type() != attach::MessageType::kAttached ||
       packet.As<attach::Attached>().num_descriptors != packet.num_descriptors ||
       packet.num_descriptors < attach::kSlabFd) {
-    return absl::InternalError(
-        absl::StrCat("attach socket ", address.attach_socket_path,
-                     " answered ATTACH_FEED with message ",
-                     static_cast<uint32_t>(packet.type()), " and ",
-                     packet.num_descriptors, " descriptors; 3 or 4 are due"));
+    return absl::InternalError(absl::StrCat(
+        "attach socket ", socket_.path(), " answered ATTACH_FEED with message ",
+        static_cast<uint32_t>(packet.type()), " and ", packet.num_descriptors,
+        " descriptors; 3 or 4 are due"));
   }
   descriptors->daemon_page =
       std::move(packet.descriptors[attach::kDaemonPageFd]);
@@ -41,7 +52,7 @@ absl::StatusOr<Lease> Lease::Attach(const Address& address,
       std::move(packet.descriptors[attach::kClientPageFd]);
   descriptors->event = std::move(packet.descriptors[attach::kEventFd]);
   descriptors->slab = std::move(packet.descriptors[attach::kSlabFd]);
-  return lease;
+  return absl::OkStatus();
 }
 
 absl::Status Lease::SendImportResult(const absl::Status& import) const {

@@ -53,6 +53,10 @@ class Lease {
   void SendClosing() const;
 
  private:
+  absl::Status Receive(const attach::AttachFeed& request,
+                       const CallLimits& limits,
+                       AttachedDescriptors* descriptors);
+
   AttachSocket socket_;
   absl::Status ended_;
 };

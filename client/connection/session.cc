@@ -1,8 +1,10 @@
 #include "client/connection/session.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -37,10 +39,34 @@ bool MayBeTheDaemonsEnd(absl::StatusCode code) {
   }
 }
 
+// A child of fork() has gRPC's state without its threads, and shares its epoll
+// instance with the parent: either would get the other's events, with pointers
+// that are not its own.
+absl::Status CheckGrpcIsOwn() {
+  // The process in which gRPC was started; 0 before.
+  static std::atomic<uint64_t> owner{0};
+  const uint64_t self = ForkGeneration();
+  uint64_t expected = 0;
+  if (!grpc_is_initialized()) {
+    owner.store(self);
+  } else if (!owner.compare_exchange_strong(expected, self) &&
+             expected != self) {
+    return WithDetail(
+        absl::FailedPreconditionError(
+            "this process was forked from one that is connected to a daemon, "
+            "and gRPC does not survive that: fork before connecting, close the "
+            "parent's clients first, or start the process anew "
+            "(multiprocessing's \"spawn\")"),
+        ErrorDetail::kForked);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
     const Address& address, const CallLimits& limits) {
+  DATASETD_RETURN_IF_ERROR(CheckGrpcIsOwn());
   absl::StatusOr<AttachSocket> socket =
       AttachSocket::Connect(address.attach_socket_path, limits);
   if (DetailOf(socket.status()) == ErrorDetail::kDaemonGone) {

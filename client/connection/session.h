@@ -33,6 +33,7 @@ using AnyMethodStub = grpc::TemplatedGenericStub<google::protobuf::Message,
 class Session {
  public:
   // Connects and says HELLO. Errors as AttachSocket::Connect and Receive.
+  //   FAILED_PRECONDITION(kForked)  a child of a process that is connected
   static absl::StatusOr<std::unique_ptr<Session>> Connect(
       const Address& address, const CallLimits& limits);
   ~Session();

@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
 
   ChildProcess::Options child;
   child.arguments = {options.program, "--socket_path=" + daemon->address(),
-                     "--exit_with_parent"};
+                     absl::StrCat("--exit_with_parent=", getpid())};
   child.arguments.insert(child.arguments.end(), options.arguments.begin(),
                          options.arguments.end());
   child.environment = {{"NOTIFY_SOCKET", notify_path}};

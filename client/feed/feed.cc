@@ -27,22 +27,11 @@ absl::Status ClosedError() {
                     ErrorDetail::kClosed);
 }
 
-// Attaches and imports after OpenFeed. `import` receives an error that another
-// export kind may avoid.
-absl::StatusOr<FeedCore::Parts> Attach(Session* session,
-                                       const v1::OpenFeedResponse& response,
-                                       const v1::FeedOptions& options,
-                                       const CallLimits& limits,
-                                       absl::Status* import) {
-  FeedCore::Parts parts;
-  parts.cursor.batches_per_epoch = response.batches_per_epoch();
-  parts.cursor.start_epoch = options.start().epoch();
-  parts.cursor.start_batch = options.start().batch();
-  parts.cursor.has_client_order = options.has_client_order();
-  AttachedDescriptors descriptors;
-  DATASETD_ASSIGN_OR_RETURN(
-      parts.lease, Lease::Attach(session->address(), session->token(),
-                                 response.feed_id(), limits, &descriptors));
+// Maps what came with the lease. After an error nothing is mapped; `import`
+// receives one that another export kind may avoid.
+absl::Status Map(const v1::OpenFeedResponse& response,
+                 AttachedDescriptors descriptors, FeedCore::Parts& parts,
+                 absl::Status* import) {
   parts.event = std::move(descriptors.event);
   DATASETD_ASSIGN_OR_RETURN(
       parts.layout,
@@ -54,13 +43,40 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
   absl::StatusOr<Slab> slab =
       Slab::Import(response.slab(), descriptors.slab.get());
   DATASETD_RETURN_IF_ERROR(parts.lease.SendImportResult(slab.status()));
-  if (!slab.ok()) {
-    // Nothing is mapped, so the daemon may free the slab at once.
-    parts.lease.Detach();
-    *import = slab.status();
-    return *import;
-  }
+  *import = slab.status();
+  DATASETD_RETURN_IF_ERROR(slab.status());
   parts.slab = *std::move(slab);
+  return absl::OkStatus();
+}
+
+// Attaches and imports after OpenFeed; `import` as for Map.
+absl::StatusOr<FeedCore::Parts> Attach(Session* session,
+                                       const v1::OpenFeedResponse& response,
+                                       const v1::FeedOptions& options,
+                                       const CallLimits& limits,
+                                       absl::Status* import) {
+  FeedCore::Parts parts;
+  parts.cursor.batches_per_epoch = response.batches_per_epoch();
+  parts.cursor.start_epoch = options.start().epoch();
+  parts.cursor.start_batch = options.start().batch();
+  if (response.batches_per_epoch() > 0 &&
+      parts.cursor.start_batch >= response.batches_per_epoch()) {
+    // The end of an epoch is the beginning of the next.
+    ++parts.cursor.start_epoch;
+    parts.cursor.start_batch = 0;
+  }
+  parts.cursor.has_client_order = options.has_client_order();
+  AttachedDescriptors descriptors;
+  DATASETD_ASSIGN_OR_RETURN(
+      parts.lease, Lease::Attach(session->address(), session->token(),
+                                 response.feed_id(), limits, &descriptors));
+  const absl::Status status =
+      Map(response, std::move(descriptors), parts, import);
+  if (!status.ok()) {
+    // The daemon may free the slab at once.
+    parts.lease.Detach();
+    return status;
+  }
   return parts;
 }
 

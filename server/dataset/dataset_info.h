@@ -41,8 +41,8 @@ struct DatasetInfo {
   int num_feeds = 0;
   int num_holders = 0;
   BadSampleReport bad_samples;  // the number only, if LOADING or brief
-  // True while LOADING and the source's files are being scanned;
-  // num_entries_scanned is SourceScan::num_entries.
+  // True while LOADING and the source's files are being scanned, or then the
+  // headers of its images; num_entries_scanned counts either.
   bool is_scanning = false;
   int64_t num_entries_scanned = 0;
   int64_t num_samples_loaded = 0;

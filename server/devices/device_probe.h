@@ -4,6 +4,7 @@
 #define DATASETD_SERVER_DEVICES_DEVICE_PROBE_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "datasetd/v1/server.pb.h"
 
 namespace datasetd {
@@ -12,7 +13,9 @@ namespace datasetd {
 // probe sees new devices. Without `devices`, looks for a first GPU; "cpu" is
 // always available. REQUIRES: this process has one thread.
 //   UNAVAILABLE, NOT_FOUND, ...  says what is missing
-absl::Status ProbeDevices(const v1::Config& config);
+//   CANCELLED                    one of `interrupts` became readable
+absl::Status ProbeDevices(const v1::Config& config,
+                          absl::Span<const int> interrupts = {});
 
 }  // namespace datasetd
 

@@ -9,9 +9,10 @@
 #include <cerrno>
 #include <csignal>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/file_descriptor.h"
 
 namespace datasetd {
@@ -30,21 +31,29 @@ constexpr size_t kMaxMessageBytes = 4000;
   _exit(written == static_cast<ssize_t>(answer.size()) ? 0 : 1);
 }
 
-// Reads everything the child wrote; false after the timeout.
-bool ReadToEnd(int fd, absl::Duration timeout, std::string* answer) {
-  const absl::Time deadline = absl::Now() + timeout;
+enum class End { kAnswered, kTimeout, kInterrupted };
+
+// Reads everything that the child writes.
+End ReadToEnd(int fd, absl::Duration timeout, absl::Span<const int> interrupts,
+              std::string* answer) {
+  std::vector<pollfd> waits = {{fd, POLLIN, 0}};
+  for (const int interrupt : interrupts)
+    waits.push_back({interrupt, POLLIN, 0});
+  const RealClock clock;
+  const absl::Duration deadline = clock.Monotonic() + timeout;
   while (true) {
-    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
-    pollfd wait = {fd, POLLIN, 0};
+    const int64_t left =
+        absl::ToInt64Milliseconds(deadline - clock.Monotonic());
     const int ready = poll(
-        &wait, 1,
+        waits.data(), waits.size(),
         static_cast<int>(std::max<int64_t>(0, std::min<int64_t>(left, 60000))));
-    if (ready == 0 && left <= 0) return false;
+    if (ready == 0 && left <= 0) return End::kTimeout;
     if (ready <= 0) continue;
+    if (waits[0].revents == 0) return End::kInterrupted;
     char buffer[4096];
     const ssize_t size = read(fd, buffer, sizeof(buffer));
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return true;
+    if (size <= 0) return End::kAnswered;
     answer->append(buffer, static_cast<size_t>(size));
   }
 }
@@ -52,7 +61,8 @@ bool ReadToEnd(int fd, absl::Duration timeout, std::string* answer) {
 }  // namespace
 
 absl::Status RunInChild(const std::function<absl::Status()>& function,
-                        absl::Duration timeout) {
+                        absl::Duration timeout,
+                        absl::Span<const int> interrupts) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe2");
   const FileDescriptor from(ends[0]);
@@ -62,12 +72,13 @@ absl::Status RunInChild(const std::function<absl::Status()>& function,
   if (child == 0) RunChild(function, to.get());
   to = FileDescriptor();
   std::string answer;
-  const bool is_in_time = ReadToEnd(from.get(), timeout, &answer);
-  if (!is_in_time) kill(child, SIGKILL);
+  const End end = ReadToEnd(from.get(), timeout, interrupts, &answer);
+  if (end != End::kAnswered) kill(child, SIGKILL);
   int wait_status = 0;
   while (waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {
   }
-  if (!is_in_time) {
+  if (end == End::kInterrupted) return absl::CancelledError("interrupted");
+  if (end == End::kTimeout) {
     return absl::DeadlineExceededError(
         absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
   }

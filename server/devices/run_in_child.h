@@ -9,15 +9,18 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace datasetd {
 
 // Blocks until the child ends; returns the function's status, code and message.
 // REQUIRES: this process has one thread.
 //   DEADLINE_EXCEEDED  the child took longer than `timeout`, and was killed
+//   CANCELLED          one of `interrupts` became readable: likewise
 //   INTERNAL           the child died; says why
 absl::Status RunInChild(const std::function<absl::Status()>& function,
-                        absl::Duration timeout);
+                        absl::Duration timeout,
+                        absl::Span<const int> interrupts = {});
 
 }  // namespace datasetd
 

@@ -170,8 +170,8 @@ absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
   SampleSource& reader = *source_.reader;
   reader.AllowSmallerImages(source_.plan.smaller_images);
   DATASETD_ASSIGN_OR_RETURN(
-      auto sizes,
-      FindSampleSizes(reader, source_.plan, account_, counters.is_cancelled));
+      auto sizes, FindSampleSizes(reader, source_.plan, account_,
+                                  counters.is_cancelled, &counters.num_sizes));
   DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
                             PlanSource(source_.request, reader.info(),
                                        std::move(sizes), source_.plan.limits));

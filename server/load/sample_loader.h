@@ -48,6 +48,8 @@ struct LoadCounters {
     for (Stream* const stream : streams) stream->Cancel();
   }
 
+  // Samples whose sizes were found, before any is loaded.
+  std::atomic<int64_t> num_sizes = 0;
   std::atomic<int64_t> num_samples = 0;  // of the source, bad ones included
   std::atomic<int64_t> num_bad_samples = 0;
   std::atomic<int64_t> num_bytes = 0;  // resident so far

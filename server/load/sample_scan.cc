@@ -109,12 +109,16 @@ std::vector<std::optional<SampleSizes>> SampleSizesTable::sizes() const {
 
 absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
     const SampleSource& source, const LoadPlan& plan,
-    const DecodeAccount& account, const std::atomic<bool>& is_cancelled) {
+    const DecodeAccount& account, const std::atomic<bool>& is_cancelled,
+    std::atomic<int64_t>* num_sizes) {
   SampleSizesTable table(source.info(), plan);
   SampleScan scan(
       &source, plan.num_workers, account, &is_cancelled,
       [&](int64_t index, const SampleProbe& probe,
           int64_t size_bytes) -> absl::Status {
+        if (num_sizes != nullptr) {
+          num_sizes->fetch_add(1, std::memory_order_relaxed);
+        }
         DATASETD_RETURN_IF_ERROR(account.budget->CheckSample(size_bytes));
         return table.Set(index, probe);
       },

@@ -94,10 +94,11 @@ class SampleSizesTable {
 // Finds the resident sizes of all samples on the plan's threads. Skips bad
 // samples. Blocks. CANCELLED if is_cancelled was set. Also any error of the
 // source other than a bad sample's, and errors of SampleTransform::Check with
-// the sample's path.
+// the sample's path. `num_sizes` counts the samples, as they are done.
 absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
     const SampleSource& source, const LoadPlan& plan,
-    const DecodeAccount& account, const std::atomic<bool>& is_cancelled);
+    const DecodeAccount& account, const std::atomic<bool>& is_cancelled,
+    std::atomic<int64_t>* num_sizes = nullptr);
 
 }  // namespace datasetd
 

@@ -114,7 +114,6 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
     info.bad_samples.num_samples =
         counters.num_bad_samples.load(std::memory_order_relaxed);
   }
-  info.is_scanning = state == DatasetState::kLoading && !is_planned;
   if (scan != nullptr) {
     info.num_entries_scanned =
         scan->num_entries.load(std::memory_order_relaxed);
@@ -123,6 +122,11 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
   info.num_holders = static_cast<int>(holders.size());
   info.num_samples_loaded =
       counters.num_samples.load(std::memory_order_relaxed);
+  const int64_t num_sizes = counters.num_sizes.load(std::memory_order_relaxed);
+  const bool finds_sizes = num_sizes > 0 && info.num_samples_loaded == 0;
+  if (finds_sizes) info.num_entries_scanned = num_sizes;
+  info.is_scanning =
+      state == DatasetState::kLoading && (!is_planned || finds_sizes);
   info.loaded_bytes = counters.num_bytes.load(std::memory_order_relaxed);
   info.elapsed = (state == DatasetState::kLoading ? now : finished) - started;
   return info;

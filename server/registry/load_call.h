@@ -30,8 +30,9 @@ struct LoadCall {
   std::string request_id;  // as DatasetEntry::request_id
   std::shared_ptr<SourceScan> scan;
 
-  uint64_t id = 0;     // of the dataset; 0 while it is not known
-  absl::Status error;  // why there is none
+  uint64_t id = 0;  // of the dataset; 0 while it is not known
+  // Why there is none. Does not change after Await has returned an error.
+  absl::Status error;
 };
 
 }  // namespace datasetd

@@ -60,11 +60,20 @@ class Http2Scanner {
   bool Scan(absl::Span<const uint8_t> bytes,
             absl::FunctionRef<bool(const Http2Frame& frame)> on_frame);
 
+  // The number of `bytes` before the first frame of which `is_barrier`, or
+  // before a frame header that they cut off. 0 if that header began before.
+  size_t BytesBefore(
+      absl::Span<const uint8_t> bytes,
+      absl::FunctionRef<bool(const Http2Frame& frame)> is_barrier) const;
+
   // True if only complete frames have passed.
   bool is_at_boundary() const { return skip_ == 0 && header_size_ == 0; }
 
  private:
   static constexpr size_t kHeaderBytes = 9;
+
+  // REQUIRES: header_ is complete.
+  Http2Frame ParseHeader() const;
 
   size_t skip_;  // payload bytes still to skip
   size_t header_size_ = 0;

@@ -155,8 +155,8 @@ void RpcGate::Run() {
   }
   for (auto& [id, relay] : relays_) {
     if (!relay->is_connected()) continue;
-    while (relay->Move(Side::kServer, absl::MakeSpan(buffer_), now_) ==
-           Result::kMore) {
+    while (relay->Move(Side::kServer, /*may_open=*/true,
+                       absl::MakeSpan(buffer_), now_) == Result::kMore) {
     }
   }
   while (!relays_.empty()) Close(relays_.begin()->first);
@@ -306,7 +306,7 @@ bool RpcGate::Run(uint64_t id, RpcRelay& relay, RpcUser& user) {
   bool has_more = false;
   for (const Side from : {Side::kServer, Side::kClient}) {
     if (!relay.is_readable[static_cast<int>(from)]) continue;
-    if (from == Side::kClient && user.IsHeld(now_)) {
+    if (from == Side::kClient && user.IsPaused(now_)) {
       Hold(id, relay, user);
       continue;
     }
@@ -324,7 +324,15 @@ void RpcGate::Hold(uint64_t id, RpcRelay& relay, RpcUser& user) {
 }
 
 void RpcGate::Unhold(RpcUser& user) {
-  if (user.held.empty() || user.IsHeld(now_)) return;
+  if (!user.IsHeld(now_)) LookAgain(user);
+}
+
+void RpcGate::EndExemption(RpcUser& user) {
+  user.exempt = 0;
+  if (!user.IsPaused(now_)) LookAgain(user);
+}
+
+void RpcGate::LookAgain(RpcUser& user) {
   std::vector<uint64_t> held;
   held.swap(user.held);
   for (const uint64_t id : held) {
@@ -386,8 +394,15 @@ FileDescriptor RpcGate::MoveUp(FileDescriptor fd) {
 }
 
 bool RpcGate::Move(uint64_t id, RpcRelay& relay, RpcUser& user, Side from) {
-  const Result result = relay.Move(from, absl::MakeSpan(buffer_), now_);
+  const bool may_open = !user.IsHeld(now_) || user.exempt == id;
+  Result result = relay.Move(from, may_open, absl::MakeSpan(buffer_), now_);
+  if (result == Result::kHeld && user.MayExempt() &&
+      relay.leash().has_unsent()) {
+    user.exempt = id;
+    result = relay.Move(from, true, absl::MakeSpan(buffer_), now_);
+  }
   CountStreams(relay, user);
+  if (user.exempt == id && !relay.leash().has_unsent()) EndExemption(user);
   user.ChargeAbandoned(relay.leash().TakeAbandoned(), now_);
   bool& is_readable = relay.is_readable[static_cast<int>(from)];
   switch (result) {
@@ -402,6 +417,9 @@ bool RpcGate::Move(uint64_t id, RpcRelay& relay, RpcUser& user, Side from) {
       Watch(relay.fd(to), KeyOf(id, to), kInput | EPOLLOUT, EPOLL_CTL_MOD);
       return false;
     }
+    case Result::kHeld:
+      Hold(id, relay, user);
+      return false;
     case Result::kAbusive:
       counters_.num_abusive.fetch_add(1, std::memory_order_relaxed);
       Report(user, "connection closed", relay.pid, relay.reason());
@@ -435,6 +453,7 @@ void RpcGate::Close(uint64_t id) {
       relay->leash().TakeAbandoned() + relay->leash().num_streams(), now_);
   if (relay->server_descriptor >= 0) peers_->Remove(relay->server_descriptor);
   counters_.num_connections.fetch_sub(1, std::memory_order_relaxed);
+  if (user.exempt == id) EndExemption(user);
   Unhold(user);
 }
 

@@ -104,7 +104,10 @@ class RpcGate {
   // True if there may be more to move.
   bool Move(uint64_t id, RpcRelay& relay, RpcUser& user, Side from);
   void Hold(uint64_t id, RpcRelay& relay, RpcUser& user);
+  // Gives held connections a turn, if new calls may be forwarded.
   void Unhold(RpcUser& user);
+  void EndExemption(RpcUser& user);
+  void LookAgain(RpcUser& user);
   void CountStreams(RpcRelay& relay, RpcUser& user);
   void Close(uint64_t id);
   void Expire(uint64_t id);

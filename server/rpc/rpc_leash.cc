@@ -58,11 +58,29 @@ const char* RpcLeash::CheckToServer(absl::Span<const uint8_t> bytes,
   return reason;
 }
 
+size_t RpcLeash::BytesBeforeCall(absl::Span<const uint8_t> bytes) const {
+  return to_server_.BytesBefore(
+      bytes, [this](const Http2Frame& frame) { return Opens(frame); });
+}
+
+bool RpcLeash::has_unsent() const {
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [](const Stream& stream) { return !stream.is_sent; });
+}
+
+bool RpcLeash::Opens(const Http2Frame& frame) const {
+  return frame.Is(Http2FrameType::kHeaders) &&
+         frame.stream_id > last_stream_id_;
+}
+
 const char* RpcLeash::CheckFrame(const Http2Frame& frame, absl::Duration now) {
   is_data_ = frame.Is(Http2FrameType::kData) && frame.size_bytes > 0;
   switch (frame.type) {
-    case Http2FrameType::kHeaders:
-      return CheckHeaders(frame, now);
+    case Http2FrameType::kHeaders: {
+      const char* const reason = CheckHeaders(frame, now);
+      if (reason == nullptr) NoteEnd(frame);
+      return reason;
+    }
     case Http2FrameType::kContinuation:
       header_bytes_ += frame.size_bytes;
       if (header_bytes_ > kMaxHeaderBytes) {
@@ -70,6 +88,7 @@ const char* RpcLeash::CheckFrame(const Http2Frame& frame, absl::Duration now) {
       }
       return CountControl(now);
     case Http2FrameType::kData:
+      NoteEnd(frame);
       if (frame.size_bytes >= kSmallDataBytes) return nullptr;
       return CountControl(now);
     case Http2FrameType::kRstStream:
@@ -88,11 +107,11 @@ const char* RpcLeash::CheckHeaders(const Http2Frame& frame,
   if (header_bytes_ > kMaxHeaderBytes) {
     return "the metadata of a call is too large";
   }
-  // Trailers, or a stream that gRPC refuses.
-  if (frame.stream_id <= last_stream_id_) return CountControl(now);
+  // Else trailers, or a stream that gRPC refuses.
+  if (!Opens(frame)) return CountControl(now);
   last_stream_id_ = frame.stream_id;
   if (num_streams() >= kMaxStreams) return "too many calls at a time";
-  streams_.push_back(frame.stream_id);
+  streams_.push_back({frame.stream_id, /*is_sent=*/false});
   return nullptr;
 }
 
@@ -110,8 +129,20 @@ void RpcLeash::SeeToClient(absl::Span<const uint8_t> bytes) {
   });
 }
 
+void RpcLeash::NoteEnd(const Http2Frame& frame) {
+  if (!frame.IsEndOfStream()) return;
+  const auto found = Find(frame.stream_id);
+  if (found != streams_.end()) found->is_sent = true;
+}
+
+std::vector<RpcLeash::Stream>::iterator RpcLeash::Find(uint32_t stream_id) {
+  return std::find_if(
+      streams_.begin(), streams_.end(),
+      [stream_id](const Stream& stream) { return stream.id == stream_id; });
+}
+
 bool RpcLeash::Close(uint32_t stream_id) {
-  const auto found = std::find(streams_.begin(), streams_.end(), stream_id);
+  const auto found = Find(stream_id);
   if (found == streams_.end()) return false;
   *found = streams_.back();
   streams_.pop_back();

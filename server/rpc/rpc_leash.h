@@ -30,11 +30,16 @@ class RpcLeash {
   // connection; then the bytes must not be forwarded.
   const char* CheckToServer(absl::Span<const uint8_t> bytes,
                             absl::Duration now);
+  // The number of `bytes` that come before a new call, at most up to the last
+  // whole frame header.
+  size_t BytesBeforeCall(absl::Span<const uint8_t> bytes) const;
   // Observes gRPC's responses.
   void SeeToClient(absl::Span<const uint8_t> bytes);
 
   // Number of calls that are neither answered nor abandoned.
   int num_streams() const { return static_cast<int>(streams_.size()); }
+  // True if the client has not sent all of one of them.
+  bool has_unsent() const;
   // Number of calls abandoned since the last call of this function.
   int TakeAbandoned();
   // True if a GOAWAY frame may be inserted after what gRPC sent.
@@ -46,15 +51,23 @@ class RpcLeash {
   absl::Duration partial_since() const { return partial_since_; }
 
  private:
+  struct Stream {
+    uint32_t id;
+    bool is_sent;  // the client has sent its end
+  };
+
   // Returns null, or the reason to close the connection.
   const char* CheckFrame(const Http2Frame& frame, absl::Duration now);
   const char* CheckHeaders(const Http2Frame& frame, absl::Duration now);
   const char* CountControl(absl::Duration now);
+  bool Opens(const Http2Frame& frame) const;
+  void NoteEnd(const Http2Frame& frame);
+  std::vector<Stream>::iterator Find(uint32_t stream_id);
   bool Close(uint32_t stream_id);
 
   Http2Scanner to_server_{/*has_preface=*/true};
   Http2Scanner to_client_{/*has_preface=*/false};
-  std::vector<uint32_t> streams_;
+  std::vector<Stream> streams_;
   uint32_t last_stream_id_ = 0;
   size_t header_bytes_ = 0;  // size of the header block being received
   bool is_data_ = false;     // the last frame header was of DATA

@@ -34,7 +34,8 @@ RpcRelay::Preface RpcRelay::LookForPreface() const {
                                              : Preface::kPartial;
 }
 
-RpcRelay::Result RpcRelay::Move(Side from, absl::Span<uint8_t> buffer,
+RpcRelay::Result RpcRelay::Move(Side from, bool may_open,
+                                absl::Span<uint8_t> buffer,
                                 absl::Duration now) {
   const Side to = from == Side::kClient ? Side::kServer : Side::kClient;
   std::string& rest = rest_[Index(from)];
@@ -59,6 +60,15 @@ RpcRelay::Result RpcRelay::Move(Side from, absl::Span<uint8_t> buffer,
     return Result::kBlocked;
   }
   blocked_since_[Index(from)] = absl::InfiniteDuration();
+  if (from == Side::kClient && !may_open) {
+    const ssize_t size =
+        recv(fd(from), buffer.data(), buffer.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (size > 0) {
+      buffer = buffer.subspan(0, leash_.BytesBeforeCall(buffer.subspan(
+                                     0, static_cast<size_t>(size))));
+      if (buffer.empty()) return Result::kHeld;
+    }
+  }
   const ssize_t size =
       recv(fd(from), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (size < 0) return errno == EAGAIN ? Result::kIdle : Result::kClosed;

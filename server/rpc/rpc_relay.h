@@ -27,6 +27,7 @@ class RpcRelay {
     kMore,     // more bytes may follow; needs another turn
     kIdle,     // waits for an event on this side
     kBlocked,  // waits for room on the other side
+    kHeld,     // the next bytes open a call, which may not be
     kClosed,   // this side has ended, or the other side takes no more bytes
     kAbusive,  // a limit is exceeded; see reason()
   };
@@ -45,8 +46,10 @@ class RpcRelay {
   // Peeks at what the client has sent. REQUIRES: not connected.
   Preface LookForPreface() const;
 
-  // Moves at most buffer.size() bytes. REQUIRES: connected.
-  Result Move(Side from, absl::Span<uint8_t> buffer, absl::Duration now);
+  // Moves at most buffer.size() bytes; of the client's only what belongs to
+  // open calls, unless it `may_open` others. REQUIRES: connected.
+  Result Move(Side from, bool may_open, absl::Span<uint8_t> buffer,
+              absl::Duration now);
 
   // Sends GOAWAY with ENHANCE_YOUR_CALM, if that is possible without blocking.
   void SayEnhanceYourCalm() const;

@@ -21,8 +21,8 @@
 namespace datasetd {
 namespace {
 
-// A third more than the gate allows one user (rpc_gate.cc).
-constexpr int kMaxRpcThreads = 96;
+// A third more than the gate allows one user: see RpcUser::kMaxStreams.
+constexpr int kMaxRpcThreads = 128;
 constexpr size_t kMaxRpcMemoryBytes = 256 << 20;
 constexpr int kMaxMessageBytes = 4 << 20;
 constexpr int kMaxMetadataBytes = 8 << 10;

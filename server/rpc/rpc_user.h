@@ -20,8 +20,8 @@ namespace datasetd {
 class RpcUser {
  public:
   // Concurrent calls per user. Together with those that one connection can add
-  // in a turn, they leave a third of gRPC's threads to other users
-  // (rpc_server.cc).
+  // in a turn, and those of the exempt one, they are at most 94 and leave a
+  // quarter of gRPC's threads to other users (rpc_server.cc).
   static constexpr int kMaxStreams = 32;
 
   RpcUser(uint32_t uid, absl::Duration now)
@@ -38,9 +38,15 @@ class RpcUser {
 
   // True while a rate limit is exceeded.
   bool IsPaused(absl::Duration now) const { return now < paused_until_; }
-  // True if nothing may be forwarded to gRPC for now.
+  // True if no new call may be forwarded to gRPC for now; what belongs to open
+  // ones may, unless IsPaused.
   bool IsHeld(absl::Duration now) const {
     return IsPaused(now) || num_streams >= kMaxStreams;
+  }
+
+  // True if a connection may become exempt.
+  bool MayExempt() const {
+    return exempt == 0 && num_streams < 2 * kMaxStreams;
   }
 
   // Empty if `event` was logged less than a minute ago; otherwise the number of
@@ -75,6 +81,9 @@ class RpcUser {
   std::deque<uint64_t> ready;  // connections in the order of their turns
   bool is_ready = false;       // in the list of users who have turns
   std::vector<uint64_t> held;  // connections with bytes that wait for gRPC
+  // The one connection that may open calls beyond kMaxStreams, since the rest
+  // of an open call of it comes behind them; 0: none.
+  uint64_t exempt = 0;
 
  private:
   // Limits on abandoned calls that gRPC may not have cleaned up yet.

@@ -279,6 +279,22 @@ TEST(FeedTest, NoKindIsLeft) {
                              HasSubstr("without a descriptor"))));
 }
 
+TEST(FeedTest, TheEndOfAnEpochIsTheBeginningOfTheNext) {
+  FakeDaemon daemon({.batches_per_epoch = 2});
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  v1::FeedOptions options = SomeFeed();
+  options.mutable_start()->set_epoch(4);
+  options.mutable_start()->set_batch(2);
+  auto feed = client->OpenFeed(options);
+  ASSERT_THAT(feed, IsOk());
+  daemon.feed().PublishRaw(
+      0, {.sequence = 1, .epoch = 5, .batch = 0, .num_samples = 4});
+  const auto batch = feed->Next(0, absl::ZeroDuration());
+  ASSERT_THAT(batch, IsOk());
+  EXPECT_EQ(batch->info().epoch, 5u);
+}
+
 TEST(FeedTest, RefusedLease) {
   FakeDaemon daemon;
   daemon.attach().SetFeed(nullptr);
@@ -306,6 +322,8 @@ TEST(FeedTest, RingThatIsNone) {
   ASSERT_THAT(client, IsOk());
   EXPECT_THAT(client->OpenFeed(SomeFeed()),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("no ring")));
+  // The daemon need not keep the slab for this process.
+  EXPECT_TRUE(daemon.attach().AwaitDetached(1));
 }
 
 TEST(FeedTest, WeightsAreSentInBlocksBeforeTheLease) {

@@ -41,6 +41,41 @@ def _feed_options(**more):
                         **more}}
 
 
+_NO_DESCRIPTORS = """
+import resource
+client = datasetd.connect(ADDRESS)
+dataset = client.get_dataset("d")
+datasetd.DataLoader(dataset, batch_size=10, framework=FRAMEWORK).close()
+free = os.dup(0)
+os.close(free)
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+# For the lease's socket, and not for what comes by it.
+resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+errors = set()
+for _ in range(10):
+    try:
+        datasetd.DataLoader(dataset, batch_size=10, framework=FRAMEWORK)
+    except datasetd.Error as error:
+        errors.add((type(error).__name__, str(error)))
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+say(errors=sorted(errors))
+hear()
+"""
+
+
+def test_a_lease_without_descriptors_keeps_nothing(daemon):
+    with daemon.connect() as client:
+        _load(client, daemon)
+        source = _NO_DESCRIPTORS.replace("FRAMEWORK", repr(daemon.framework))
+        with harness.Worker(source, daemon.socket_path) as worker:
+            (kind, text), = worker.hear()["errors"]
+            assert kind == "ResourceExhausted"
+            assert "no file descriptor left" in text and "ulimit -n" in text
+            harness.poll_until(lambda: not client.list_feeds(), "their ends")
+            harness.poll_until(lambda: _slab_bytes(client) == 0,
+                               "the slabs' ends")
+
+
 def test_tensors_keep_the_slab_charged_after_close(daemon):
     with daemon.connect() as client:
         dataset = _load(client, daemon)

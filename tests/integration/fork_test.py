@@ -104,20 +104,26 @@ say(child=pid, nonzero=int(np.count_nonzero(copy)), shape=list(copy.shape))
 hear()
 """
 _CHILD_CONNECTS = _OPEN + """
-pid = os.fork()
-if pid == 0:
-    own = datasetd.connect(ADDRESS)
-    mine = own.get_dataset("d")
-    try:
-        with datasetd.DataLoader(mine, batch_size=100,
-                                 framework=ARGUMENTS["framework"]) as job:
-            say(child=sum(b.num_samples for b in job))
-    except datasetd.Error as error:
-        say(error=type(error).__name__, text=str(error))
-    sys.exit(0)
-_, status = os.waitpid(pid, 0)
-say(code=os.waitstatus_to_exitcode(status),
-    rest=sum(b.num_samples for b in iterator))
+def fork_and_connect():
+    pid = os.fork()
+    if pid == 0:
+        try:
+            own = datasetd.connect(ADDRESS)
+            mine = own.get_dataset("d")
+            with datasetd.DataLoader(mine, batch_size=100,
+                                     framework=ARGUMENTS["framework"]) as job:
+                say(child=sum(b.num_samples for b in job))
+        except datasetd.Error as error:
+            say(error=type(error).__name__, text=str(error))
+        sys.exit(0)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+say(code=fork_and_connect(), rest=sum(b.num_samples for b in iterator))
+del batch
+loader.close()
+client.close()
+say(code=fork_and_connect())
 """
 
 
@@ -194,16 +200,20 @@ def test_the_lease_ends_with_the_parent_though_a_child_lives(daemon):
             harness.expect_footprint(daemon, client, before)
 
 
-def test_a_child_may_connect_for_itself(daemon):
+def test_a_child_may_connect_only_if_the_parent_is_not_connected(daemon):
     with _worker(_CHILD_CONNECTS, daemon) as worker:
+        said = worker.hear()
+        assert said["error"] == "UsedAfterFork", said
+        assert "fork before connecting" in said["text"]
+        assert worker.hear() == {"code": 0, "rest": _NUM_SAMPLES - 50}
+        said = worker.hear()
         if daemon.is_host:
-            assert worker.hear() == {"child": _NUM_SAMPLES}
+            assert said == {"child": _NUM_SAMPLES}
         else:
             # The driver refuses a child of a process that has called it.
-            said = worker.hear()
             assert said["error"] == "Unimplemented", said
             assert "CUDA_ERROR_NOT_INITIALIZED" in said["text"]
-        assert worker.hear() == {"code": 0, "rest": _NUM_SAMPLES - 50}
+        assert worker.hear() == {"code": 0}
 
 
 if __name__ == "__main__":

@@ -294,6 +294,20 @@ hear()
             harness.poll_until(lambda: not _is_alive(pid), "its end")
 
 
+def test_a_parent_that_is_gone_before_the_start():
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with harness.Daemon() as outer:
+        ended = subprocess.run(
+            [harness.runfile("server/datasetd"),
+             f"--exit_with_parent={gone.pid}", "--device=cpu",
+             f"--socket_path={outer.directory}/never.sock"],
+            timeout=harness.DEADLINE_SECONDS, capture_output=True, text=True,
+            check=True)
+        assert "the parent process has ended" in ended.stderr + ended.stdout
+        assert not os.path.exists(f"{outer.directory}/never.sock")
+
+
 def _is_up(path):
     try:
         datasetd.connect(path).close()

@@ -20,7 +20,6 @@ from datasetd import transforms as T  # pylint: disable=wrong-import-position
 
 _MIB = 1 << 20
 _CLASS_NAMES = ["x" * 600] * 1000  # of one MiB there is room for one
-_NUM_SLOW_IMAGES = 400
 
 
 def _refusal(call):
@@ -126,22 +125,9 @@ def _calls(daemon, client, stack):
         "d", format="npy", path=os.path.join(daemon.data_root, "none")))
 
 
-def _write_slow_images(daemon):
-    from PIL import Image
-
-    path = os.path.join(daemon.data_root, "slow")
-    os.makedirs(os.path.join(path, "class"))
-    pixels = np.random.default_rng(1).integers(
-        0, 256, (600, 600, 3), dtype=np.uint8)
-    first = os.path.join(path, "class", "0.png")
-    Image.fromarray(pixels).save(first)
-    for i in range(1, _NUM_SLOW_IMAGES):
-        os.link(first, os.path.join(path, "class", f"{i}.png"))
-    return path
-
-
 def _loads(daemon, client, stack):
-    path = _write_slow_images(daemon)
+    path = os.path.join(daemon.data_root, "slow")
+    harness.write_slow_images(path)
     other = daemon.connect()
     stack.callback(other.close)
 
@@ -184,7 +170,8 @@ def _scratch(daemon, client, stack):
 
 
 def _sample_memory(daemon, client, stack):
-    path = _write_slow_images(daemon)
+    path = os.path.join(daemon.data_root, "slow")
+    harness.write_slow_images(path)
     return _refusal(lambda: client.load_dataset(
         "slow", format="image_folder", path=path))
 

@@ -75,8 +75,46 @@ def test_a_bad_configuration_ends_with_2_which_the_unit_does_not_retry():
         assert "no_such_key" in manager.log()
 
 
-def test_it_waits_for_a_gpu_says_so_and_can_be_stopped():
-    with supervisor.Supervisor(devices=["cuda:99"],
+def test_a_configured_dataset_may_be_unloaded_before_all_are_loaded():
+    with supervisor.Supervisor() as manager:
+        slow = os.path.join(manager.data_root, "slow")
+        harness.write_slow_images(slow)
+        manager.config["datasets"] = [
+            _dataset(manager, "first", 100),
+            {"name": "slow", "format": "image_folder", "path": slow},
+            _dataset(manager, "last", 100)]
+        manager.start()
+        harness.poll_until(lambda: os.path.exists(manager.socket_path),
+                           "the socket")
+        with datasetd.connect(manager.socket_path) as client:
+            for name in ("first", "last"):
+                client.get_dataset(name)
+            harness.poll_until(
+                lambda: [d["state"] for d in client.list_datasets()].count(
+                    "DATASET_STATE_READY") == 2, "the small ones")
+            client.unload_dataset("first")
+            client.unload_dataset("slow")
+            manager.await_ready()
+            assert [d["name"] for d in client.list_datasets()] == ["last"]
+            assert manager.stop() == 0
+
+
+def test_a_failure_is_told_before_slow_loads_end():
+    with supervisor.Supervisor() as manager:
+        slow = os.path.join(manager.data_root, "slow")
+        harness.write_slow_images(slow)
+        manager.config["datasets"] = [
+            {"name": "slow", "format": "image_folder", "path": slow},
+            {"name": "nowhere", "format": "cifar10", "split": "test",
+             "path": os.path.join(manager.data_root, "nowhere")}]
+        manager.start()
+        assert manager.process.wait(harness.DEADLINE_SECONDS) == 1
+        assert "cannot load: dataset 'nowhere': " in manager.log()
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "GPU-99"])
+def test_it_waits_for_a_gpu_says_so_and_can_be_stopped(device):
+    with supervisor.Supervisor(devices=[device],
                                device_wait="10m") as manager:
         manager.start()
         notice = manager.await_notice(

@@ -75,6 +75,19 @@ def write_cifar10_test(directory, num_samples, seed=1):
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(int)
 
 
+def write_slow_images(directory, num_images=400):
+    """An image folder that takes seconds to load: one large PNG, many times."""
+    from PIL import Image
+
+    os.makedirs(os.path.join(directory, "class"))
+    pixels = np.random.default_rng(1).integers(
+        0, 256, (600, 600, 3), dtype=np.uint8)
+    first = os.path.join(directory, "class", "0.png")
+    Image.fromarray(pixels).save(first)
+    for i in range(1, num_images):
+        os.link(first, os.path.join(directory, "class", f"{i}.png"))
+
+
 class ProcessView:
     """What /proc says about a process."""
 

@@ -1,6 +1,7 @@
 #include "server/devices/run_in_child.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <csignal>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -63,6 +65,17 @@ TEST(RunInChildTest, AChildThatDiesIsAnErrorThatSaysOfWhat) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("signal 9")));
   EXPECT_THAT(RunInChild([]() -> absl::Status { _exit(7); }, kLong),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("with 7")));
+}
+
+TEST(RunInChildTest, AnInterruptKillsTheChild) {
+  const FileDescriptor interrupt(eventfd(1, EFD_CLOEXEC));
+  EXPECT_THAT(RunInChild(
+                  []() -> absl::Status {
+                    while (true) poll(nullptr, 0, -1);
+                  },
+                  kLong, {interrupt.get()}),
+              StatusIs(absl::StatusCode::kCancelled, "interrupted"));
+  EXPECT_FALSE(HasChildren());
 }
 
 TEST(RunInChildTest, AChildThatHangsIsKilled) {

@@ -23,6 +23,7 @@
 #include "gtest/gtest.h"
 #include "server/attach/seqpacket.h"
 #include "server/rpc/http2_scanner.h"
+#include "server/rpc/rpc_user.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -72,6 +73,12 @@ std::string Receive(int fd, size_t size) {
   return received;
 }
 
+// Whether something comes soon; for what must not come.
+bool HasBytes(int fd) {
+  pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
+  return poll(&wait, 1, 50) != 0;
+}
+
 bool IsClosed(int fd) { return Receive(fd, 1).empty(); }
 
 void Send(int fd, const std::string& bytes) {
@@ -81,6 +88,35 @@ void Send(int fd, const std::string& bytes) {
 
 std::string Ping() {
   return std::string("\0\0\x08\x06\0\0\0\0\0", 9) + "12345678";
+}
+
+constexpr uint8_t kEndOfStream = 0x1;
+
+std::string Frame(Http2FrameType type, uint8_t flags, uint8_t stream,
+                  const std::string& payload) {
+  const auto byte = [](size_t value) { return static_cast<char>(value); };
+  return std::string{byte(payload.size() >> 16),
+                     byte(payload.size() >> 8),
+                     byte(payload.size()),
+                     static_cast<char>(type),
+                     static_cast<char>(flags),
+                     0,
+                     0,
+                     0,
+                     static_cast<char>(stream)} +
+         payload;
+}
+// The beginning of a call, of which a body of 100 bytes is announced and half
+// is there.
+std::string HalfACall(uint8_t stream) {
+  const std::string data =
+      Frame(Http2FrameType::kData, kEndOfStream, stream, std::string(100, 'd'));
+  return Frame(Http2FrameType::kHeaders, 0, stream, "h") +
+         data.substr(0, data.size() - 50);
+}
+const std::string& RestOfACall() {
+  static const auto* const rest = new std::string(50, 'd');
+  return *rest;
 }
 
 class RpcGateTest : public ::testing::Test {
@@ -242,6 +278,69 @@ TEST_F(RpcGateTest, OneUserHasHisShare) {
   EXPECT_TRUE(IsClosed(servers.back().get()));
   clients.push_back(ConnectAndSpeak());
   EXPECT_TRUE(AwaitServed().has_value());
+}
+
+// Calls that are sent in part would else wait for each other.
+TEST_F(RpcGateTest, AtTheLimitOpenCallsGoOnAndNewOnesWait) {
+  RpcGate::Options options = Default();
+  options.max_connections = options.max_connections_per_user = 64;
+  Start(options);
+  constexpr int kNumCalls = RpcUser::kMaxStreams;
+  std::vector<FileDescriptor> clients, servers;
+  const auto connect = [&] {
+    clients.push_back(ConnectAndSpeak());
+    servers.push_back(AwaitServed());
+    EXPECT_EQ(Receive(servers.back().get(), kHttp2Preface.size()),
+              kHttp2Preface);
+  };
+  for (int i = 0; i < kNumCalls; ++i) {
+    connect();
+    Send(clients[i].get(), HalfACall(1));
+    EXPECT_EQ(Receive(servers[i].get(), HalfACall(1).size()), HalfACall(1));
+  }
+  // A new call waits, alone on its connection or behind what may pass.
+  connect();
+  Send(clients.back().get(), Ping() + HalfACall(1));
+  EXPECT_EQ(Receive(servers.back().get(), 17), Ping());
+  Send(clients[5].get(), RestOfACall() + HalfACall(3));
+  EXPECT_EQ(Receive(servers[5].get(), 50), RestOfACall());
+  // Of all other connections the open calls go on.
+  Send(clients[7].get(), RestOfACall());
+  EXPECT_EQ(Receive(servers[7].get(), 50), RestOfACall());
+  const std::string reset =
+      Frame(Http2FrameType::kRstStream, 0, 1, std::string(4, '\0'));
+  EXPECT_FALSE(HasBytes(servers.back().get()));
+  EXPECT_FALSE(HasBytes(servers[5].get()));
+  // One that ends makes room for one.
+  Send(clients[8].get(), RestOfACall() + reset);
+  EXPECT_EQ(Receive(servers[8].get(), 50 + 13), RestOfACall() + reset);
+  Send(servers[7].get(), Frame(Http2FrameType::kHeaders, kEndOfStream, 1, "t"));
+  EXPECT_EQ(Receive(servers.back().get(), HalfACall(1).size()), HalfACall(1));
+  EXPECT_EQ(Receive(servers[5].get(), HalfACall(3).size()), HalfACall(3));
+}
+
+TEST_F(RpcGateTest, TheRestOfACallBehindNewCallsIsNotWaitedForInVain) {
+  RpcGate::Options options = Default();
+  options.max_connections = options.max_connections_per_user = 64;
+  Start(options);
+  const std::string open = Frame(Http2FrameType::kHeaders, 0, 1, "h");
+  const std::string next =
+      Frame(Http2FrameType::kHeaders, 0, 3, "h") +
+      Frame(Http2FrameType::kData, kEndOfStream, 1, "first") +
+      Frame(Http2FrameType::kData, kEndOfStream, 3, "second");
+  std::vector<FileDescriptor> clients, servers;
+  for (int i = 0; i < RpcUser::kMaxStreams; ++i) {
+    clients.push_back(ConnectAndSpeak());
+    servers.push_back(AwaitServed());
+    Send(clients[i].get(), open);
+    EXPECT_EQ(Receive(servers[i].get(), kHttp2Preface.size() + open.size()),
+              std::string(kHttp2Preface) + open);
+  }
+  for (const FileDescriptor& client : clients) Send(client.get(), next);
+  // One after another, although no call has an answer.
+  for (const FileDescriptor& server : servers) {
+    EXPECT_EQ(Receive(server.get(), next.size()), next);
+  }
 }
 
 TEST_F(RpcGateTest, GrpcHearsOfNobodyWhoDoesNotSpeakHttp2) {

@@ -56,7 +56,8 @@ class Client:
     """A connection to a daemon. Thread-safe.
 
     Belongs to one process: it cannot be pickled or used after fork(). Every
-    process connects for itself.
+    process connects for itself; a child of fork() only if no client was open
+    at the fork, else with multiprocessing's "spawn".
     """
 
     def __init__(

@@ -156,7 +156,10 @@ def start_local(
       arguments: additional flags.
       timeout: seconds within which it must serve.
     """
-    command: List[str] = [find_daemon(binary), "--exit_with_parent"]
+    command: List[str] = [
+        find_daemon(binary),
+        f"--exit_with_parent={os.getpid()}",
+    ]
     if device is not None:
         devices = device if isinstance(device, (list, tuple)) else [device]
         command += [f"--device={device_name(one)}" for one in devices]
