@@ -138,6 +138,36 @@ def test_the_service_may_make_its_own_sockets():
     assert not {"setuid", "chroot", "mount", "bpf", "init_module"} & allowed
 
 
+def test_a_service_for_each_gpu(tmp_path):
+    root, units, _ = _root_with_units(tmp_path)
+    commands = _commands("docs/loading.md", "**A daemon for each GPU**")
+    (command,) = re.findall(r"(?s)^sed .*?[^\\]$", commands, re.MULTILINE)
+    for path in ("/lib/systemd/system/datasetd.service",
+                 "/etc/systemd/system/datasetd@.service"):
+        assert command.count(path) == 1
+        command = command.replace(path, str(units / os.path.basename(path)))
+    done = _run("sh", "-c", command)
+    assert done.returncode == 0, done.stdout
+    (units / "datasetd.socket").unlink()
+    (units / "datasetd.service").unlink()
+    keys = _keys((units / "datasetd@.service").read_text())
+    assert not any("datasetd.socket" in value for values in keys.values()
+                   for value in values)
+    changed = {key: values for key, values in keys.items()
+               if values != _unit("datasetd.service")[key]}
+    del changed["After"]
+    assert changed == {
+        "ExecStart": ["/usr/bin/datasetd --config=/etc/datasetd/%i.yaml"],
+        "UMask": ["0027"],
+        "CacheDirectory": ["datasetd-%i"],
+        "StateDirectory": ["datasetd-%i"],
+        "Environment": ["CUDA_CACHE_PATH=%C/datasetd-%i/cuda"],
+    }
+    done = _run("systemd-analyze", "verify", "--man=no", f"--root={root}",
+                "/usr/lib/systemd/system/datasetd@gpu0.service")
+    assert done.returncode == 0 and done.stdout == "", done.stdout
+
+
 def _commands(page, heading):
     """The first block of commands behind `heading`."""
     with open(harness.runfile(page)) as file:
