@@ -243,6 +243,9 @@ def test_the_nodes_are_made_outside_of_the_service():
     # Its end is waited for, whatever it is.
     assert "datasetd-gpu.service" in service["After"][-1].split()
     assert all(value.startswith("-") for value in helper["ExecStart"])
+    # nvidia-modprobe(1): 255 is nvidiactl, and with -u a number is no GPU's.
+    assert [value.split()[1:] for value in helper["ExecStart"]] == [
+        ["-c", "255", "-c", "0"], ["-u", "-c", "0"]]
 
 
 def test_the_example_configuration_agrees_with_the_units():
