@@ -320,6 +320,9 @@ def test_the_example_configuration_explains_every_key():
 def test_it_has_every_limit_of_a_user():
     limits = _config_text().split("\nuser_limits:\n")[1].split("\n\n")[0]
     assert re.findall(r"(?m)^  #?(\w+): \d+$", limits) == _fields("UserLimits")
+    # None but those whose 0 is the default: another value binds root, too.
+    assert re.findall(r"(?m)^  (\w+): (\d+)$", limits) == [
+        ("max_connections", "0"), ("max_calls", "0"), ("max_loads", "0")]
 
 
 def test_an_unknown_key_is_named(tmp_path):
