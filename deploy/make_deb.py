@@ -102,7 +102,9 @@ def main(out, *entries):
         if source.is_dir():
             for file in source.rglob("*"):
                 if file.is_file():
-                    sources[f"{path}/{file.relative_to(source)}"] = file
+                    name = pathlib.PurePosixPath(
+                        path, file.relative_to(source))
+                    sources[str(name)] = file
         else:
             sources[path] = source
 

@@ -90,9 +90,8 @@ class FeedTable {
 
   // Moves a feed from pending to attached. The table owns the returned
   // descriptors; they are valid until the lease ends.
-  //   NOT_FOUND            there is no such feed, it belongs to another
-  //   session,
-  //                        or it is not pending
+  //   NOT_FOUND            no such feed, another session's, or it is not
+  //                        pending
   //   FAILED_PRECONDITION  weights are missing
   absl::StatusOr<std::vector<int>> Attach(uint64_t feed_id,
                                           uint64_t session_id);

@@ -157,14 +157,18 @@ void AddDataset(const DatasetInfo& info, Page& page) {
              static_cast<double>(host_bytes));
   page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
              static_cast<double>(info.num_samples));
-  page.Gauge(
-      "datasetd_dataset_loaded_ratio",
-      "Share of the dataset's samples that are loaded, from 0 to 1.", labels,
-      info.state == DatasetState::kReady ||
-              info.state == DatasetState::kUnloading
-          ? 1.0
-          : static_cast<double>(info.num_samples_loaded) /
-                static_cast<double>(std::max<int64_t>(info.num_samples, 1)));
+  // Of a dataset that failed it would look like a load that stands still.
+  if (info.state != DatasetState::kFailed) {
+    page.Gauge(
+        "datasetd_dataset_loaded_ratio",
+        "Share of the dataset's samples that are loaded, from 0 to 1; none of "
+        "a dataset that failed.",
+        labels,
+        info.state == DatasetState::kLoading
+            ? static_cast<double>(info.num_samples_loaded) /
+                  static_cast<double>(std::max<int64_t>(info.num_samples, 1))
+            : 1.0);
+  }
   page.Gauge("datasetd_dataset_load_duration_seconds",
              "How long the load has taken, so far or in the end.", labels,
              absl::ToDoubleSeconds(info.elapsed));

@@ -27,6 +27,7 @@ _PODS = [
 ]
 _IDS = [f"{folder}-{resource['kind']}" for folder, resource in _PODS]
 _ADDRESS = "/run/datasetd/datasetd.sock"
+_CACHE = "/var/cache/datasetd"  # an emptyDir
 
 
 def test_every_file_is_used():
@@ -78,6 +79,9 @@ def test_names_that_belong_together(folder, resource):
             mounted.add(mount["name"])
             if mount["name"] == "sockets":
                 assert mount["mountPath"] == os.path.dirname(_ADDRESS)
+            if mount["name"] == "cache":
+                assert mount["mountPath"] == _CACHE
+                assert volumes["cache"] == {"name": "cache", "emptyDir": {}}
         environment = {entry["name"]: entry["value"]
                        for entry in container.get("env", [])}
         if container["name"] != "directory":
@@ -139,7 +143,9 @@ def configuration(directory):
     assert config.pop("socket_group") == "datasetd"  # the image has it
     config["socket_path"] = os.path.join(directory, "run/datasetd.sock")
     config["data_roots"] = [os.path.join(directory, "data")]
-    config["cache"]["directory"] = os.path.join(directory, "cache")
+    assert config["cache"]["directory"].startswith(_CACHE + "/")
+    config["cache"]["directory"] = config["cache"]["directory"].replace(
+        _CACHE, os.path.join(directory, "cache"))
     config["devices"] = ["cpu"]
     return config
 
@@ -232,7 +238,8 @@ def node():
     os.chmod(directory, 0o755)
     for name in ("run", "cache", "bin"):
         os.mkdir(os.path.join(directory, name))
-    os.chown(os.path.join(directory, "cache"), _UID, _UID)
+    # As the kubelet makes an emptyDir: of root, for everybody to write.
+    os.chmod(os.path.join(directory, "cache"), 0o777)
     planes, _ = harness.write_cifar10_test(
         os.path.join(directory, "data"), 100)
     # Both users can read them.
@@ -291,6 +298,8 @@ def test_pods_share_nothing_but_a_directory(node):
             for pod in pods:
                 line = pod.process.stdout.readline()
                 assert line == '{"rows": 50}\n', pod.process.stderr.read()
+            entries = os.stat(f"{directory}/cache/entries")
+            assert (entries.st_uid, entries.st_mode & 0o7777) == (_UID, 0o700)
             # A killed pod's slab comes back, though its number is not known.
             pods[1].kill()
             harness.poll_until(

@@ -159,6 +159,11 @@ class DebTest(unittest.TestCase):
         self.assertIn("doctor", names)
         return names
 
+    def test_the_links_of_its_pages(self):
+        harness.check_links(self.root, "README.md", "SECURITY.md",
+                            "loading.md", "operations.md", "overview.md",
+                            "packages.md", "release.md")
+
     def complete(self, *words):
         script = (
             "source " + str(

@@ -134,13 +134,14 @@ run_dir=/run/user/$(id -u carol)
 as_carol() { as carol env XDG_RUNTIME_DIR="$run_dir" "$@"; }
 loginctl enable-linger carol
 await test -S "$run_dir/systemd/private"
-# As docs/operations.md has it; one port is one daemon's.
-as carol mkdir -p /home/carol/.config/datasetd
-sed -e 's|/var/cache/datasetd|/home/carol/.cache/datasetd|' \
-  -e 's|/var/lib/datasetd|/home/carol/.local/state/datasetd|' \
-  -e 's|^metrics_port:.*|metrics_port: 0|' /etc/datasetd/datasetd.yaml |
-  as carol tee /home/carol/.config/datasetd/datasetd.yaml >/dev/null
-expect 0 as_carol systemctl --user enable --now datasetd.socket datasetd.service
+# The commands of the page, as the package installs it. Metrics are on here.
+# shellcheck disable=SC2016
+sed -n '/^\*\*A daemon of one user/,/^```$/{/^```sh/,/^```$/{/^```/!p}}' \
+  /usr/share/doc/datasetd/operations.md >recipe
+cat recipe
+grep -q 'systemctl --user enable' recipe
+expect 0 as_carol env HOME=/home/carol bash -eu /srv/check/recipe
+expect 0 grep -E '^metrics_port:' /home/carol/.config/datasetd/datasetd.yaml
 expect 0 as_carol systemctl --user is-active datasetd.socket datasetd.service
 expect 0 stat -c '%A %U:%G %n' /home/carol/.cache/datasetd \
   /home/carol/.local/state/datasetd

@@ -284,6 +284,11 @@ def test_refusals_and_faults_are_counted(daemon, port):
         assert page.get("datasetd_dataset_load_results_total",
                         result="failed") == 1
         assert page.get("datasetd_datasets", state="failed") == 1
+        # An alert takes a ratio below 1 for a load that stands still.
+        assert page.get("datasetd_dataset_samples", dataset="cut") == 1
+        assert [series for series in page.values if series.startswith(
+            "datasetd_dataset_loaded_ratio") and "cut" in series] == []
+        assert page.get("datasetd_dataset_loaded_ratio", dataset="a") == 1
 
 
 def test_an_eviction_is_counted(port):

@@ -95,15 +95,107 @@ def test_the_exposure_is_what_cuda_leaves_open():
     assert float(level.group(1)) <= 3.5
 
 
-def _unit(name):
+def _keys(text):
     """Keys of a unit, each with its values, in order."""
     values = {}
-    with open(harness.runfile(f"{_SYSTEMD}/{name}")) as unit:
-        for line in unit:
-            if "=" in line and not line.startswith("#"):
-                key, value = line.rstrip("\n").split("=", 1)
-                values.setdefault(key, []).append(value)
+    for line in text.splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, value = line.split("=", 1)
+            values.setdefault(key, []).append(value)
     return values
+
+
+def _unit(name):
+    with open(harness.runfile(f"{_SYSTEMD}/{name}")) as unit:
+        return _keys(unit.read())
+
+
+def _calls(words):
+    """The system calls of a value of SystemCallFilter=."""
+    calls = set()
+    for word in words.split():
+        if not word.startswith("@"):
+            calls.add(word)
+            continue
+        done = _run("systemd-analyze", "syscall-filter", word)
+        assert done.returncode == 0, done.stdout
+        calls |= _calls(" ".join(
+            line.strip() for line in done.stdout.splitlines()[1:]
+            if not line.strip().startswith("#")))
+    return calls
+
+
+def test_the_service_may_make_its_own_sockets():
+    first, *more = _unit("datasetd.service")["SystemCallFilter"]
+    allowed = _calls(first)
+    for value in more:
+        if value.startswith("~"):
+            allowed -= _calls(value[1:])
+        else:
+            allowed |= _calls(value)
+    # `socket_group`, `socket_mode`.
+    assert {"bind", "chown", "chmod"} <= allowed
+    assert not {"setuid", "chroot", "mount", "bpf", "init_module"} & allowed
+
+
+def test_a_service_for_each_gpu(tmp_path):
+    root, units, _ = _root_with_units(tmp_path)
+    commands = _commands("docs/loading.md", "**A daemon for each GPU**")
+    (command,) = re.findall(r"(?s)^sed .*?[^\\]$", commands, re.MULTILINE)
+    for path in ("/lib/systemd/system/datasetd.service",
+                 "/etc/systemd/system/datasetd@.service"):
+        assert command.count(path) == 1
+        command = command.replace(path, str(units / os.path.basename(path)))
+    done = _run("sh", "-c", command)
+    assert done.returncode == 0, done.stdout
+    (units / "datasetd.socket").unlink()
+    (units / "datasetd.service").unlink()
+    keys = _keys((units / "datasetd@.service").read_text())
+    assert not any("datasetd.socket" in value for values in keys.values()
+                   for value in values)
+    changed = {key: values for key, values in keys.items()
+               if values != _unit("datasetd.service")[key]}
+    del changed["After"]
+    assert changed == {
+        "ExecStart": ["/usr/bin/datasetd --config=/etc/datasetd/%i.yaml"],
+        "UMask": ["0027"],
+        "CacheDirectory": ["datasetd-%i"],
+        "StateDirectory": ["datasetd-%i"],
+        "Environment": ["CUDA_CACHE_PATH=%C/datasetd-%i/cuda"],
+    }
+    done = _run("systemd-analyze", "verify", "--man=no", f"--root={root}",
+                "/usr/lib/systemd/system/datasetd@gpu0.service")
+    assert done.returncode == 0 and done.stdout == "", done.stdout
+
+
+def _commands(page, heading):
+    """The first block of commands behind `heading`."""
+    with open(harness.runfile(page)) as file:
+        text = file.read().split(heading)[1]
+    return text.split("```sh\n")[1].split("```")[0]
+
+
+def test_the_service_goes_without_the_socket_unit(tmp_path):
+    root, units, _ = _root_with_units(tmp_path)
+    (units / "datasetd.socket").unlink()
+    (command,) = [
+        line for line in _commands(
+            "docs/operations.md", "**Without the socket unit**").splitlines()
+        if line.startswith("sed ")]
+    unit = units / "datasetd.service"
+    done = _run("sh", "-c", command.replace(
+        "/etc/systemd/system/datasetd.service", str(unit)))
+    assert done.returncode == 0, done.stdout
+    keys = _keys(unit.read_text())
+    left = {key: values for key, values in keys.items()
+            if any("datasetd.socket" in value for value in values)}
+    assert left == {}
+    assert keys["After"] == [
+        "local-fs.target remote-fs.target",
+        _unit("datasetd.service")["After"][-1]]
+    done = _run("systemd-analyze", "verify", "--man=no", f"--root={root}",
+                "/usr/lib/systemd/system/datasetd.service")
+    assert done.returncode == 0 and done.stdout == "", done.stdout
 
 
 def test_the_service_is_set_as_cuda_and_the_daemon_need_it():
@@ -151,6 +243,9 @@ def test_the_nodes_are_made_outside_of_the_service():
     # Its end is waited for, whatever it is.
     assert "datasetd-gpu.service" in service["After"][-1].split()
     assert all(value.startswith("-") for value in helper["ExecStart"])
+    # nvidia-modprobe(1): 255 is nvidiactl, and with -u a number is no GPU's.
+    assert [value.split()[1:] for value in helper["ExecStart"]] == [
+        ["-c", "255", "-c", "0"], ["-u", "-c", "0"]]
 
 
 def test_the_example_configuration_agrees_with_the_units():
@@ -225,6 +320,9 @@ def test_the_example_configuration_explains_every_key():
 def test_it_has_every_limit_of_a_user():
     limits = _config_text().split("\nuser_limits:\n")[1].split("\n\n")[0]
     assert re.findall(r"(?m)^  #?(\w+): \d+$", limits) == _fields("UserLimits")
+    # None but those whose 0 is the default: another value binds root, too.
+    assert re.findall(r"(?m)^  (\w+): (\d+)$", limits) == [
+        ("max_connections", "0"), ("max_calls", "0"), ("max_loads", "0")]
 
 
 def test_an_unknown_key_is_named(tmp_path):

@@ -19,8 +19,9 @@ constexpr char kCheck[] = "cache disk";
 constexpr uint64_t kMinFreeBytes = 1 << 30;
 
 constexpr char kFixDirectory[] =
-    "create it for the daemon's user (CacheDirectory=datasetd in its unit does "
-    "it), or correct cache.directory";
+    "create it for the daemon's user, with mode 0700, and name it in "
+    "ReadWritePaths= of its unit (for /var/cache/datasetd "
+    "CacheDirectory=datasetd does both), or correct cache.directory";
 
 }  // namespace
 
@@ -55,8 +56,9 @@ void CheckCache(const std::string& directory, Findings* findings) {
   if (free_bytes < kMinFreeBytes) {
     findings->push_back(
         {Severity::kWarning, kCheck, what,
-         "make room, or name another disk by cache.directory: what does not "
-         "fit is read from its source at the next start"});
+         "make room, or name a directory of another disk by cache.directory, "
+         "and in ReadWritePaths= of the daemon's unit: what does not fit is "
+         "read from its source at the next start"});
   } else {
     findings->push_back({Severity::kOk, kCheck, what, ""});
   }

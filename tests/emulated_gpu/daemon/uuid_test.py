@@ -95,6 +95,25 @@ def _serve_by_uuid(parent, uuid):
     return daemon
 
 
+@pytest.mark.parametrize("umask, mode", [(0o077, 0o700), (0o027, 0o750)])
+def test_who_enters_the_directory_of_a_gpu(umask, mode):
+    # docs/loading.md: the group does with the umask that the page says.
+    parent = tempfile.mkdtemp(prefix="dg", dir="/tmp")
+    before = os.umask(umask)
+    try:
+        with harness.Daemon(
+                devices=[_UUIDS[0]],
+                socket_path=os.path.join(parent, "{gpu}", "d.sock")):
+            made = os.path.join(parent, _UUIDS[0])
+            assert os.stat(made).st_mode & 0o7777 == mode
+            for name in ("d.sock", "attach.sock"):
+                path = os.path.join(made, name)
+                assert os.stat(path).st_mode & 0o7777 == 0o660
+    finally:
+        os.umask(before)
+        subprocess.run(["rm", "-r", parent], check=True)
+
+
 def test_a_client_finds_the_daemon_of_its_gpu(tmp_path, monkeypatch):
     # Short: the path of a socket has at most 107 bytes.
     parent = tempfile.mkdtemp(prefix="dg", dir="/tmp")

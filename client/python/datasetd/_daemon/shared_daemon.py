@@ -34,7 +34,11 @@ _LAUNCH = 'umask 077; log=$1; shift; "$@" >>"$log" 2>&1 </dev/null & echo $!'
 
 
 def listens(address: str) -> bool:
-    """True if a daemon listens there, whether or not this user may connect."""
+    """True if a daemon listens there, whether or not this user may connect.
+
+    Also if this user may not enter the directory: whether one listens cannot be
+    seen then.
+    """
     path = os.path.join(os.path.dirname(address), "attach.sock")
     with socket.socket(
         socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
