@@ -8,7 +8,9 @@ namespace datasetd {
 
 absl::Time RealClock::Now() const { return absl::Now(); }
 
-absl::Duration RealClock::Monotonic() const {
+absl::Duration RealClock::Monotonic() const { return MonotonicNow(); }
+
+absl::Duration MonotonicNow() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);  // cannot fail for this clock
   return absl::DurationFromTimespec(now);

@@ -29,6 +29,9 @@ class RealClock : public Clock {
   absl::Duration Monotonic() const override;
 };
 
+// RealClock::Monotonic.
+absl::Duration MonotonicNow();
+
 // Returns CLOCK_MONOTONIC in nanoseconds, for measurements that must be cheap.
 uint64_t MonotonicNanoseconds();
 

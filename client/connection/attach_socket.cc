@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "client/connection/error_detail.h"
 
 namespace datasetd::client {
@@ -49,8 +50,8 @@ absl::Status BrokenOff(const std::string& path) {
 }
 
 // Returns the time until `deadline` or until on_wait is due, if sooner.
-absl::Duration NextStep(absl::Time deadline) {
-  return std::clamp(deadline - absl::Now(), absl::ZeroDuration(),
+absl::Duration NextStep(absl::Duration deadline) {
+  return std::clamp(deadline - MonotonicNow(), absl::ZeroDuration(),
                     kWaitInterval);
 }
 
@@ -76,7 +77,7 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
   if (!fd.is_valid()) {
     return absl::ErrnoToStatus(errno, "socket(AF_UNIX, SOCK_SEQPACKET)");
   }
-  const absl::Time deadline = absl::Now() + limits.timeout;
+  const absl::Duration deadline = MonotonicNow() + limits.timeout;
   int error;
   for (;;) {
     // connect() blocks while the backlog is full.
@@ -86,7 +87,7 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
                 ? 0
                 : errno;
     if (error != EINTR && error != EAGAIN) break;
-    if (absl::Now() >= deadline) {
+    if (MonotonicNow() >= deadline) {
       error = EAGAIN;
       break;
     }
@@ -128,7 +129,7 @@ bool AttachSocket::HasInput() const {
 
 absl::StatusOr<AttachSocket::Packet> AttachSocket::Receive(
     const CallLimits& limits) {
-  const absl::Time deadline = absl::Now() + limits.timeout;
+  const absl::Duration deadline = MonotonicNow() + limits.timeout;
   for (;;) {
     pollfd entry = {.fd = fd_.get(), .events = POLLIN};
     const int ready =
@@ -139,7 +140,7 @@ absl::StatusOr<AttachSocket::Packet> AttachSocket::Receive(
     if (ready < 0 && errno != EINTR) {
       return absl::ErrnoToStatus(errno, absl::StrCat("poll of ", path_));
     }
-    if (absl::Now() >= deadline) {
+    if (MonotonicNow() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("the daemon at ", path_, " sent nothing within ",
                        absl::FormatDuration(limits.timeout)));

@@ -9,8 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace datasetd::client {
 namespace {
@@ -72,10 +72,10 @@ void AwaitCall(grpc::CompletionQueue* queue, grpc::ClientContext* context,
 // Whether the daemon refused the call for the moment and there is time for
 // another attempt; pauses before it returns true. CANCELLED in `status` if
 // on_wait returned false.
-bool ShouldRetry(absl::Time deadline, const CallLimits& limits,
+bool ShouldRetry(absl::Duration deadline, const CallLimits& limits,
                  absl::Duration* pause, grpc::Status* status) {
   if (!IsRefusedForNow(*status) ||
-      deadline - absl::Now() < *pause + kShortestAttempt) {
+      deadline - MonotonicNow() < *pause + kShortestAttempt) {
     return false;
   }
   absl::SleepFor(*pause);
@@ -92,12 +92,12 @@ grpc::Status UnaryCall(Session* session,
                        const CallLimits& limits,
                        google::protobuf::Message* response) {
   const std::string path = PathOf(request.GetDescriptor());
-  const absl::Time deadline = absl::Now() + limits.timeout;
+  const absl::Duration deadline = MonotonicNow() + limits.timeout;
   absl::Duration pause = kShortestPause;
   grpc::Status status;
   do {
     grpc::ClientContext context;
-    session->Prepare(&context, deadline - absl::Now());
+    session->Prepare(&context, deadline - MonotonicNow());
     grpc::CompletionQueue queue;
     const auto call = session->any_method()->PrepareUnaryCall(&context, path,
                                                               request, &queue);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
 #include "client/connection/error_detail.h"
@@ -94,7 +95,7 @@ absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
   if (cursor_.num_sent() == 0) {
     DATASETD_RETURN_IF_ERROR(cursor_.CheckOrder());
   }
-  std::optional<absl::Time> deadline;
+  std::optional<absl::Duration> deadline;
   for (;;) {
     DATASETD_RETURN_IF_ERROR(CheckDevice());
     const std::optional<uint32_t> slot = ring_.Poll(next_sequence_);
@@ -104,7 +105,7 @@ absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
       if (!is_stale) return info;
       continue;
     }
-    if (!deadline.has_value()) deadline = absl::Now() + timeout;
+    if (!deadline.has_value()) deadline = MonotonicNow() + timeout;
     DATASETD_RETURN_IF_ERROR(Wait(*deadline));
   }
 }
@@ -170,21 +171,21 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
 }
 
 // Blocks until next_sequence_ is published.
-absl::Status FeedCore::Wait(absl::Time deadline) {
+absl::Status FeedCore::Wait(absl::Duration deadline) {
   const NvtxRange range("wait");
-  const absl::Time start = absl::Now();
+  const absl::Duration start = MonotonicNow();
   absl::Status status;
   bool is_done = false;
   SetWaiting(true);
   while (status.ok() && !is_done) status = WaitStep(deadline, &is_done);
   SetWaiting(false);
-  const absl::Duration waited = absl::Now() - start;
+  const absl::Duration waited = MonotonicNow() - start;
   waited_ += waited;
   ring_.AddWaited(static_cast<uint64_t>(absl::ToInt64Nanoseconds(waited)));
   return status;
 }
 
-absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
+absl::Status FeedCore::WaitStep(absl::Duration deadline, bool* is_done) {
   if (!failure_.ok()) return failure_;
   DATASETD_RETURN_IF_ERROR(cursor_.CheckMoreComes());
   if (has_pending_.load(std::memory_order_relaxed)) {
@@ -209,7 +210,7 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
   const uint32_t word = ring_.BeginWait();
   *is_done = ring_.Poll(next_sequence_).has_value();
   const bool is_closed = ring_.IsClosed();
-  const absl::Duration left = deadline - absl::Now();
+  const absl::Duration left = deadline - MonotonicNow();
   if (!*is_done && !is_closed && left > absl::ZeroDuration()) {
     FutexWait(ring_.wake_word(), word, std::min(left, kWaitStep));
   }
@@ -223,7 +224,7 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
     }
     return Fail(std::move(ended));
   }
-  if (absl::Now() >= deadline) {
+  if (MonotonicNow() >= deadline) {
     return absl::DeadlineExceededError("no batch was ready in time");
   }
   return absl::OkStatus();

@@ -153,8 +153,8 @@ class FeedCore {
 
   absl::StatusOr<BatchInfo> Take(uint32_t slot, uint64_t stream,
                                  bool* is_stale);
-  absl::Status Wait(absl::Time deadline);
-  absl::Status WaitStep(absl::Time deadline, bool* is_done);
+  absl::Status Wait(absl::Duration deadline);
+  absl::Status WaitStep(absl::Duration deadline, bool* is_done);
   absl::Status Fail(absl::Status status);
   bool NoSlotComesBack();
   absl::Status AllHeldError() const;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "client/connection/session.h"
 #include "client/connection/unary_call.h"
 
@@ -58,7 +58,7 @@ IndexSender::Result IndexSender::Send(uint64_t generation,
   }
   if (block.first_row.has_value()) row_ = *block.first_row;
   const absl::Duration timeout = limits.timeout.value_or(limits_.timeout);
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Duration deadline = MonotonicNow() + timeout;
   const int64_t* index = block.indices.data();
   size_t next = 0;
   while (next < block.batch_sizes.size()) {
@@ -79,7 +79,7 @@ IndexSender::Result IndexSender::Send(uint64_t generation,
     v1::SendIndicesResponse response;
     const grpc::Status status = UnaryCall(
         session_.get(), request,
-        {.timeout = deadline - absl::Now(),
+        {.timeout = deadline - MonotonicNow(),
          .on_wait = limits.on_wait ? limits.on_wait : limits_.on_wait},
         &response);
     if (!status.ok()) {

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 
 namespace datasetd {
@@ -122,7 +123,8 @@ bool AttachServer::AwaitNoLeases(absl::Duration timeout) const {
 
 void AttachServer::Run() {
   pthread_setname_np(pthread_self(), "attach");
-  absl::Time next_tick = absl::Now() + absl::Milliseconds(kTickMilliseconds);
+  absl::Duration next_tick =
+      MonotonicNow() + absl::Milliseconds(kTickMilliseconds);
   epoll_event events[kMaxEvents];
   int num_events = 0;
   while (!is_stopping_.load()) {
@@ -146,12 +148,12 @@ void AttachServer::Run() {
         Receive(fd);
       }
     }
-    if (absl::Now() >= next_tick) {
+    if (MonotonicNow() >= next_tick) {
       Listen(true);
       ExpireHandshakes();
       feeds_->ExpirePending();
       if (on_tick_ != nullptr) on_tick_();
-      next_tick = absl::Now() + absl::Milliseconds(kTickMilliseconds);
+      next_tick = MonotonicNow() + absl::Milliseconds(kTickMilliseconds);
     }
   }
   while (!clients_.empty()) Close(clients_.begin()->first);
@@ -174,7 +176,7 @@ void AttachServer::Accept() {
   ++num_new_;
   clients_[number] = {.connection = std::move(connection),
                       .number = ++num_accepted_,
-                      .deadline = absl::Now() + kHandshakeTimeout};
+                      .deadline = MonotonicNow() + kHandshakeTimeout};
 }
 
 // One user's silent connections must not prevent others from introducing
@@ -375,7 +377,7 @@ void AttachServer::SendGoodbyes() {
 
 void AttachServer::ExpireHandshakes() {
   if (num_new_ == 0) return;
-  const absl::Time now = absl::Now();
+  const absl::Duration now = MonotonicNow();
   std::vector<int> expired;
   for (const auto& [fd, client] : clients_) {
     if (client.connection->role() == Role::kNew && client.deadline <= now) {

@@ -82,8 +82,8 @@ class AttachServer {
   using Role = AttachConnection::Role;
   struct Client {
     std::unique_ptr<AttachConnection> connection;
-    uint64_t number = 0;  // in order of arrival
-    absl::Time deadline;  // for introducing itself
+    uint64_t number = 0;      // in order of arrival
+    absl::Duration deadline;  // for introducing itself
   };
   struct Goodbye {
     bool is_to_sessions = false;  // to sessions instead of feeds

@@ -330,6 +330,13 @@ absl::Status ValidateConfig(const v1::Config& config) {
       return Error(key, config.devices(i), "each device once");
     }
   }
+  const v1::UserLimits& limits = config.user_limits();
+  for (const auto& [key, mib] :
+       {std::pair("user_limits.max_dataset_mib", limits.max_dataset_mib()),
+        std::pair("user_limits.max_slab_mib", limits.max_slab_mib()),
+        std::pair("user_limits.max_text_mib", limits.max_text_mib())}) {
+    DATASETD_RETURN_IF_ERROR(CheckAtMost(key, mib, UINT64_MAX >> 20));
+  }
   if (config.memory_budget_mib() > (UINT64_MAX >> 20)) {
     return Error("memory_budget_mib", absl::StrCat(config.memory_budget_mib()),
                  "at most ", UINT64_MAX >> 20);
