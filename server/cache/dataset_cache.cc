@@ -412,12 +412,16 @@ absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::MapUnchecked(
   index_.Pin(spec_id);
   return std::make_shared<const MappedEntry>(
       std::move(mapped), std::move(layout),
-      [this, spec_id](const MappedFile& used) { Unpin(spec_id, used); });
+      [this, spec_id, generation = index_.GenerationOf(spec_id)](
+          const MappedFile& used) { Unpin(spec_id, generation, used); });
 }
 
-void DatasetCache::Unpin(const std::string& spec_id, const MappedFile& file) {
+void DatasetCache::Unpin(const std::string& spec_id, uint64_t generation,
+                         const MappedFile& file) {
   MutexLock lock(&mutex_);
-  if (!index_.Contains(spec_id) || !index_.IsPinned(spec_id)) return;
+  if (!index_.Contains(spec_id) || index_.GenerationOf(spec_id) != generation) {
+    return;
+  }
   index_.Unpin(spec_id);
   if (file.status().ok()) return;
   Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id),

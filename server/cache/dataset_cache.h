@@ -141,7 +141,9 @@ class DatasetCache {
                           const std::string& spec_id, uint32_t uid,
                           int64_t size_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Unpin(const std::string& spec_id, const MappedFile& file);
+  // Does nothing if the entry was replaced by one of another generation.
+  void Unpin(const std::string& spec_id, uint64_t generation,
+             const MappedFile& file);
   // Returns whose it was.
   uint32_t RemoveEntry(const std::string& spec_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -421,6 +421,23 @@ TEST_F(MappedCacheTest, AFileThatIsCutWhileItIsUsedIsRemovedAfterwards) {
   EXPECT_THAT(Events(), Contains(HasSubstr("damaged, removed")));
 }
 
+// They had the same id, and one may be damaged where the other is not.
+TEST_F(MappedCacheTest, TheReleaseOfADiscardedEntryLeavesItsSuccessor) {
+  Open(7'000'000);  // one entry
+  auto first = Make('1');
+  std::filesystem::resize_file(FileOf('1'), 4096);
+  EXPECT_EQ(first->place(0)[0], 0);
+  cache_->Discard(Id('1'), absl::DataLossError("torn"));
+  // It needs room for itself while it is made and once more when it is done.
+  const auto second = Make('1');
+  first.reset();
+  EXPECT_EQ(cache_->num_entries(), 1);
+  EXPECT_THAT(cache_->Begin(Header('2')),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("uses it for mapped datasets")));
+  EXPECT_TRUE(std::filesystem::exists(FileOf('1')));
+}
+
 TEST_F(MappedCacheTest, AnEntryThatIsInUseIsSharedIfItIsTheSame) {
   const auto first = Make('1');
   const auto second = Make('1');
