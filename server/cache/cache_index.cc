@@ -81,8 +81,10 @@ void CacheIndex::SetLimits(const Limits& limits) { limits_ = limits; }
 
 void CacheIndex::Add(const std::string& spec_id, uint32_t uid,
                      int64_t size_bytes) {
-  entries_[spec_id] = {
-      .uid = uid, .size_bytes = size_bytes, .last_used = ++num_uses_};
+  entries_[spec_id] = {.uid = uid,
+                       .size_bytes = size_bytes,
+                       .last_used = ++num_uses_,
+                       .generation = ++num_added_};
   used_bytes_ += size_bytes;
 }
 

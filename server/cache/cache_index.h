@@ -42,9 +42,13 @@ class CacheIndex {
 
   // The entry counts as used now. REQUIRES: it is not there.
   void Add(const std::string& spec_id, uint32_t uid, int64_t size_bytes);
-  // REQUIRES of the next six: it is there.
+  // REQUIRES of the next seven: it is there.
   uint32_t UidOf(const std::string& spec_id) const {
     return entries_.at(spec_id).uid;
+  }
+  // Differs from that of every other entry, also of those that had the same id.
+  uint64_t GenerationOf(const std::string& spec_id) const {
+    return entries_.at(spec_id).generation;
   }
   void Use(const std::string& spec_id);
   // Counts the uses that keep an entry.
@@ -69,7 +73,8 @@ class CacheIndex {
   struct Entry {
     uint32_t uid = 0;
     int64_t size_bytes = 0;
-    uint64_t last_used = 0;  // by num_uses_
+    uint64_t last_used = 0;   // by num_uses_
+    uint64_t generation = 0;  // by num_added_
     int num_pins = 0;
   };
   class Plan;
@@ -82,6 +87,7 @@ class CacheIndex {
   std::map<std::string, Entry> entries_;
   int64_t used_bytes_ = 0;
   uint64_t num_uses_ = 0;
+  uint64_t num_added_ = 0;
 };
 
 }  // namespace datasetd

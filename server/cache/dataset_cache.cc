@@ -282,6 +282,7 @@ void DatasetCache::StoreNow(const Job& job) {
     Report("not stored", uid, name, layout.status());
     return;
   }
+  std::string reserved;
   {
     MutexLock lock(&mutex_);
     const auto room = index_.PlanRoom(uid, layout->file_bytes);
@@ -292,15 +293,27 @@ void DatasetCache::StoreNow(const Job& job) {
       return;
     }
     Evict(*room);
+    // As in Begin; the entry is added when it is written.
+    reserved = TakeRoom(uid, layout->file_bytes);
   }
   absl::Status status = WriteCacheEntry(
       job.header, *layout, job.dataset, *job.backend, *directory_, temporary,
       {.gate = &copy_gate_, .is_stopping = &is_stopping_});
-  if (status.ok()) {
+  {
     MutexLock lock(&mutex_);
-    status = AddWritten(temporary, spec_id, uid, layout->file_bytes);
+    index_.Remove(reserved);
+    if (status.ok()) {
+      status = AddWritten(temporary, spec_id, uid, layout->file_bytes);
+    }
   }
   if (!status.ok()) Report("not stored", uid, name, status);
+}
+
+std::string DatasetCache::TakeRoom(uint32_t uid, int64_t size_bytes) {
+  std::string id = HexDigest(absl::StrCat("begun ", ++num_begun_));
+  index_.Add(id, uid, size_bytes);
+  index_.Pin(id);
+  return id;
 }
 
 absl::Status DatasetCache::AddWritten(const std::string& temporary,
@@ -329,17 +342,16 @@ absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Begin(
   CacheLayout layout;
   {
     MutexLock lock(&mutex_);
-    id = HexDigest(absl::StrCat("begun ", ++num_begun_));
-    header.spec_id = id;
-    header.content_hash = id;
+    // Of the length that they will have.
+    header.spec_id = HexDigest("");
+    header.content_hash = header.spec_id;
     DATASETD_ASSIGN_OR_RETURN(layout, LayOutCacheEntry(header));
     DATASETD_ASSIGN_OR_RETURN(
         const std::vector<std::string> room,
         index_.PlanRoom(header.stored_by_uid, layout.file_bytes));
     Evict(room);
     // The room is taken before the file is made, which may take long.
-    index_.Add(id, header.stored_by_uid, layout.file_bytes);
-    index_.Pin(id);
+    id = TakeRoom(header.stored_by_uid, layout.file_bytes);
   }
   const std::string temporary = absl::StrCat(id, kTemporarySuffix);
   auto file = directory_->CreateMapped(temporary, layout.file_bytes);
@@ -412,12 +424,16 @@ absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::MapUnchecked(
   index_.Pin(spec_id);
   return std::make_shared<const MappedEntry>(
       std::move(mapped), std::move(layout),
-      [this, spec_id](const MappedFile& used) { Unpin(spec_id, used); });
+      [this, spec_id, generation = index_.GenerationOf(spec_id)](
+          const MappedFile& used) { Unpin(spec_id, generation, used); });
 }
 
-void DatasetCache::Unpin(const std::string& spec_id, const MappedFile& file) {
+void DatasetCache::Unpin(const std::string& spec_id, uint64_t generation,
+                         const MappedFile& file) {
   MutexLock lock(&mutex_);
-  if (!index_.Contains(spec_id) || !index_.IsPinned(spec_id)) return;
+  if (!index_.Contains(spec_id) || index_.GenerationOf(spec_id) != generation) {
+    return;
+  }
   index_.Unpin(spec_id);
   if (file.status().ok()) return;
   Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id),

@@ -135,13 +135,19 @@ class DatasetCache {
   absl::StatusOr<std::shared_ptr<const MappedEntry>> MapUnchecked(
       const std::string& spec_id, CacheHeader* header)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds a pinned entry without a file, which counts until it is removed from
+  // the index. Returns its id. REQUIRES: there is room.
+  std::string TakeRoom(uint32_t uid, int64_t size_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds the file that was written under a temporary name, unless the entry is
   // there by now.
   absl::Status AddWritten(const std::string& temporary,
                           const std::string& spec_id, uint32_t uid,
                           int64_t size_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Unpin(const std::string& spec_id, const MappedFile& file);
+  // Does nothing if the entry was replaced by one of another generation.
+  void Unpin(const std::string& spec_id, uint64_t generation,
+             const MappedFile& file);
   // Returns whose it was.
   uint32_t RemoveEntry(const std::string& spec_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -20,7 +20,7 @@ namespace datasetd {
 
 // A mapping as the signal handler sees it. Guards are never freed, since a
 // handler may look at them at any time, but used again. A free one has begin
-// and end 0.
+// 0. The end is changed only while begin is 0.
 struct MappingGuard {
   std::atomic<uintptr_t> begin = 0;
   std::atomic<uintptr_t> end = 0;
@@ -44,6 +44,10 @@ void OnBusError(int /*signal*/, siginfo_t* info, void* /*context*/) {
        guard != nullptr; guard = guard->next) {
     const uintptr_t begin = guard->begin.load(std::memory_order_acquire);
     const uintptr_t end = guard->end.load(std::memory_order_acquire);
+    // Else the end may be that of another mapping.
+    if (begin == 0 || begin != guard->begin.load(std::memory_order_acquire)) {
+      continue;
+    }
     if (address < begin || address >= end) continue;
     guard->is_damaged.store(true, std::memory_order_release);
     if (mmap(reinterpret_cast<void*>(begin), end - begin,
@@ -81,15 +85,15 @@ MappingGuard* TakeGuard(uintptr_t begin, uintptr_t end) {
     all_guards.store(guard, std::memory_order_release);
   }
   guard->is_damaged.store(false);
-  guard->begin.store(begin);
   guard->end.store(end);
+  guard->begin.store(begin);
   return guard;
 }
 
 void FreeGuard(MappingGuard* guard) {
   const std::lock_guard lock(guards_mutex);
-  guard->end.store(0);
   guard->begin.store(0);
+  guard->end.store(0);
 }
 
 }  // namespace

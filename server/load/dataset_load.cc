@@ -46,10 +46,17 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   if (source_.plan.needs_sizes()) {
     DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
   }
-  return LoadDataset(
+  auto dataset = LoadDataset(
       source_.request.spec->name(), source_.plan, *source_.reader,
       source_.placement.devices.first().backend.get(), std::move(resident_),
       counters, account_, source_.content_hash);
+  // A push that is restored was read from its entry. The same push could not be
+  // stored while that is there.
+  if (cache != nullptr && source_.request.spec->format() == kPushedFormat &&
+      !source_.spec_id.empty() && absl::IsDataLoss(dataset.status())) {
+    cache->Discard(source_.spec_id, dataset.status());
+  }
+  return dataset;
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(

@@ -67,6 +67,10 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> MappedStore::Allocate(
   return memory;
 }
 
+absl::Status MappedStore::status() const {
+  return entry_ == nullptr ? absl::OkStatus() : entry_->file().status();
+}
+
 absl::Status MappedStore::Finish(Dataset::Contents& contents) {
   header_.spec_id = description_.spec_id;
   if (header_.spec_id.empty()) {

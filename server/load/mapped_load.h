@@ -34,6 +34,8 @@ class MappedStore final : public SampleStore {
 
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
       size_t field, int64_t size_bytes) override;
+  // DATA_LOSS once the file was cut or its disk failed.
+  absl::Status status() const override;
   absl::Status Finish(Dataset::Contents& contents) override;
 
  private:

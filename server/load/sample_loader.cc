@@ -312,6 +312,7 @@ absl::Status Loader::Begin() {
   const int64_t count = NextCount(num_begun_);
   Staging& staging = staging_[begin_turn_ % staging_.size()];
   DATASETD_RETURN_IF_ERROR(WaitFor(staging));
+  if (store_ != nullptr) DATASETD_RETURN_IF_ERROR(store_->status());
   Divide(staging, num_begun_, count);
   workers_->Start({.count = count,
                    .fields = staging.fields,

@@ -65,6 +65,8 @@ class SampleStore {
   // Memory for all samples of a field, which the backend's streams can write.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
       size_t field, int64_t size_bytes) = 0;
+  // An error once what was written is lost, which ends the load.
+  virtual absl::Status status() const { return absl::OkStatus(); }
   // Called once, when all samples were written: may replace the memory.
   virtual absl::Status Finish(Dataset::Contents& contents) = 0;
 };

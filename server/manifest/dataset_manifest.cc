@@ -85,10 +85,18 @@ absl::Status DatasetManifest::ReadJournal() {
   if (interrupted.empty()) return absl::OkStatus();
   // Write the manifest first: a crash in between counts an interruption twice
   // rather than never.
-  DATASETD_RETURN_IF_ERROR(Write(manifest));
+  absl::Status written = Write(manifest);
   observer_("was restoring when it ended",
             absl::AbortedError(absl::StrJoin(interrupted, ", ")));
-  return WriteStored(*directory_, kJournalName, BytesOf(kJournalTitle));
+  if (written.ok()) {
+    written = WriteStored(*directory_, kJournalName, BytesOf(kJournalTitle));
+  }
+  if (written.ok()) return absl::OkStatus();
+  // A full disk does not keep the daemon from starting. The suspects are known
+  // in memory, and written with the next change.
+  num_errors_.fetch_add(1, std::memory_order_relaxed);
+  observer_("not written", written);
+  return absl::OkStatus();
 }
 
 void DatasetManifest::BeginRead(const std::string& name) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,8 @@
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/fault_plan.h"
+#include "tests/testing/faulty_file_system.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -419,6 +422,71 @@ TEST_F(MappedCacheTest, AFileThatIsCutWhileItIsUsedIsRemovedAfterwards) {
   EXPECT_THAT(Files(), IsEmpty());
   EXPECT_EQ(cache_->used_bytes(), 0);
   EXPECT_THAT(Events(), Contains(HasSubstr("damaged, removed")));
+}
+
+// They had the same id, and one may be damaged where the other is not.
+TEST_F(MappedCacheTest, TheReleaseOfADiscardedEntryLeavesItsSuccessor) {
+  Open(7'000'000);  // one entry
+  auto first = Make('1');
+  std::filesystem::resize_file(FileOf('1'), 4096);
+  EXPECT_EQ(first->place(0)[0], 0);
+  cache_->Discard(Id('1'), absl::DataLossError("torn"));
+  // It needs room for itself while it is made and once more when it is done.
+  const auto second = Make('1');
+  first.reset();
+  EXPECT_EQ(cache_->num_entries(), 1);
+  EXPECT_THAT(cache_->Begin(Header('2')),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("uses it for mapped datasets")));
+  EXPECT_TRUE(std::filesystem::exists(FileOf('1')));
+}
+
+// Its files are not created before Open.
+class GatedDirectory final : public testing::FaultyStoreDirectory {
+ public:
+  GatedDirectory(std::unique_ptr<StoreDirectory> directory,
+                 testing::FaultPlan* plan, std::promise<void>* reached,
+                 std::shared_future<void> opened)
+      : FaultyStoreDirectory(std::move(directory), plan),
+        reached_(reached),
+        opened_(std::move(opened)) {}
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(
+      const std::string& name) override {
+    reached_->set_value();
+    opened_.wait();
+    return FaultyStoreDirectory::Create(name);
+  }
+
+ private:
+  std::promise<void>* const reached_;
+  const std::shared_future<void> opened_;
+};
+
+TEST_F(MappedCacheTest, WhatIsBeingStoredHasItsRoom) {
+  cache_.reset();
+  testing::FaultPlan plan(0, 0);
+  std::promise<void> reached;
+  std::promise<void> opened;
+  auto directory = OpenStoreDirectory(path_);
+  ASSERT_THAT(directory, IsOk());
+  auto cache = DatasetCache::Open(
+      std::make_unique<GatedDirectory>(*std::move(directory), &plan, &reached,
+                                       opened.get_future().share()),
+      {.total_bytes = 7'000'000},
+      [](const char*, uint32_t, const std::string&, const absl::Status&) {});
+  ASSERT_THAT(cache, IsOk());
+  cache_ = *std::move(cache);
+  const auto dataset = MakeDataset(1);
+  cache_->Store({.spec_id = Id('1')}, dataset);
+  reached.get_future().wait();
+  EXPECT_THAT(cache_->Begin(Header('2')),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  opened.set_value();
+  ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
+  EXPECT_EQ(Files(), std::vector<std::string>{Id('1') + ".cache"});
+  EXPECT_EQ(cache_->num_entries(), 1);
+  EXPECT_EQ(cache_->used_bytes(), kEntryBytes);
+  EXPECT_THAT(cache_->Begin(Header('2')), IsOk());
 }
 
 TEST_F(MappedCacheTest, AnEntryThatIsInUseIsSharedIfItIsTheSame) {

@@ -68,7 +68,7 @@ class DatasetLoaderTest : public ::testing::Test {
     plan->fields[0].ops = std::move(ops);
     plan_ = *plan;
     return LoadDataset("a", *plan, source, backend_.get(), Reservation(),
-                       counters_, account_);
+                       counters_, account_, /*expected_hash=*/"", store_);
   }
 
   // Sample `row` of the dataset must be the middle of sample `index`.
@@ -102,6 +102,7 @@ class DatasetLoaderTest : public ::testing::Test {
   DecodeBudget decode_budget_{DecodeBudget::Limits()};
   DecodeAccount account_ = {.budget = &decode_budget_};
   LoadPlan plan_;
+  SampleStore* store_ = nullptr;
   std::unique_ptr<Backend> backend_ = CreateHostBackend({.num_threads = 1});
 };
 
@@ -119,6 +120,35 @@ TEST_F(DatasetLoaderTest, SamplesOfAnySizeBecomeOne) {
   EXPECT_EQ(counters_.num_samples, 5000);
   EXPECT_EQ(counters_.num_bytes, 5000 * (kExtent * kExtent + 8));
   EXPECT_EQ(plan_.resident_bytes, 5000 * (kExtent * kExtent + 8));
+}
+
+// Memory that is lost when its first sample is decoded.
+class LostStore final : public SampleStore {
+ public:
+  explicit LostStore(Backend* backend) : backend_(backend) {}
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
+      size_t, int64_t size_bytes) override {
+    return backend_->Allocate(size_bytes);
+  }
+  absl::Status status() const override {
+    return is_lost ? absl::DataLossError("the file was cut") : absl::OkStatus();
+  }
+  absl::Status Finish(Dataset::Contents&) override { return status(); }
+
+  std::atomic<bool> is_lost = false;
+
+ private:
+  Backend* const backend_;
+};
+
+TEST_F(DatasetLoaderTest, ALostStoreEndsTheLoad) {
+  LostStore store(backend_.get());
+  store_ = &store;
+  FakeEncodedSource source(5000, ManySizes);
+  source.OnDecode([&](int64_t) { store.is_lost = true; });
+  EXPECT_THAT(Load(source, crop_),
+              StatusIs(absl::StatusCode::kDataLoss, "the file was cut"));
+  EXPECT_LT(source.num_decoded(), 5000);
 }
 
 TEST_F(DatasetLoaderTest, ASampleThatTakesTooMuchMemoryIsABadOne) {

@@ -292,5 +292,26 @@ TEST(ManifestFormatTest, NamesThatAreNoneAndDoubledOnesAreRefused) {
   }
 }
 
+TEST_F(DatasetManifestTest, AFullDiskAfterACrashKeepsNothingFromStarting) {
+  manifest_->Add(Info("a", 1000));
+  manifest_.reset();
+  std::ofstream(path_ + "/restoring", std::ios::binary)
+      << "datasetd restoring 1\na";
+  testing::FaultPlan plan(testing::kFaultWrite, 1);
+  auto directory = OpenStoreDirectory(path_);
+  ASSERT_THAT(directory, IsOk());
+  auto manifest = DatasetManifest::Open(
+      std::make_unique<testing::FaultyStoreDirectory>(*std::move(directory),
+                                                      &plan),
+      [this](const char* event, const absl::Status& status) {
+        events_.push_back(absl::StrCat(event, ": ", status.message()));
+      });
+  ASSERT_THAT(manifest, IsOk());
+  EXPECT_TRUE((*manifest)->Entries()[0].is_suspect());
+  EXPECT_EQ((*manifest)->Entries()[0].num_interrupted(), 1u);
+  EXPECT_THAT(events_.back(), HasSubstr("not written: injected fault"));
+  EXPECT_EQ((*manifest)->num_errors(), 1u);
+}
+
 }  // namespace
 }  // namespace datasetd

@@ -424,6 +424,28 @@ TEST_F(RegistryRestartTest, APushThatHashesToSomethingElseIsNotBelieved) {
   EXPECT_THAT(AwaitSettled("p").error, StatusIs(absl::StatusCode::kDataLoss));
 }
 
+// Else the same push would find it in its way.
+TEST_F(RegistryRestartTest, ADamagedPushIsRemovedAndCanBePushedAgain) {
+  const std::string hash = PushAndStore("p", kAlice);
+  Stop();
+  {
+    std::fstream file(CacheFile(),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 50);
+    file.put('\0');
+  }
+  Restart();
+  Restore({Pushed("p")}, hash);
+  EXPECT_THAT(AwaitSettled("p").error, StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(cache_->num_entries(), 0);
+  EXPECT_EQ(CacheFile(), "");
+  ASSERT_THAT(registry_->Unload("p", false, kAlice), IsOk());
+  EXPECT_EQ(PushAndStore("p", kAlice), hash);
+  Restart();
+  Restore({Pushed("p")}, hash);
+  EXPECT_EQ(AwaitSettled("p").state, DatasetState::kReady);
+}
+
 class RecordingJournal : public RestoreJournal {
  public:
   void BeginRead(const std::string& name) override { Add("+" + name); }
