@@ -43,9 +43,15 @@ std::string NameOf(CUresult error) {
   return absl::StrCat(name, " (", text, ")");
 }
 
-// "cuEventRecord" of "api.cuEventRecord(event.get(), stream)": the reasons that
-// clients are told have a limit, and end with what to do.
+// "cuEventRecord" of "context.api().cuEventRecord(event.get(), stream)": the
+// reasons that clients are told have a limit, and end with what to do.
 absl::string_view FunctionOf(absl::string_view call) {
+  for (const absl::string_view getter : {"().", "()->"}) {
+    const size_t at = call.find(getter);
+    if (at != absl::string_view::npos && at == call.find('(')) {
+      call.remove_prefix(at + getter.size());
+    }
+  }
   call = call.substr(0, call.find('('));
   const size_t last = call.find_last_of(".>: ");
   return last == absl::string_view::npos ? call : call.substr(last + 1);

@@ -43,6 +43,18 @@ TEST(StatusTest, NamesFunctionErrorDeviceAndBytes) {
                AllOf(HasSubstr("CUDA error 700"), Not(HasSubstr("bytes")))));
 }
 
+TEST(StatusTest, NamesTheFunctionHoweverItIsReached) {
+  for (const char* const call :
+       {"cuEventQuery(event.get())", "api.cuEventQuery(event)",
+        "api->cuEventQuery(x().y)", "context_.api().cuEventQuery(event.get())",
+        "LoadedDriverApi()->cuEventQuery(event)", "cuEventQuery"}) {
+    EXPECT_THAT(
+        CudaStatus(CUDA_ERROR_INVALID_VALUE, call),
+        StatusIs(absl::StatusCode::kInternal, StartsWith("cuEventQuery: ")))
+        << call;
+  }
+}
+
 TEST(StatusTest, CodesTellWhoCanHelp) {
   EXPECT_THAT(Call(CUDA_ERROR_NO_DEVICE),
               StatusIs(absl::StatusCode::kUnavailable));
