@@ -69,6 +69,34 @@ bool IsShuttingDown(CUresult error) {
          error == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+// Gives the current context a little work, on a stream of its own, and waits
+// for it. Returns the first error.
+CUresult Probe(const DriverApi& api) {
+  CUstream stream = nullptr;
+  CUresult error =
+      api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
+  if (error != CUDA_SUCCESS) return error;
+  CUevent event = nullptr;
+  error = api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  if (error == CUDA_SUCCESS) {
+    error = api.cuEventRecord(event, stream);
+    if (error == CUDA_SUCCESS) error = api.cuStreamSynchronize(stream);
+    (void)api.cuEventDestroy(event);
+  }
+  (void)api.cuStreamDestroy(stream);
+  return error;
+}
+
+// CUDA_ERROR_UNKNOWN says nothing of the context: a driver also refuses single
+// calls with it, such as exports in sandboxes and on virtual GPUs.
+bool HasEndedContext(CUresult error) {
+  if (error != CUDA_ERROR_UNKNOWN) return IsSticky(error);
+  const DriverApi* const api = LoadedDriverApi();
+  if (api == nullptr || current_ordinal < 0) return false;
+  const CUresult probed = Probe(*api);
+  return probed == CUDA_ERROR_UNKNOWN || IsSticky(probed);
+}
+
 }  // namespace
 
 void SetCurrentDevice(int ordinal) { current_ordinal = ordinal; }
@@ -87,7 +115,6 @@ bool IsSticky(CUresult error) {
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_MPS_CONNECTION_FAILED:
-    case CUDA_ERROR_UNKNOWN:
       return true;
     default:
       return false;
@@ -102,7 +129,8 @@ absl::Status CudaStatus(CUresult error, const char* call, size_t size_bytes) {
                    device.empty() ? "no device" : device);
   if (size_bytes > 0) absl::StrAppend(&message, ", ", size_bytes, " bytes");
   absl::Status status(CodeOf(error), message);
-  return IsSticky(error) ? DeviceFailure(std::move(status), device) : status;
+  return HasEndedContext(error) ? DeviceFailure(std::move(status), device)
+                                : status;
 }
 
 void LogCudaError(CUresult error, const char* call) {

@@ -201,7 +201,8 @@ def test_a_client_that_does_not_see_the_gpu(monkeypatch):
 
 def test_an_export_that_is_refused_gives_way_to_the_other(expected):
     """Containers and virtual GPUs refuse descriptors with various errors."""
-    for fault in ("cuMemCreate@1+=800", "cuMemExportToShareableHandle@1+=101"):
+    for fault in ("cuMemCreate@1+=800", "cuMemExportToShareableHandle@1+=101",
+                  "cuMemExportToShareableHandle@1=999"):
         with _open("cuda:0", environment={
                 "DATASETD_EMULATED_GPU_FAULTS": fault}) as (_, _, dataset):
             assert _rows(dataset, transforms=[]) == {

@@ -152,7 +152,6 @@ bool IsSticky(CUresult error) {
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_EXTERNAL_DEVICE:
-    case CUDA_ERROR_UNKNOWN:
       return true;
     default:
       return false;
