@@ -255,7 +255,9 @@ DATASETD_API int32_t datasetd_batch_dlpack(const datasetd_batch* batch,
                                            struct DLManagedTensor** tensor,
                                            datasetd_error* error);
 /* Delays reuse of the slot until the work enqueued on `stream` before the
- * release has completed. */
+ * release has completed. The stream may be of another GPU that reads the batch,
+ * and must not be destroyed before the batch is released: that ends the feed.
+ */
 DATASETD_API int32_t datasetd_batch_record_stream(const datasetd_batch* batch,
                                                   uint64_t stream,
                                                   datasetd_error* error);

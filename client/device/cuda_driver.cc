@@ -206,6 +206,9 @@ class DynamicCudaDriver final : public CudaDriver {
   absl::Status JoinStream(uint64_t stream, uint64_t other) override {
     const ContextScope scope(api_, context_);
     DATASETD_RETURN_IF_ERROR(scope.status());
+    CUcontext context = nullptr;
+    DATASETD_CUDA_RETURN_IF_ERROR(cuStreamGetCtx(Stream(other), &context));
+    if (context != context_) return JoinForeignStream(stream, other, context);
     DATASETD_CUDA_RETURN_IF_ERROR(cuEventRecord(event_, Stream(other)));
     DATASETD_CUDA_RETURN_IF_ERROR(cuStreamWaitEvent(Stream(stream), event_, 0));
     return absl::OkStatus();
@@ -221,6 +224,29 @@ class DynamicCudaDriver final : public CudaDriver {
   }
 
  private:
+  // `other` is of another GPU, or of a context of the job's own: its events
+  // are recorded in that context, and awaited in any.
+  absl::Status JoinForeignStream(uint64_t stream, uint64_t other,
+                                 CUcontext context) {
+    CUevent event = nullptr;
+    absl::Status status;
+    {
+      const ContextScope scope(api_, context);
+      DATASETD_RETURN_IF_ERROR(scope.status());
+      DATASETD_CUDA_RETURN_IF_ERROR(
+          cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+      status = ToStatus(api_, api_.cuEventRecord(event, Stream(other)),
+                        "cuEventRecord");
+    }
+    if (status.ok()) {
+      status = ToStatus(api_, api_.cuStreamWaitEvent(Stream(stream), event, 0),
+                        "cuStreamWaitEvent");
+    }
+    // It may go before the work that it stands for is done.
+    api_.cuEventDestroy(event);
+    return status;
+  }
+
   absl::StatusOr<void*> MapAllocation(CUmemGenericAllocationHandle handle,
                                       size_t size_bytes) {
     CUdeviceptr address = 0;

@@ -76,7 +76,8 @@ class CudaDriver {
   virtual bool IsCapturing(uint64_t stream) = 0;
 
   // Makes later work of `stream` wait for the work enqueued on `other` so far.
-  // Not thread-safe: all calls share one event.
+  // `other` may be of another context, also of another GPU. Not thread-safe:
+  // all calls share one event.
   virtual absl::Status JoinStream(uint64_t stream, uint64_t other) = 0;
 
   // Copies device memory to the host; blocks until it is done.

@@ -75,6 +75,7 @@
   X(cuStreamCreateWithPriority)     \
   X(cuStreamDestroy)                \
   X(cuStreamEndCapture)             \
+  X(cuStreamGetCtx)                 \
   X(cuStreamIsCapturing)            \
   X(cuStreamSynchronize)            \
   X(cuStreamWaitEvent)              \
