@@ -51,6 +51,18 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t value,
   syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, nullptr, 0);
 }
 
+// CU_STREAM_PER_THREAD, which the driver resolves in the thread that calls. A
+// batch may be released on any.
+constexpr uint64_t kStreamPerThread = 2;
+
+absl::Status CheckStream(uint64_t stream) {
+  if (stream != kStreamPerThread) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "stream: 2 (CU_STREAM_PER_THREAD) is another stream on each thread, and "
+      "a batch that is released on another would not wait for this one: pass a "
+      "real stream, one of cuStreamCreate or torch.cuda.Stream, or 0");
+}
+
 absl::Status ProtocolError(const std::string& what) {
   return absl::InternalError(
       absl::StrCat("the daemon broke the ring's protocol: ", what));
@@ -91,6 +103,7 @@ DLDevice FeedCore::device() const {
 absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
                                          absl::Duration timeout) {
   if (!is_this_process()) return ForkedError("this feed");
+  if (slab_.cuda() != nullptr) DATASETD_RETURN_IF_ERROR(CheckStream(stream));
   if (cursor_.num_sent() == 0) {
     DATASETD_RETURN_IF_ERROR(cursor_.CheckOrder());
   }
@@ -340,6 +353,7 @@ absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
   if (!is_this_process()) return ForkedError("this batch");
   // On the host a batch is unused once it is dropped.
   if (slab_.cuda() == nullptr) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(CheckStream(stream));
   std::lock_guard lock(mutex_);
   Slot& slot = slots_[slot_index];
   for (int i = 0; i < slot.num_streams; ++i) {

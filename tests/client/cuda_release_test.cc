@@ -251,6 +251,26 @@ TEST_F(CudaReleaseTest, AStreamOfAnotherGpuIsWaitedFor) {
   EXPECT_EQ(DATASETD_CALL(cuDevicePrimaryCtxRelease)(0), CUDA_SUCCESS);
 }
 
+// The thread that releases a batch has another.
+TEST_F(CudaReleaseTest, TheStreamPerThreadIsRefused) {
+  FeedHarness harness(FeedHarness::Device::kGpu);
+  const auto per_thread = reinterpret_cast<uint64_t>(CU_STREAM_PER_THREAD);
+  const auto is_refused =
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("stream: 2"), HasSubstr("pass a real stream")));
+  ASSERT_TRUE(harness.daemon().Publish());
+  EXPECT_THAT(harness.core().Next(per_thread, absl::ZeroDuration()),
+              is_refused);
+  // Nothing was taken.
+  const auto batch = harness.core().Next(stream_, absl::ZeroDuration());
+  ASSERT_THAT(batch, IsOk());
+  EXPECT_EQ(batch->batch, 0u);
+  EXPECT_THAT(harness.core().RecordStream(batch->slot, per_thread), is_refused);
+  harness.Drop(*batch);
+  Run(stream_);
+  EXPECT_EQ(harness.daemon().num_held(), 0u);
+}
+
 TEST_F(CudaReleaseTest, StreamsOfABatchAreLimited) {
   FeedHarness harness(FeedHarness::Device::kGpu);
   const auto batch = Next(harness);

@@ -186,7 +186,10 @@ class Batch(Tuple[ArrayT, ...]):
         """Keeps the memory until the work of `stream` has completed, too.
 
         Needed for every stream except the one that was current when the batch
-        was taken. `stream` is a framework's stream object, or its number.
+        was taken. `stream` is a framework's stream object, or its number, also
+        one of another GPU, and must live as long as the batch. Raises
+        InvalidArgument (a ValueError) for 2, CUDA's per-thread default stream,
+        which is another one on the thread that frees the batch.
         torch's record_stream of a tensor has no effect here; with
         DATASETD_CHECK_STREAMS=1 in the environment it raises.
         """
