@@ -207,7 +207,8 @@ class Backend {
   // device runs what it was given first.
   virtual bool takes_turns() const { return false; }
   // Operations, as EstimatedOperations (params.h) counts them, that one launch
-  // may take, so that others get their turn; 0: any number.
+  // may take, so that others get their turn; 0: any number. One sample for each
+  // team of a chain is always allowed.
   virtual int64_t max_launch_operations() const { return 0; }
 
   // Moves while launches run that take long, where the backend can tell; asks
