@@ -38,6 +38,7 @@ struct DeviceInfo {
   std::string name;                   // "cpu", "cuda:0"
   std::string description;            // for people
   std::array<uint8_t, 16> uuid = {};  // of the GPU; zero on the host
+  bool is_mig = false;  // the UUID is that of an instance of a divided GPU
   bool is_host = false;
   size_t total_bytes = 0;
   size_t free_bytes = 0;  // when the backend was made
