@@ -48,8 +48,7 @@ std::string Describe(const std::string& device_name) {
   const std::optional<int> ordinal = CudaOrdinal(device_name);
   if (!ordinal.has_value()) return device_name;
   const absl::StatusOr<std::string> uuid = CudaDeviceUuid(*ordinal);
-  return uuid.ok() ? absl::StrCat(device_name, " (", GpuUuidText(*uuid), ")")
-                   : device_name;
+  return uuid.ok() ? absl::StrCat(device_name, " (", *uuid, ")") : device_name;
 }
 
 absl::Status NoSuchDevice(const std::string& device_name) {
@@ -91,8 +90,7 @@ std::vector<std::string> ListDevices() {
 
 absl::StatusOr<std::string> DeviceUuid(const std::string& device_name) {
   DATASETD_ASSIGN_OR_RETURN(const int ordinal, FindGpu(device_name));
-  DATASETD_ASSIGN_OR_RETURN(const std::string uuid, CudaDeviceUuid(ordinal));
-  return GpuUuidText(uuid);
+  return CudaDeviceUuid(ordinal);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(

@@ -219,8 +219,10 @@ typedef struct datasetd_batch {
 } datasetd_batch;
 
 /* Returns the next batch, for use on `stream`, a CUstream as an integer; 0 is
- * the default stream. A negative timeout means no limit. Release the batch
- * once. Errors as Feed::Next in client/feed/feed.h.
+ * the default stream. CU_STREAM_PER_THREAD (2) is refused on a GPU: it is
+ * another stream on the thread that releases the batch. A negative timeout
+ * means no limit. Release the batch once. Errors as Feed::Next in
+ * client/feed/feed.h.
  *
  * Also returns a tensor of each of the first `num_tensors` fields, as
  * datasetd_batch_dlpack. On the host those in the bit mask `copied_fields` own
@@ -256,7 +258,9 @@ DATASETD_API int32_t datasetd_batch_dlpack(const datasetd_batch* batch,
                                            struct DLManagedTensor** tensor,
                                            datasetd_error* error);
 /* Delays reuse of the slot until the work enqueued on `stream` before the
- * release has completed. */
+ * release has completed. The stream may be of another GPU that reads the batch,
+ * and must not be destroyed before the batch is released: that ends the feed.
+ * CU_STREAM_PER_THREAD is refused. */
 DATASETD_API int32_t datasetd_batch_record_stream(const datasetd_batch* batch,
                                                   uint64_t stream,
                                                   datasetd_error* error);

@@ -77,13 +77,13 @@ std::string PlacementsText(
       continue;
     }
     line(placement.device(), placement.device_bytes(),
-         absl::StrCat(
-             placement.gpu_uuid().empty()
-                 ? ""
-                 : absl::StrCat(", ", GpuUuidText(placement.gpu_uuid())),
-             placement.error().empty()
-                 ? ""
-                 : absl::StrCat(", has failed: ", placement.error())));
+         absl::StrCat(placement.gpu_uuid().empty()
+                          ? ""
+                          : absl::StrCat(", ", GpuUuidText(placement.gpu_uuid(),
+                                                           placement.is_mig())),
+                      placement.error().empty()
+                          ? ""
+                          : absl::StrCat(", has failed: ", placement.error())));
   }
   if (host_bytes > 0) {
     const bool is_mapped = residency == v1::RESIDENCY_MAPPED;

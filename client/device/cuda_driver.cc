@@ -35,8 +35,10 @@ absl::Status ToStatus(const DriverApi& api, CUresult result, const char* call) {
   }
 }
 
-std::string UuidText(const CUuuid& uuid) {
-  return GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)));
+std::string UuidText(const DriverApi& api, CUdevice device,
+                     const CUuuid& uuid) {
+  return GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)),
+                     IsMigUuid(api, device, uuid));
 }
 
 // Makes a context current, and permits calls that a capture in global mode on
@@ -206,6 +208,9 @@ class DynamicCudaDriver final : public CudaDriver {
   absl::Status JoinStream(uint64_t stream, uint64_t other) override {
     const ContextScope scope(api_, context_);
     DATASETD_RETURN_IF_ERROR(scope.status());
+    CUcontext context = nullptr;
+    DATASETD_CUDA_RETURN_IF_ERROR(cuStreamGetCtx(Stream(other), &context));
+    if (context != context_) return JoinForeignStream(stream, other, context);
     DATASETD_CUDA_RETURN_IF_ERROR(cuEventRecord(event_, Stream(other)));
     DATASETD_CUDA_RETURN_IF_ERROR(cuStreamWaitEvent(Stream(stream), event_, 0));
     return absl::OkStatus();
@@ -221,6 +226,29 @@ class DynamicCudaDriver final : public CudaDriver {
   }
 
  private:
+  // `other` is of another GPU, or of a context of the job's own: its events
+  // are recorded in that context, and awaited in any.
+  absl::Status JoinForeignStream(uint64_t stream, uint64_t other,
+                                 CUcontext context) {
+    CUevent event = nullptr;
+    absl::Status status;
+    {
+      const ContextScope scope(api_, context);
+      DATASETD_RETURN_IF_ERROR(scope.status());
+      DATASETD_CUDA_RETURN_IF_ERROR(
+          cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+      status = ToStatus(api_, api_.cuEventRecord(event, Stream(other)),
+                        "cuEventRecord");
+    }
+    if (status.ok()) {
+      status = ToStatus(api_, api_.cuStreamWaitEvent(Stream(stream), event, 0),
+                        "cuStreamWaitEvent");
+    }
+    // It may go before the work that it stands for is done.
+    api_.cuEventDestroy(event);
+    return status;
+  }
+
   absl::StatusOr<void*> MapAllocation(CUmemGenericAllocationHandle handle,
                                       size_t size_bytes) {
     CUdeviceptr address = 0;
@@ -299,11 +327,13 @@ absl::StatusOr<std::vector<VisibleGpu>> VisibleGpus(const DriverApi& api_) {
 }
 
 // Returns an error text: which GPUs this process sees, and what to check.
-std::string NotVisible(const std::vector<VisibleGpu>& gpus) {
+std::string NotVisible(const DriverApi& api,
+                       const std::vector<VisibleGpu>& gpus) {
   std::string visible;
   for (size_t ordinal = 0; ordinal < gpus.size(); ++ordinal) {
     absl::StrAppend(&visible, visible.empty() ? "" : ", ", "cuda:", ordinal,
-                    " ", UuidText(gpus[ordinal].uuid));
+                    " ",
+                    UuidText(api, gpus[ordinal].device, gpus[ordinal].uuid));
   }
   return absl::StrCat("which this process does not see; it sees ",
                       visible.empty() ? "no GPU" : visible,
@@ -323,9 +353,10 @@ absl::StatusOr<std::string> GpuUuid(int ordinal) {
                             VisibleGpus(**api));
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= gpus.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("device: cuda:", ordinal, ", ", NotVisible(gpus)));
+        absl::StrCat("device: cuda:", ordinal, ", ", NotVisible(**api, gpus)));
   }
-  return UuidText(gpus[static_cast<size_t>(ordinal)].uuid);
+  const VisibleGpu& gpu = gpus[static_cast<size_t>(ordinal)];
+  return UuidText(**api, gpu.device, gpu.uuid);
 }
 
 std::string CurrentGpuUuid() {
@@ -336,11 +367,11 @@ std::string CurrentGpuUuid() {
       (*api)->cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS) {
     return "";
   }
-  return UuidText(uuid);
+  return UuidText(**api, device, uuid);
 }
 
 absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Open(
-    const std::string& uuid, const std::string& device) {
+    const std::string& uuid, const std::string& device, bool is_mig) {
   DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
   if (uuid.size() != sizeof(CUuuid)) {
     return absl::InternalError(
@@ -360,7 +391,7 @@ absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Open(
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the feed is on the daemon's ", device, " ",
-                   GpuUuidText(uuid), ", ", NotVisible(gpus)));
+                   GpuUuidText(uuid, is_mig), ", ", NotVisible(*api, gpus)));
 }
 
 #undef DATASETD_CUDA_RETURN_IF_ERROR

@@ -24,7 +24,7 @@
 
 namespace datasetd::client {
 
-// The UUID of a GPU in NVIDIA's text form, "GPU-...". `ordinal` counts as this
+// The UUID of a GPU in text form (base/gpu_uuid.h). `ordinal` counts as this
 // process does, after CUDA_VISIBLE_DEVICES.
 //   INVALID_ARGUMENT  there is no such GPU; lists the GPUs that are visible
 // Else errors as CudaDriver::Open.
@@ -37,12 +37,12 @@ std::string CurrentGpuUuid();
 class CudaDriver {
  public:
   // Opens the GPU with the UUID (16 bytes). `device` is the daemon's name for
-  // it, for messages.
+  // it, for messages, and `is_mig` says how to write the UUID there.
   //   UNIMPLEMENTED        built without the CUDA toolkit's headers
   //   UNAVAILABLE          there is no CUDA driver, or it is too old
   //   FAILED_PRECONDITION  the GPU is not visible; lists the GPUs that are
   static absl::StatusOr<std::unique_ptr<CudaDriver>> Open(
-      const std::string& uuid, const std::string& device);
+      const std::string& uuid, const std::string& device, bool is_mig = false);
   virtual ~CudaDriver() = default;
 
   // Returns the device's number in this process.
@@ -76,7 +76,8 @@ class CudaDriver {
   virtual bool IsCapturing(uint64_t stream) = 0;
 
   // Makes later work of `stream` wait for the work enqueued on `other` so far.
-  // Not thread-safe: all calls share one event.
+  // `other` may be of another context, also of another GPU. Not thread-safe:
+  // all calls share one event.
   virtual absl::Status JoinStream(uint64_t stream, uint64_t other) = 0;
 
   // Copies device memory to the host; blocks until it is done.

@@ -14,7 +14,7 @@ absl::StatusOr<std::string> GpuUuid(int ordinal) {
 std::string CurrentGpuUuid() { return ""; }
 
 absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Open(
-    const std::string& /*uuid*/, const std::string& device) {
+    const std::string& /*uuid*/, const std::string& device, bool /*is_mig*/) {
   return absl::UnimplementedError(
       "this datasetd client was built without the CUDA toolkit and cannot open "
       "memory of " +

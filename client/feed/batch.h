@@ -88,8 +88,11 @@ class Batch {
     return core_->CopyToHost(to, from, size_bytes);
   }
 
-  // Makes the release wait for the work enqueued on `stream` before it. No
-  // effect without CUDA.
+  // Makes the release wait for the work enqueued on `stream` before it. The
+  // stream may be of another GPU that reads the batch. REQUIRES: it is not
+  // destroyed before the release, which ends the feed. No effect without CUDA.
+  //   INVALID_ARGUMENT    the stream is CU_STREAM_PER_THREAD
+  //   RESOURCE_EXHAUSTED  beyond kMaxStreamsPerBatch
   absl::Status RecordStream(uint64_t stream) {
     return core_->RecordStream(info_.slot, stream);
   }

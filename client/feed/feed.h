@@ -55,6 +55,8 @@ class Feed {
   // system call and can be read without further waiting. For error details see
   // client/connection/error_detail.h.
   //   DEADLINE_EXCEEDED    no batch was ready within `timeout`
+  //   INVALID_ARGUMENT     `stream` is CU_STREAM_PER_THREAD, which is another
+  //                        one on the thread that releases the batch
   //   UNAVAILABLE          the daemon is gone
   //   ABORTED              the daemon is draining, or evicted the feed
   //   FAILED_PRECONDITION  the dataset was unloaded; or this process holds

@@ -52,6 +52,18 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t value,
   syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, nullptr, 0);
 }
 
+// CU_STREAM_PER_THREAD, which the driver resolves in the thread that calls. A
+// batch may be released on any.
+constexpr uint64_t kStreamPerThread = 2;
+
+absl::Status CheckStream(uint64_t stream) {
+  if (stream != kStreamPerThread) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "stream: 2 (CU_STREAM_PER_THREAD) is another stream on each thread, and "
+      "a batch that is released on another would not wait for this one: pass a "
+      "real stream, one of cuStreamCreate or torch.cuda.Stream, or 0");
+}
+
 absl::Status ProtocolError(const std::string& what) {
   return absl::InternalError(
       absl::StrCat("the daemon broke the ring's protocol: ", what));
@@ -92,6 +104,7 @@ DLDevice FeedCore::device() const {
 absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
                                          absl::Duration timeout) {
   if (!is_this_process()) return ForkedError("this feed");
+  if (slab_.cuda() != nullptr) DATASETD_RETURN_IF_ERROR(CheckStream(stream));
   if (cursor_.num_sent() == 0) {
     DATASETD_RETURN_IF_ERROR(cursor_.CheckOrder());
   }
@@ -341,6 +354,7 @@ absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
   if (!is_this_process()) return ForkedError("this batch");
   // On the host a batch is unused once it is dropped.
   if (slab_.cuda() == nullptr) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(CheckStream(stream));
   std::lock_guard lock(mutex_);
   Slot& slot = slots_[slot_index];
   for (int i = 0; i < slot.num_streams; ++i) {
@@ -405,22 +419,26 @@ bool FeedCore::TryRelease(uint32_t index) {
   CudaDriver* const cuda = slab_.cuda();
   const uint64_t stream = slot.streams[0];
   const uint64_t sequence = slot.sequence;
+  absl::Status told;
   if (cuda != nullptr) {
     for (int i = 0; i < slot.num_streams; ++i) {
       if (cuda->IsCapturing(slot.streams[i])) return false;
     }
-    for (int i = 1; i < slot.num_streams; ++i) {
-      // Fails only if the stream or the context was destroyed, with its work.
-      (void)cuda->JoinStream(stream, slot.streams[i]);
+    for (int i = 1; i < slot.num_streams && told.ok(); ++i) {
+      told = cuda->JoinStream(stream, slot.streams[i]);
+      if (!told.ok()) told = NotGivenBack(slot.streams[i], told);
     }
   }
   num_held_.fetch_sub(1, std::memory_order_relaxed);
   slot.is_held.store(false, std::memory_order_release);
   if (cuda == nullptr) {
     ring_.CompleteRelease(index, sequence);
-  } else if (absl::Status told = TellDevice(index, stream, sequence);
-             !told.ok()) {
-    // The slot is lost: nothing tells when the device is done with it.
+  } else if (told.ok()) {
+    told = TellDevice(index, stream, sequence);
+  }
+  if (!told.ok()) {
+    // The slot is lost: nothing tells when the device is done with it. A stream
+    // that was destroyed still does what it was given.
     device_failure_ = std::move(told);
     has_device_failed_.store(true, std::memory_order_release);
     return true;
@@ -461,10 +479,16 @@ absl::Status FeedCore::TellDevice(uint32_t slot, uint64_t stream,
   const absl::Status launched =
       cuda->LaunchHostFunction(stream, &CompleteOnHost, &host_releases_[slot]);
   if (launched.ok()) return absl::OkStatus();
+  return NotGivenBack(stream, launched);
+}
+
+absl::Status FeedCore::NotGivenBack(uint64_t stream,
+                                    const absl::Status& error) const {
   return WithDetail(
       absl::InternalError(absl::StrCat(
-          "a batch could not be given back on stream ", absl::Hex(stream),
-          " of cuda:", cuda->ordinal(), " (", std::string(launched.message()),
+          "a batch of cuda:", slab_.cuda()->ordinal(),
+          " could not be given back on stream ", absl::Hex(stream), " (",
+          std::string(error.message()),
           "): the CUDA context of this process has failed, or the stream was "
           "destroyed before its batch; restart this process, or keep streams "
           "longer than the batches that use them")),

@@ -98,8 +98,10 @@ class FeedCore {
   void Drop(uint32_t slot, uint32_t holder);
   uint32_t batch_holder() const { return num_holders_ - 1; }
 
-  // Makes the slot's release wait for `stream`, too. RESOURCE_EXHAUSTED beyond
-  // kMaxStreamsPerBatch. REQUIRES: the slot is held.
+  // Makes the slot's release wait for `stream`, too, which may be of another
+  // GPU. REQUIRES: the slot is held, and the stream lives as long.
+  //   INVALID_ARGUMENT    the stream is CU_STREAM_PER_THREAD
+  //   RESOURCE_EXHAUSTED  beyond kMaxStreamsPerBatch
   absl::Status RecordStream(uint32_t slot, uint64_t stream);
 
   // Copies from the slab, on host or device, and blocks until done. REQUIRES:
@@ -164,6 +166,8 @@ class FeedCore {
   bool TryRelease(uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The error of a slot that is lost, as `stream` did not take its release.
+  absl::Status NotGivenBack(uint64_t stream, const absl::Status& error) const;
   // Returns why a batch could not be released, if one could not.
   absl::Status CheckDevice();
   // Tries again until nothing is pending, if the feed is closed: no caller

@@ -48,7 +48,8 @@ absl::StatusOr<Slab> Slab::Import(const v1::SlabExport& message, int fd) {
                      static_cast<int>(message.kind())));
   }
   DATASETD_ASSIGN_OR_RETURN(
-      slab.cuda_, CudaDriver::Open(message.gpu_uuid(), message.device()));
+      slab.cuda_,
+      CudaDriver::Open(message.gpu_uuid(), message.device(), message.is_mig()));
   if (message.kind() == v1::EXPORT_KIND_CUDA_IPC_HANDLE) {
     DATASETD_ASSIGN_OR_RETURN(
         slab.data_, slab.cuda_->OpenIpcHandle(message.cuda_ipc_handle()));

@@ -38,6 +38,7 @@ struct DeviceInfo {
   std::string name;                   // "cpu", "cuda:0"
   std::string description;            // for people
   std::array<uint8_t, 16> uuid = {};  // of the GPU; zero on the host
+  bool is_mig = false;  // the UUID is that of an instance of a divided GPU
   bool is_host = false;
   size_t total_bytes = 0;
   size_t free_bytes = 0;  // when the backend was made
@@ -207,7 +208,8 @@ class Backend {
   // device runs what it was given first.
   virtual bool takes_turns() const { return false; }
   // Operations, as EstimatedOperations (params.h) counts them, that one launch
-  // may take, so that others get their turn; 0: any number.
+  // may take, so that others get their turn; 0: any number. One sample for each
+  // team of a chain is always allowed.
   virtual int64_t max_launch_operations() const { return 0; }
 
   // Moves while launches run that take long, where the backend can tell; asks

@@ -8,6 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/gpu_uuid.h"
 #include "base/status_macros.h"
 #include "cuda/device/augment_kernels.h"
 #include "cuda/device/cuda_context.h"
@@ -40,6 +42,7 @@ absl::StatusOr<DeviceInfo> ReadInfo(const CudaContext& context) {
   DATASETD_CUDA_RETURN_IF_ERROR(api.cuDeviceGetUuid(&uuid, context.device()));
   static_assert(sizeof(uuid.bytes) == sizeof(info.uuid));
   std::memcpy(info.uuid.data(), uuid.bytes, info.uuid.size());
+  info.is_mig = IsMigUuid(api, context.device(), uuid);
   DATASETD_CUDA_RETURN_IF_ERROR(
       api.cuMemGetInfo(&info.free_bytes, &info.total_bytes));
   return info;
@@ -175,7 +178,8 @@ absl::StatusOr<std::string> CudaDeviceUuid(int ordinal) {
   CUuuid uuid;
   DATASETD_CUDA_RETURN_IF_ERROR(api->cuDeviceGet(&device, ordinal));
   DATASETD_CUDA_RETURN_IF_ERROR(api->cuDeviceGetUuid(&uuid, device));
-  return std::string(uuid.bytes, sizeof(uuid.bytes));
+  return GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)),
+                     IsMigUuid(*api, device, uuid));
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(

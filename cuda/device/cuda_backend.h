@@ -24,7 +24,7 @@ struct CudaBackendOptions {
 //   UNIMPLEMENTED  built without CUDA
 absl::StatusOr<int> CountCudaDevices();
 
-// The 16 bytes of a GPU's UUID. Needs no context.
+// The UUID of a GPU in text form (base/gpu_uuid.h). Needs no context.
 //
 //   INVALID_ARGUMENT  no device of this ordinal
 //   UNAVAILABLE, UNIMPLEMENTED  as above

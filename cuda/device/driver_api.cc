@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <string>
 
@@ -71,6 +72,8 @@ absl::StatusOr<DriverApi> Load() {
   DATASETD_RETURN_IF_ERROR(Find(get, #function, &api.function));
   DATASETD_CUDA_FUNCTIONS(DATASETD_CUDA_FIND)
 #undef DATASETD_CUDA_FIND
+  api.get_whole_gpu_uuid = reinterpret_cast<decltype(api.get_whole_gpu_uuid)>(
+      dlsym(library, "cuDeviceGetUuid"));
   return api;
 }
 
@@ -90,5 +93,12 @@ absl::StatusOr<const DriverApi*> GetDriverApi() {
 }
 
 const DriverApi* LoadedDriverApi() { return loaded.load(); }
+
+bool IsMigUuid(const DriverApi& api, CUdevice device, const CUuuid& uuid) {
+  CUuuid whole;
+  return api.get_whole_gpu_uuid != nullptr &&
+         api.get_whole_gpu_uuid(&whole, device) == CUDA_SUCCESS &&
+         memcmp(whole.bytes, uuid.bytes, sizeof(uuid.bytes)) != 0;
+}
 
 }  // namespace datasetd

@@ -75,6 +75,7 @@
   X(cuStreamCreateWithPriority)     \
   X(cuStreamDestroy)                \
   X(cuStreamEndCapture)             \
+  X(cuStreamGetCtx)                 \
   X(cuStreamIsCapturing)            \
   X(cuStreamSynchronize)            \
   X(cuStreamWaitEvent)              \
@@ -87,7 +88,14 @@ struct DriverApi {
 #define DATASETD_CUDA_MEMBER(function) decltype(&::function) function = nullptr;
   DATASETD_CUDA_FUNCTIONS(DATASETD_CUDA_MEMBER)
 #undef DATASETD_CUDA_MEMBER
+  // cuDeviceGetUuid before CUDA 11.4: of the whole GPU, also where it is
+  // divided. Null where a driver has it no more.
+  CUresult (*get_whole_gpu_uuid)(CUuuid*, CUdevice) = nullptr;
 };
+
+// Whether `uuid`, of cuDeviceGetUuid, is that of an instance of a divided GPU
+// (MIG).
+bool IsMigUuid(const DriverApi& api, CUdevice device, const CUuuid& uuid);
 
 // The functions of this process's driver, found once; the driver stays open. A
 // failure is not kept: the next call looks again. Does not initialise the

@@ -43,9 +43,15 @@ std::string NameOf(CUresult error) {
   return absl::StrCat(name, " (", text, ")");
 }
 
-// "cuEventRecord" of "api.cuEventRecord(event.get(), stream)": the reasons that
-// clients are told have a limit, and end with what to do.
+// "cuEventRecord" of "context.api().cuEventRecord(event.get(), stream)": the
+// reasons that clients are told have a limit, and end with what to do.
 absl::string_view FunctionOf(absl::string_view call) {
+  for (const absl::string_view getter : {"().", "()->"}) {
+    const size_t at = call.find(getter);
+    if (at != absl::string_view::npos && at == call.find('(')) {
+      call.remove_prefix(at + getter.size());
+    }
+  }
   call = call.substr(0, call.find('('));
   const size_t last = call.find_last_of(".>: ");
   return last == absl::string_view::npos ? call : call.substr(last + 1);
@@ -63,14 +69,44 @@ bool IsShuttingDown(CUresult error) {
          error == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+// Gives the current context a little work, on a stream of its own, and waits
+// for it. Returns the first error.
+CUresult Probe(const DriverApi& api) {
+  CUstream stream = nullptr;
+  CUresult error =
+      api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
+  if (error != CUDA_SUCCESS) return error;
+  CUevent event = nullptr;
+  error = api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  if (error == CUDA_SUCCESS) {
+    error = api.cuEventRecord(event, stream);
+    if (error == CUDA_SUCCESS) error = api.cuStreamSynchronize(stream);
+    (void)api.cuEventDestroy(event);
+  }
+  (void)api.cuStreamDestroy(stream);
+  return error;
+}
+
+// CUDA_ERROR_UNKNOWN says nothing of the context: a driver also refuses single
+// calls with it, such as exports in sandboxes and on virtual GPUs.
+bool HasEndedContext(CUresult error) {
+  if (error != CUDA_ERROR_UNKNOWN) return IsSticky(error);
+  const DriverApi* const api = LoadedDriverApi();
+  if (api == nullptr || current_ordinal < 0) return false;
+  const CUresult probed = Probe(*api);
+  return probed == CUDA_ERROR_UNKNOWN || IsSticky(probed);
+}
+
 }  // namespace
 
 void SetCurrentDevice(int ordinal) { current_ordinal = ordinal; }
 
 bool IsSticky(CUresult error) {
-  switch (error) {
+  // Numbers: the oldest headers have no names for them.
+  switch (static_cast<int>(error)) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case 226:  // CUDA_ERROR_CONTAINED
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_TIMEOUT:
     case CUDA_ERROR_ASSERT:
@@ -80,8 +116,10 @@ bool IsSticky(CUresult error) {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
+    case 721:  // CUDA_ERROR_TENSOR_MEMORY_LEAK
     case CUDA_ERROR_MPS_CONNECTION_FAILED:
-    case CUDA_ERROR_UNKNOWN:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
       return true;
     default:
       return false;
@@ -96,7 +134,8 @@ absl::Status CudaStatus(CUresult error, const char* call, size_t size_bytes) {
                    device.empty() ? "no device" : device);
   if (size_bytes > 0) absl::StrAppend(&message, ", ", size_bytes, " bytes");
   absl::Status status(CodeOf(error), message);
-  return IsSticky(error) ? DeviceFailure(std::move(status), device) : status;
+  return HasEndedContext(error) ? DeviceFailure(std::move(status), device)
+                                : status;
 }
 
 void LogCudaError(CUresult error, const char* call) {

@@ -9,7 +9,9 @@
 //   INTERNAL            all else
 //
 // An error that ends the context, as every later call returns it, is marked as
-// a device failure (cuda/device/device_failure.h).
+// a device failure (cuda/device/device_failure.h). CUDA_ERROR_UNKNOWN is one if
+// the context does no other work either, which is tried: CudaStatus may then
+// wait for the device.
 
 #ifndef DATASETD_CUDA_DEVICE_STATUS_H_
 #define DATASETD_CUDA_DEVICE_STATUS_H_
@@ -22,7 +24,8 @@
 
 namespace datasetd {
 
-// True for an error after which the context is of no more use.
+// True for an error after which the context is of no more use, whichever call
+// returned it.
 bool IsSticky(CUresult error);
 
 // Names the device of the context that was made current in this thread, for

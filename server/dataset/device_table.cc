@@ -26,7 +26,9 @@ std::string ServedDevice::uuid() const {
   return std::string(info.uuid.begin(), info.uuid.end());
 }
 
-std::string ServedDevice::uuid_text() const { return GpuUuidText(uuid()); }
+std::string ServedDevice::uuid_text() const {
+  return GpuUuidText(uuid(), backend->info().is_mig);
+}
 
 std::string ServedDevice::Description() const {
   const std::string uuid = uuid_text();
@@ -39,7 +41,7 @@ absl::StatusOr<ServedDevice*> DeviceTable::Find(absl::string_view name) {
   ServedDevice* found = nullptr;
   std::string names;
   for (ServedDevice& device : devices_) {
-    if (is_uuid ? GpuUuidHasPrefix(device.uuid(), name)
+    if (is_uuid ? GpuUuidHasPrefix(device.uuid_text(), name)
                 : device.name() == name) {
       if (found != nullptr) {
         return absl::InvalidArgumentError(absl::StrCat(

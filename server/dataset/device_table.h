@@ -42,7 +42,7 @@ struct ServedDevice {
   const std::string& name() const { return backend->info().name; }
   // 16 bytes; empty on the host.
   std::string uuid() const;
-  // "GPU-..."; empty on the host.
+  // "GPU-..." or "MIG-..."; empty on the host.
   std::string uuid_text() const;
   // "cuda:0 (GPU-...)", "cpu".
   std::string Description() const;

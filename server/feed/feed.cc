@@ -86,8 +86,11 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   }
   if (backend.max_launch_operations() > 0 &&
       feed->options_.sample_operations > 0) {
+    // A team works on a sample alone, and all teams at once: fewer samples than
+    // teams end no earlier.
     feed->max_launch_rows_ = std::max<int64_t>(
-        1, backend.max_launch_operations() / feed->options_.sample_operations);
+        {1, program->num_teams,
+         backend.max_launch_operations() / feed->options_.sample_operations});
   }
   feed->rest_.reserve(kMaxBatchesPerLaunch);
   feed->launches_.resize(num_slots);

@@ -58,6 +58,7 @@ void DescribeSlab(const Feed& feed, v1::SlabExport* to) {
   to->set_device(device.name);
   if (slab.export_kind() != ExportKind::kMemfd) {
     to->set_gpu_uuid(device.uuid.data(), device.uuid.size());
+    to->set_is_mig(device.is_mig);
   }
 }
 

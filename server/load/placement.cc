@@ -75,6 +75,7 @@ std::vector<v1::Placement> Placement::Describe() const {
     v1::Placement& to = infos.emplace_back();
     to.set_device(device->name());
     to.set_gpu_uuid(device->uuid());
+    to.set_is_mig(device->backend->info().is_mig);
     to.set_error(PrintableUtf8(device->health->error()));
     for (const Part& part : parts) {
       if (part.device != device) continue;

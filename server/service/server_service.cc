@@ -30,6 +30,7 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
     device->set_description(info.description);
     if (!info.is_host) {
       device->set_gpu_uuid(info.uuid.data(), info.uuid.size());
+      device->set_is_mig(info.is_mig);
     }
     device->set_error(PrintableUtf8(served.health->error()));
     for (const ServedDevice& peer : parts_.devices->devices()) {

@@ -220,6 +220,57 @@ TEST_F(CudaReleaseTest, EveryRecordedStreamIsWaitedFor) {
   EXPECT_EQ(harness.daemon().num_held(), 0u);
 }
 
+// One that reads the slab by peer access.
+TEST_F(CudaReleaseTest, AStreamOfAnotherGpuIsWaitedFor) {
+  CUcontext context = nullptr;
+  ASSERT_EQ(DATASETD_CALL(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+  ASSERT_EQ(DATASETD_CALL(cuCtxPushCurrent)(context), CUDA_SUCCESS);
+  const uint64_t peer_stream = MakeStream();
+  ASSERT_EQ(DATASETD_CALL(cuCtxPopCurrent)(nullptr), CUDA_SUCCESS);
+  FeedHarness harness(FeedHarness::Device::kGpu);
+  const auto batch = Next(harness);
+  ASSERT_THAT(batch, IsOk());
+  ASSERT_THAT(harness.core().RecordStream(batch->slot, peer_stream), IsOk());
+  std::atomic<int> done = 0;
+  GiveWork(peer_stream, &done);
+  harness.Drop(*batch);
+  Run(stream_);
+  EXPECT_EQ(harness.daemon().num_held(), 1u);
+  Run(peer_stream);
+  Run(stream_);
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(harness.daemon().num_held(), 0u);
+  const auto next = Next(harness);
+  ASSERT_THAT(next, IsOk());
+  harness.Drop(*next);
+  Run(stream_);
+  harness.Close();
+  EXPECT_TRUE(FeedCloser::Await(kLong));
+  EXPECT_EQ(DATASETD_CALL(datasetd_emulated_gpu_counts)().num_events,
+            before_.num_events);
+  EXPECT_EQ(DATASETD_CALL(cuDevicePrimaryCtxRelease)(0), CUDA_SUCCESS);
+}
+
+// The thread that releases a batch has another.
+TEST_F(CudaReleaseTest, TheStreamPerThreadIsRefused) {
+  FeedHarness harness(FeedHarness::Device::kGpu);
+  const auto per_thread = reinterpret_cast<uint64_t>(CU_STREAM_PER_THREAD);
+  const auto is_refused =
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("stream: 2"), HasSubstr("pass a real stream")));
+  ASSERT_TRUE(harness.daemon().Publish());
+  EXPECT_THAT(harness.core().Next(per_thread, absl::ZeroDuration()),
+              is_refused);
+  // Nothing was taken.
+  const auto batch = harness.core().Next(stream_, absl::ZeroDuration());
+  ASSERT_THAT(batch, IsOk());
+  EXPECT_EQ(batch->batch, 0u);
+  EXPECT_THAT(harness.core().RecordStream(batch->slot, per_thread), is_refused);
+  harness.Drop(*batch);
+  Run(stream_);
+  EXPECT_EQ(harness.daemon().num_held(), 0u);
+}
+
 TEST_F(CudaReleaseTest, StreamsOfABatchAreLimited) {
   FeedHarness harness(FeedHarness::Device::kGpu);
   const auto batch = Next(harness);
@@ -384,6 +435,49 @@ TEST_F(CudaReleaseTest, ABatchThatCannotBeReleasedEndsItsFeed) {
   harness.Close();
   EXPECT_TRUE(FeedCloser::Await(kLong));
   EXPECT_EQ(num_mappings(), 1);
+}
+
+// cuStreamDestroy: what the stream was given goes on.
+TEST_F(CudaReleaseTest, AStreamThatWasDestroyedBeforeItsBatchEndsItsFeed) {
+  is_feed_left_ = true;
+  FeedHarness harness(FeedHarness::Device::kGpu);
+  const auto batch = Next(harness);
+  ASSERT_THAT(batch, IsOk());
+  CUstream short_lived = nullptr;
+  ASSERT_EQ(DATASETD_CALL(cuStreamCreate)(&short_lived, CU_STREAM_NON_BLOCKING),
+            CUDA_SUCCESS);
+  const auto number = reinterpret_cast<uint64_t>(short_lived);
+  ASSERT_THAT(harness.core().RecordStream(batch->slot, number), IsOk());
+  std::atomic<int> done = 0;
+  // Its work waits for the side stream.
+  CUevent event = nullptr;
+  ASSERT_EQ(DATASETD_CALL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING),
+            CUDA_SUCCESS);
+  GiveWork(side_stream_, &done);
+  ASSERT_EQ(DATASETD_CALL(cuEventRecord)(
+                event, reinterpret_cast<CUstream>(side_stream_)),
+            CUDA_SUCCESS);
+  ASSERT_EQ(DATASETD_CALL(cuStreamWaitEvent)(short_lived, event, 0),
+            CUDA_SUCCESS);
+  ASSERT_EQ(DATASETD_CALL(cuEventDestroy)(event), CUDA_SUCCESS);
+  GiveWork(number, &done);
+  ASSERT_EQ(DATASETD_CALL(cuStreamDestroy)(short_lived), CUDA_SUCCESS);
+  harness.Drop(*batch);
+  Run(stream_);
+  EXPECT_EQ(done, 0);
+  EXPECT_EQ(harness.daemon().num_held(), 1u);
+  const auto next = Next(harness);
+  EXPECT_THAT(
+      next,
+      StatusIs(absl::StatusCode::kInternal,
+               AllOf(HasSubstr("a batch of cuda:1 could not be given back"),
+                     HasSubstr("CUDA_ERROR_INVALID_HANDLE"),
+                     HasSubstr("keep streams longer"))));
+  EXPECT_EQ(DetailOf(next.status()), ErrorDetail::kContextFailed);
+  harness.Close();
+  LetAllRun();
+  EXPECT_EQ(DATASETD_CALL(cuCtxSynchronize)(), CUDA_SUCCESS);
+  EXPECT_EQ(done, 2);
 }
 
 TEST_F(CudaReleaseTest, BatchIsCopiedToTheHost) {

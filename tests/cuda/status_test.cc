@@ -43,6 +43,18 @@ TEST(StatusTest, NamesFunctionErrorDeviceAndBytes) {
                AllOf(HasSubstr("CUDA error 700"), Not(HasSubstr("bytes")))));
 }
 
+TEST(StatusTest, NamesTheFunctionHoweverItIsReached) {
+  for (const char* const call :
+       {"cuEventQuery(event.get())", "api.cuEventQuery(event)",
+        "api->cuEventQuery(x().y)", "context_.api().cuEventQuery(event.get())",
+        "LoadedDriverApi()->cuEventQuery(event)", "cuEventQuery"}) {
+    EXPECT_THAT(
+        CudaStatus(CUDA_ERROR_INVALID_VALUE, call),
+        StatusIs(absl::StatusCode::kInternal, StartsWith("cuEventQuery: ")))
+        << call;
+  }
+}
+
 TEST(StatusTest, CodesTellWhoCanHelp) {
   EXPECT_THAT(Call(CUDA_ERROR_NO_DEVICE),
               StatusIs(absl::StatusCode::kUnavailable));
@@ -63,14 +75,13 @@ TEST(StatusTest, ErrorsThatEndAContextAreDeviceFailures) {
         CUDA_ERROR_ASSERT, CUDA_ERROR_HARDWARE_STACK_ERROR,
         CUDA_ERROR_ILLEGAL_INSTRUCTION, CUDA_ERROR_MISALIGNED_ADDRESS,
         CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC,
-        CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_MPS_CONNECTION_FAILED,
-        CUDA_ERROR_UNKNOWN}) {
+        CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_MPS_CONNECTION_FAILED}) {
     EXPECT_TRUE(IsDeviceFailure(Call(error))) << error;
   }
   for (const CUresult error :
        {CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY,
         CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-        CUDA_ERROR_NOT_PERMITTED}) {
+        CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_UNKNOWN}) {
     EXPECT_FALSE(IsDeviceFailure(Call(error))) << error;
   }
 }

@@ -77,6 +77,7 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
   feed.slot_stride_bytes = kTestSlotStrideBytes;
   feed.start = options.start;
   feed.order = options.order;
+  feed.scratch = options.scratch;
   auto slab = ValueOrDie(
       backend->AllocateExported(options.num_slots * kTestSlotStrideBytes,
                                 backend->export_kinds().front()));

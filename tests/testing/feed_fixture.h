@@ -13,6 +13,7 @@
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_channel.h"
+#include "server/feed/scratch_pool.h"
 #include "tests/testing/memory_channel.h"
 
 namespace datasetd::testing {
@@ -32,6 +33,7 @@ struct TestFeedOptions {
   FeedPosition start;
   std::function<void()> on_done;
   std::shared_ptr<ClientOrder> order = nullptr;
+  ScratchPool::Lease scratch = {};
 };
 
 struct TestFeed {

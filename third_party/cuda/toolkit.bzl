@@ -30,6 +30,7 @@ filegroup(name = "toolkit_files")
     ctx.symlink(home + "/include", "include")
     ctx.file("BUILD", """\
 package(default_visibility = ["//visibility:public"])
+exports_files(["include/cuda.h"])
 cc_library(
     name = "headers",
     hdrs = glob(["include/**"]),

@@ -34,12 +34,14 @@ std::string Describe(const v1::GetStatusResponse& status,
   std::vector<std::vector<std::string>> rows = {
       {"DEVICE", "DATASETS", "SLABS", "SCRATCH", "BUDGET", "UUID", "WHAT"}};
   for (const v1::Device& device : status.devices()) {
-    rows.push_back(
-        {device.name(), FormatBytes(device.dataset_bytes()),
-         FormatBytes(device.slab_bytes()), FormatBytes(device.scratch_bytes()),
-         FormatBytes(device.memory_budget_bytes()),
-         device.gpu_uuid().empty() ? "-" : GpuUuidText(device.gpu_uuid()),
-         device.description()});
+    rows.push_back({device.name(), FormatBytes(device.dataset_bytes()),
+                    FormatBytes(device.slab_bytes()),
+                    FormatBytes(device.scratch_bytes()),
+                    FormatBytes(device.memory_budget_bytes()),
+                    device.gpu_uuid().empty()
+                        ? "-"
+                        : GpuUuidText(device.gpu_uuid(), device.is_mig()),
+                    device.description()});
     if (!device.error().empty()) {
       absl::StrAppend(&failures, "\n", device.name(),
                       " has failed: ", device.error(), "\n");

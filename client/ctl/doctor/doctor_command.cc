@@ -64,8 +64,8 @@ void CheckDevice(const v1::Device& device, Findings* findings) {
   const std::string name =
       device.gpu_uuid().empty()
           ? device.name()
-          : absl::StrCat(device.name(), " (", GpuUuidText(device.gpu_uuid()),
-                         ")");
+          : absl::StrCat(device.name(), " (",
+                         GpuUuidText(device.gpu_uuid(), device.is_mig()), ")");
   if (!device.error().empty()) {
     findings->push_back({Severity::kFault, "device",
                          absl::StrCat(name, " has failed: ", device.error()),

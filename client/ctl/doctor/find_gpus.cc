@@ -64,7 +64,8 @@ std::vector<GpuPlace> FindGpus() {
     }
     GpuPlace& gpu = gpus.emplace_back();
     gpu.name = absl::StrFormat("cuda:%d", i);
-    gpu.uuid = GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)));
+    gpu.uuid = GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)),
+                           IsMigUuid(driver, device, uuid));
     gpu.pci_address = absl::StrFormat("%04x:%02x:%02x.0", domain, bus, slot);
     gpu.num_links = CountLinks(gpu.pci_address);
     for (int j = 0; j < count; ++j) {

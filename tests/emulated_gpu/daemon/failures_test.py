@@ -89,6 +89,24 @@ def test_a_device_that_fails_while_a_dataset_is_loaded_ends_the_daemon():
         assert "CUDA_ERROR_ECC_UNCORRECTABLE" in log
 
 
+def test_an_unknown_error_of_a_device_that_works_fails_one_load():
+    with _daemon("cuMemcpyHtoDAsync_v2@1=999") as daemon:
+        with daemon.connect() as client:
+            with pytest.raises(datasetd.Error, match="CUDA_ERROR_UNKNOWN"):
+                _load(client, daemon)
+            assert len(list(_open(_load(client, daemon)))) == 10
+
+
+def test_an_unknown_error_of_a_device_that_does_nothing_ends_the_daemon():
+    with _daemon("cuMemcpyHtoDAsync_v2@1=999,cuEventRecord@1+=999") as daemon:
+        with daemon.connect() as client:
+            with pytest.raises(datasetd.Error):
+                _load(client, daemon)
+        log = _await_end(daemon)
+        assert "the device failed, exiting" in log
+        assert "cuMemcpyHtoDAsync: CUDA_ERROR_UNKNOWN" in log
+
+
 def test_a_load_that_gets_no_memory_fails_alone():
     with _daemon("cuMemAlloc_v2@1=2") as daemon:
         with daemon.connect() as client:

@@ -184,6 +184,11 @@ def test_an_instance_of_a_divided_gpu(monkeypatch):
     monkeypatch.delenv("DATASETD_EMULATED_GPU_DEVICES")
     assert _count("cuda:0", monkeypatch) == {
         "num_samples": _NUM_SAMPLES, "devices": [0]}
+    error = _count("cuda:0", monkeypatch, DATASETD_EMULATED_GPU_UUIDS=(
+        "MIG-99999999-2222-3333-4444-555555555555"
+        "@GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"))["error"]
+    assert "on the daemon's cuda:0 MIG-11111111-" in error
+    assert "it sees cuda:0 MIG-99999999-" in error
 
 
 def test_a_client_that_counts_its_gpus_otherwise(monkeypatch):
@@ -201,7 +206,8 @@ def test_a_client_that_does_not_see_the_gpu(monkeypatch):
 
 def test_an_export_that_is_refused_gives_way_to_the_other(expected):
     """Containers and virtual GPUs refuse descriptors with various errors."""
-    for fault in ("cuMemCreate@1+=800", "cuMemExportToShareableHandle@1+=101"):
+    for fault in ("cuMemCreate@1+=800", "cuMemExportToShareableHandle@1+=101",
+                  "cuMemExportToShareableHandle@1=999"):
         with _open("cuda:0", environment={
                 "DATASETD_EMULATED_GPU_FAULTS": fault}) as (_, _, dataset):
             assert _rows(dataset, transforms=[]) == {

@@ -140,6 +140,28 @@ def test_a_client_finds_the_daemon_of_its_gpu(tmp_path, monkeypatch):
         subprocess.run(["rm", "-r", parent], check=True)
 
 
+def test_an_instance_of_a_divided_gpu_has_a_prefix_of_its_own(monkeypatch):
+    uuid = "MIG-33333333-2222-3333-4444-555555555555"
+    monkeypatch.setenv("DATASETD_EMULATED_GPU_UUIDS",
+                       f"{_UUIDS[0]},{uuid}@{_UUIDS[1]}")
+    parent = tempfile.mkdtemp(prefix="dg", dir="/tmp")
+    try:
+        with _serve_by_uuid(parent, uuid) as daemon:
+            assert os.path.exists(os.path.join(parent, uuid, "d.sock"))
+            with harness.Worker(_JOB, daemon.socket_path, current=1) as job:
+                said = job.hear()
+            assert said["pid"] == daemon.pid
+            assert uuid in said["address"]
+            daemon.socket_path = said["address"]
+            assert f" {uuid} " in _control(daemon, "status").stdout
+            assert f"cuda:1 ({uuid})" in _control(daemon, "doctor").stdout
+    finally:
+        subprocess.run(["rm", "-r", parent], check=True)
+    with harness.Daemon(await_ready=False, devices=["GPU-7"]) as daemon:
+        assert daemon.wait() == 1
+        assert f"cuda:1 ({uuid})" in daemon.log()
+
+
 def test_the_host_has_no_uuid():
     with harness.Daemon(await_ready=False, devices=["cpu"],
                         socket_path="/tmp/{gpu}/d.sock") as daemon:

@@ -247,6 +247,20 @@ CUresult cuStreamGetPriority(CUstream stream, int* priority) {
                            });
 }
 
+// "Specifying any of the special handles will return the context current to
+// the calling thread."
+CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+  return Driver::Get().Run(
+      DATASETD_SYMBOL(cuStreamGetCtx), kNeedsContext,
+      [&](Call& call) -> CUresult {
+        const auto found = Driver::Get().FindStream(call, stream);
+        if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        *context = ToHandle<CUcontext>(found->context().id);
+        return CUDA_SUCCESS;
+      });
+}
+
 CUresult cuStreamGetFlags(CUstream stream, unsigned int* flags) {
   return Driver::Get().Run(
       DATASETD_SYMBOL(cuStreamGetFlags), kNeedsContext,

@@ -139,9 +139,11 @@ const char* ErrorText(CUresult error) {
 }
 
 bool IsSticky(CUresult error) {
-  switch (error) {
+  // Numbers: the oldest headers have no names for them.
+  switch (static_cast<int>(error)) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case 226:  // CUDA_ERROR_CONTAINED
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_TIMEOUT:
     case CUDA_ERROR_ASSERT:
@@ -151,8 +153,9 @@ bool IsSticky(CUresult error) {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
+    case 721:  // CUDA_ERROR_TENSOR_MEMORY_LEAK
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
     case CUDA_ERROR_EXTERNAL_DEVICE:
-    case CUDA_ERROR_UNKNOWN:
       return true;
     default:
       return false;

@@ -79,6 +79,7 @@ const char* const kFunctions[] = {
     "cuModuleUnload",
     "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
+    "cuStreamGetCtx",
     "cuStreamIsCapturing",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",

@@ -126,6 +126,7 @@ const EntryPoint kEntryPoints[] = {
                    cuStreamCreateWithPriority),
     DATASETD_ENTRY("cuStreamDestroy", 4000, cuStreamDestroy),
     DATASETD_ENTRY("cuStreamEndCapture", 10000, cuStreamEndCapture),
+    DATASETD_ENTRY("cuStreamGetCtx", 9020, cuStreamGetCtx),
     DATASETD_ENTRY("cuStreamGetFlags", 5050, cuStreamGetFlags),
     DATASETD_ENTRY("cuStreamGetPriority", 5050, cuStreamGetPriority),
     DATASETD_ENTRY("cuStreamIsCapturing", 10000, cuStreamIsCapturing),

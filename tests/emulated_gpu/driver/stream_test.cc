@@ -297,6 +297,9 @@ TEST(StreamTest, PrioritiesAndFlagsAreKept) {
     int priority = 1;
     unsigned flags = 0;
     EXPECT_EQ(cuStreamGetPriority(stream, &priority), CUDA_SUCCESS);
+    CUcontext of_stream = nullptr;
+    EXPECT_EQ(cuStreamGetCtx(stream, &of_stream), CUDA_SUCCESS);
+    EXPECT_EQ(of_stream, context.get());
     EXPECT_EQ(priority, greatest);
     EXPECT_EQ(cuStreamGetFlags(stream, &flags), CUDA_SUCCESS);
     EXPECT_EQ(flags, unsigned{CU_STREAM_NON_BLOCKING});

@@ -156,15 +156,18 @@ TEST(FindDevicesTest, ErrorsNameTheDevice) {
 TEST(GpuUuidTest, TextAndBeginning) {
   const std::string uuid(
       "\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef", 16);
-  EXPECT_EQ(GpuUuidText(uuid), "GPU-01234567-89ab-cdef-0123-456789abcdef");
-  EXPECT_THAT(GpuUuidText(uuid.substr(1)), IsEmpty());
-  EXPECT_TRUE(GpuUuidHasPrefix(uuid, GpuUuidText(uuid)));
-  EXPECT_TRUE(GpuUuidHasPrefix(uuid, "GPU-01234567-89AB"));
-  EXPECT_TRUE(GpuUuidHasPrefix(uuid, "MIG-0"));
-  EXPECT_FALSE(GpuUuidHasPrefix(uuid, "GPU-"));
-  EXPECT_FALSE(GpuUuidHasPrefix(uuid, "GPU-1"));
-  EXPECT_FALSE(GpuUuidHasPrefix(uuid, GpuUuidText(uuid) + "0"));
-  EXPECT_FALSE(GpuUuidHasPrefix(uuid, "cuda:0"));
+  const std::string text = GpuUuidText(uuid, false);
+  EXPECT_EQ(text, "GPU-01234567-89ab-cdef-0123-456789abcdef");
+  EXPECT_EQ(GpuUuidText(uuid, true),
+            "MIG-01234567-89ab-cdef-0123-456789abcdef");
+  EXPECT_THAT(GpuUuidText(uuid.substr(1), false), IsEmpty());
+  EXPECT_TRUE(GpuUuidHasPrefix(text, text));
+  EXPECT_TRUE(GpuUuidHasPrefix(text, "GPU-01234567-89AB"));
+  EXPECT_TRUE(GpuUuidHasPrefix(text, "MIG-0"));
+  EXPECT_FALSE(GpuUuidHasPrefix(text, "GPU-"));
+  EXPECT_FALSE(GpuUuidHasPrefix(text, "GPU-1"));
+  EXPECT_FALSE(GpuUuidHasPrefix(text, text + "0"));
+  EXPECT_FALSE(GpuUuidHasPrefix(text, "cuda:0"));
   EXPECT_FALSE(GpuUuidHasPrefix("", "GPU-0"));
 }
 

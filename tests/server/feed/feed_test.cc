@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/dataset/memory_budget.h"
+#include "server/feed/scratch_pool.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/feed_fixture.h"
 #include "tests/testing/status_matchers.h"
@@ -227,6 +230,40 @@ TEST_F(CutFeedTest, ALaunchOfTooMuchWorkIsCutAndPublishedAsAWhole) {
   ASSERT_THAT(made.channel->published(), SizeIs(3));
   EXPECT_THAT(BatchBytes(feed, made.channel->published()[2]),
               ElementsAre(8, 9));
+}
+
+// A team works on one sample, beside the others.
+TEST(ChainFeedTest, EveryTeamGetsASampleOfALaunch) {
+  FakeBackend backend({.needs_polling = true,
+                       .max_batches_per_launch = 32,
+                       .max_launch_operations = 20,
+                       .max_teams = 3,
+                       .is_host = false});
+  MemoryBudget budget(uint64_t{1} << 30);
+  const auto pool = ScratchPool::Create(&backend, &budget, nullptr);
+  ASSERT_THAT(pool, IsOk());
+  auto lease = (*pool)->Take(1000, 0, "scratch", {});
+  ASSERT_THAT(lease, IsOk());
+  ASSERT_EQ(lease->num_teams(), 3);
+  const TestFeed made = MakeTestFeed(
+      &backend,
+      {.sample_operations = 10, .batch_size = 8, .scratch = *std::move(lease)});
+  const int before = backend.num_launches();
+  const uint8_t* const slot = made.feed->slab().data();
+  ASSERT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend.CompleteNext());
+  EXPECT_THAT(std::vector<uint8_t>(slot, slot + 8),
+              ElementsAre(0, 1, 2, 0, 0, 0, 0, 0));
+  for (int part = 1; part < 3; ++part) {
+    ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+    ASSERT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+    EXPECT_TRUE(backend.CompleteNext());
+  }
+  ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  EXPECT_EQ(backend.num_launches() - before, 3);
+  ASSERT_THAT(made.channel->published(), SizeIs(1));
+  EXPECT_THAT(BatchBytes(*made.feed, made.channel->published()[0]),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 TEST_F(CutFeedTest, AStopBetweenPartsEndsTheLaunch) {

@@ -33,6 +33,12 @@ class Origin(NamedTuple):
     framework: frameworks.Framework
     indices_info: FieldInfo
 
+    def record_current(self, handle: Handle) -> None:
+        """Keeps the memory for the framework's current stream, on which the
+        library copies: it need not be the one that took the batch."""
+        if self.framework.device[0] == dlpack.CUDA:
+            dlpack.record_stream(handle, self.framework.stream())
+
     def indices(self, handle: Handle) -> Any:
         """Returns the sample indices, as a copy under the rule of fields."""
         array = self.framework.from_handle(
@@ -40,6 +46,7 @@ class Origin(NamedTuple):
         )
         is_small = 8 * handle.num_samples <= frameworks.SMALL_BYTES
         if is_small and self.framework.can_copy:
+            self.record_current(handle)
             return frameworks.copy_of(array)
         return array
 
@@ -173,11 +180,13 @@ class Batch(Tuple[ArrayT, ...]):
         return self._changed(frameworks.mover(device, non_blocking))
 
     def _changed(self, change: Callable[[Any], Any]) -> "Batch[ArrayT]":
+        held = self.__dict__.get("_handle")
+        if isinstance(held, Handle):
+            self._origin.record_current(held)
         values = [change(value) for value in self]
         if all(new is old for new, old in zip(values, self)):
             return self
         result = type(self)(values)
-        held = self.__dict__.get("_handle")
         if held is not None:
             result._handle = detached(held, change(self.indices))
         return result
@@ -186,7 +195,11 @@ class Batch(Tuple[ArrayT, ...]):
         """Keeps the memory until the work of `stream` has completed, too.
 
         Needed for every stream except the one that was current when the batch
-        was taken. `stream` is a framework's stream object, or its number.
+        was taken; clone(), to() and indices do it themselves. `stream` is a
+        framework's stream object, or its number, also one of another GPU, and
+        must live as long as the batch. Raises InvalidArgument (a ValueError)
+        for 2, CUDA's per-thread default stream, which is another one on the
+        thread that frees the batch.
         torch's record_stream of a tensor has no effect here; with
         DATASETD_CHECK_STREAMS=1 in the environment it raises.
         """

@@ -144,7 +144,9 @@ class Tensor:
     ) -> Any:
         """Returns a capsule, unversioned for any `max_version`.
 
-        Raises BufferError if another device or a copy is requested.
+        Raises BufferError if another device or a copy is requested, and
+        InvalidArgument (a ValueError) for stream 2 of a GPU, the per-thread
+        default stream.
         """
         if dl_device is not None and tuple(dl_device) != self._device:
             raise BufferError(

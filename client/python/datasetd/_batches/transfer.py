@@ -89,6 +89,8 @@ class Transfer:
         handle = self._handle
         assert handle is not None
         self._drop_tensors()
+        # The call that took it may have had another.
+        self._origin.record_current(handle)
         return self._made(self._from_handle(handle), handle, 0)
 
     def drop(self) -> None:

@@ -1,0 +1,173 @@
+"""Streams of a batch, from Python."""
+
+import contextlib
+import ctypes
+import os
+
+import numpy as np
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+from datasetd._batches import frameworks, transfer  # noqa: E402
+
+from tests.conformance import loader_harness as loaders  # noqa: E402
+
+_NUM_SAMPLES = 120
+_PER_THREAD = 2  # CU_STREAM_PER_THREAD
+
+
+@contextlib.contextmanager
+def _loader(device="cuda:0", **options):
+    """(loader, planes of the images)."""
+    with harness.Daemon(devices=[device]) as daemon:
+        path = os.path.join(daemon.data_root, "d")
+        planes, _ = harness.write_cifar10_test(path, _NUM_SAMPLES)
+        with daemon.connect() as client:
+            dataset = client.load_dataset("d", format="cifar10", split="test",
+                                          path=path)
+            with datasetd.DataLoader(dataset, **{
+                    "batch_size": 10, "framework": "dlpack", "timeout": 60,
+                    **options}) as loader:
+                yield loader, planes
+
+
+def test_the_stream_per_thread_is_refused():
+    """The thread that frees the batch has another."""
+    with _loader() as (loader, _):
+        batch = next(iter(loader))
+        for call in (lambda: batch.record_stream(_PER_THREAD),
+                     lambda: batch.image.__dlpack__(stream=_PER_THREAD)):
+            with pytest.raises(ValueError, match="pass a real stream") as error:
+                call()
+            assert isinstance(error.value, datasetd.InvalidArgument)
+        batch.record_stream(1)
+        batch.image.__dlpack__(stream=1)
+
+
+class _Gpu:
+    """The job's part of the driver, and its streams, which are held back."""
+
+    def __init__(self):
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuCtxPushCurrent_v2", context)
+        self.taking, self.copying, self.third = (
+            self._stream() for _ in range(3))
+        self.call("datasetd_emulated_gpu_hold", self.copying, 1)
+        self.current = self.taking
+
+    def _stream(self):
+        stream = ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(stream), 1)
+        return stream
+
+    def call(self, name, *arguments):
+        result = getattr(self._driver, name)(*arguments)
+        assert result == 0, f"{name}: {result}"
+
+    def allocate(self, size):
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), size)
+        return address
+
+    def read(self, array):
+        """When the work of the copying stream is done."""
+        self.call("datasetd_emulated_gpu_hold", self.copying, 0)
+        self.call("cuStreamSynchronize", self.copying)
+        data = np.empty(array.size, np.uint8)
+        self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data),
+                  array.address, array.size)
+        return data
+
+
+class _Array:
+    """Device memory, whose copies the current stream makes."""
+
+    def __init__(self, gpu, address, size, owner=None):
+        self.gpu, self.address, self.size = gpu, address, size
+        self._owner = owner
+
+    def clone(self):
+        copy = self.gpu.allocate(self.size)
+        self.gpu.call("cuMemcpyDtoDAsync_v2", copy, self.address,
+                      ctypes.c_size_t(self.size), self.gpu.current)
+        return _Array(self.gpu, copy, self.size)
+
+
+# The tests have no torch with CUDA: this has the part that matters.
+class _Framework(frameworks.Framework):
+    gpu = None
+
+    def stream(self):
+        return self.gpu.current.value
+
+    def small_fields(self, images):
+        return []
+
+    def from_handle(self, handle, field, info):
+        tensor = frameworks.Tensor(handle, field, self.device, info)
+        capsule = tensor.__dlpack__()
+        view = loaders._DLTensor.from_address(
+            loaders._capsule_pointer(capsule, b"dltensor"))
+        size = int(np.prod(tensor.shape)) * (view.bits // 8)
+        return _Array(self.gpu, ctypes.c_uint64(view.data), size, capsule)
+
+
+@pytest.mark.parametrize("copied", ["clone", "indices"])
+def test_copies_on_another_stream_are_of_their_batch(copied, monkeypatch):
+    """The batch is taken on one stream and copied on another, which is late."""
+    monkeypatch.setitem(frameworks._FRAMEWORKS, "dlpack", _Framework)
+    with _loader(prefetch=2) as (loader, planes):
+        gpu = _Framework.gpu = _Gpu()
+        batches = iter(loader)
+        batch = next(batches)
+        gpu.current = gpu.copying
+        copy = batch.clone() if copied == "clone" else batch.indices
+        del batch
+        # The first stream waits for the copy. More batches than slots: each that
+        # is free is filled again.
+        gpu.current = gpu.third
+        for _ in range(10):
+            next(batches)
+        if copied == "clone":
+            assert (gpu.read(copy.image) == planes[:10].reshape(-1)).all()
+        else:
+            assert gpu.read(copy).view(np.int64).tolist() == list(range(10))
+
+
+def test_an_interrupted_batch_is_of_the_stream_that_gets_it(monkeypatch):
+    monkeypatch.setitem(frameworks._FRAMEWORKS, "dlpack", _Framework)
+
+    def interrupt(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with _loader(prefetch=2) as (loader, planes):
+        gpu = _Framework.gpu = _Gpu()
+        batches = iter(loader)
+        monkeypatch.setattr(transfer.Transfer, "finish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(batches)
+        gpu.current = gpu.copying
+        image = next(batches).image.clone()
+        gpu.current = gpu.third
+        for _ in range(10):
+            next(batches)
+        assert (gpu.read(image) == planes[:10].reshape(-1)).all()
+
+
+def test_on_the_host_streams_mean_nothing():
+    with _loader(device="cpu") as (loader, _):
+        batch = next(iter(loader))
+        batch.record_stream(_PER_THREAD)
+        batch.image.__dlpack__(stream=_PER_THREAD)
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
