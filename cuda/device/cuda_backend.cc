@@ -14,6 +14,7 @@
 #include "cuda/device/cuda_exported_memory.h"
 #include "cuda/device/cuda_memory.h"
 #include "cuda/device/cuda_stream.h"
+#include "cuda/device/driver_api.h"
 #include "cuda/device/status.h"
 #include "cuda/kernels/program/chain_plan.h"
 
@@ -180,6 +181,8 @@ absl::StatusOr<std::string> CudaDeviceUuid(int ordinal) {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options) {
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
+  DATASETD_RETURN_IF_ERROR(CheckRunsKernels(*api));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<CudaContext> context,
                             CudaContext::Retain(options.ordinal));
   DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,

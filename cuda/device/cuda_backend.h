@@ -33,7 +33,8 @@ absl::StatusOr<std::string> CudaDeviceUuid(int ordinal);
 // Gives the device a context.
 //
 //   INVALID_ARGUMENT  no device of this ordinal; names how many there are
-//   UNAVAILABLE       as above, or another process has the device to itself
+//   UNAVAILABLE       as above, or another process has the device to itself,
+//                     or the device or its driver cannot run the kernels
 //   UNIMPLEMENTED     as above
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options);

@@ -1,6 +1,8 @@
 """What a daemon says of GPUs and drivers that it cannot use, and what it takes
 of the memory of one that it can."""
 
+import os
+
 import pytest
 
 from tests.testing import daemon_harness as harness
@@ -8,6 +10,8 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 _MIB = 1 << 20
+# The major version of CUDA whose drivers run the kernels of this build.
+_NEEDED = int(os.environ["KERNELS_NEED_CUDA"])
 
 
 def _refusal(**variables):
@@ -29,6 +33,7 @@ def test_a_gpu_that_the_build_has_no_code_for():
 
 
 @pytest.mark.parametrize("error, name, remedy", [
+    (200, "CUDA_ERROR_INVALID_IMAGE", "update the NVIDIA driver"),
     (218, "CUDA_ERROR_INVALID_PTX", "update the NVIDIA driver"),
     (221, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", "libnvidia-ptxjitcompiler"),
     (222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "update the NVIDIA driver"),
@@ -47,9 +52,19 @@ def test_a_driver_that_is_too_old():
     assert "install a driver of CUDA 12.0 or later" in log
 
 
-def test_an_older_driver_than_the_toolkits():
+@pytest.mark.skipif(_NEEDED == 12, reason="12.0 is the oldest driver")
+def test_a_driver_that_is_too_old_for_the_kernels():
+    log = _refusal(driver_version=(_NEEDED - 1) * 1000 + 20)
+    assert (f"the driver is of CUDA {_NEEDED - 1}.2, and datasetd's kernels "
+            f"need {_NEEDED}.0 (R" in log)
+    assert (f"update the driver, build datasetd with CUDA {_NEEDED - 1}, or "
+            "use device cpu" in log)
+
+
+def test_the_oldest_driver_of_the_toolkits_major_version():
     with harness.Daemon(devices=["cuda:0"], environment={
-            "DATASETD_EMULATED_GPU_DRIVER_VERSION": "12000"}) as daemon:
+            "DATASETD_EMULATED_GPU_DRIVER_VERSION":
+            str(_NEEDED * 1000)}) as daemon:
         with daemon.connect() as client:
             assert client.status()["devices"][0]["name"] == "cuda:0"
 
