@@ -162,6 +162,23 @@ class CudaBackend final : public Backend {
   const std::vector<ExportKind> export_kinds_;
 };
 
+// Takes the context if it succeeds.
+absl::StatusOr<std::unique_ptr<Backend>> CreateIn(
+    std::unique_ptr<CudaContext>& context, const CudaBackendOptions& options) {
+  DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
+                            FindExportKinds(*context));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int num_multiprocessors,
+      context->Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<AugmentKernels> kernels,
+                            AugmentKernels::Load(*context));
+  // Last: the kernels take memory.
+  DATASETD_ASSIGN_OR_RETURN(DeviceInfo info, ReadInfo(*context));
+  return std::make_unique<CudaBackend>(
+      options, std::move(context), std::move(kernels), std::move(info),
+      num_multiprocessors, std::move(export_kinds));
+}
+
 }  // namespace
 
 absl::StatusOr<int> CountCudaDevices() { return CountDriverDevices(); }
@@ -185,18 +202,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   DATASETD_RETURN_IF_ERROR(CheckRunsKernels(*api));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<CudaContext> context,
                             CudaContext::Retain(options.ordinal));
-  DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
-                            FindExportKinds(*context));
-  DATASETD_ASSIGN_OR_RETURN(
-      const int num_multiprocessors,
-      context->Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<AugmentKernels> kernels,
-                            AugmentKernels::Load(*context));
-  // Last: the kernels take memory.
-  DATASETD_ASSIGN_OR_RETURN(DeviceInfo info, ReadInfo(*context));
-  return std::make_unique<CudaBackend>(
-      options, std::move(context), std::move(kernels), std::move(info),
-      num_multiprocessors, std::move(export_kinds));
+  auto backend = CreateIn(context, options);
+  // The daemon may go on without this device.
+  if (!backend.ok()) CudaContext::Release(std::move(context));
+  return backend;
 }
 
 }  // namespace datasetd

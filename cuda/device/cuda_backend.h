@@ -30,7 +30,7 @@ absl::StatusOr<int> CountCudaDevices();
 //   UNAVAILABLE, UNIMPLEMENTED  as above
 absl::StatusOr<std::string> CudaDeviceUuid(int ordinal);
 
-// Gives the device a context.
+// Gives the device a context, which an error takes from it again.
 //
 //   INVALID_ARGUMENT  no device of this ordinal; names how many there are
 //   UNAVAILABLE       as above, or another process has the device to itself,

@@ -31,7 +31,7 @@ constexpr double kDefaultBudgetShare = 0.9;
 constexpr uint64_t kDefaultPinnedShare = 2;
 
 // The configured devices; by default every GPU, or the host if there is none.
-absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
+std::vector<std::string> DeviceNames(const v1::Config& config) {
   std::vector<std::string> names(config.devices().begin(),
                                  config.devices().end());
   if (!names.empty()) return names;
@@ -48,31 +48,71 @@ absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
   return names;
 }
 
+BackendOptions OptionsOf(const v1::Config& config) {
+  return {.host = {.num_threads = static_cast<int>(config.host_threads())},
+          .max_batches_per_launch =
+              config.max_batches_per_launch() == 0
+                  ? kMaxBatchesPerLaunch
+                  : static_cast<int>(config.max_batches_per_launch())};
+}
+
+using Backends = std::vector<std::unique_ptr<Backend>>;
+
+absl::StatusOr<Backends> OpenNamed(const v1::Config& config) {
+  Backends backends;
+  for (const std::string& name : config.devices()) {
+    DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                              CreateBackend(name, OptionsOf(config)));
+    const std::string& found = backend->info().name;
+    for (const std::unique_ptr<Backend>& other : backends) {
+      if (other->info().name != found) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("devices: '", name, "' is ", found,
+                       ", which is named already; name each device once"));
+    }
+    backends.push_back(std::move(backend));
+  }
+  return backends;
+}
+
+// Nobody asked for one GPU or another, so that none is worth a failed start.
+absl::StatusOr<Backends> OpenUsable(const v1::Config& config) {
+  const std::vector<std::string> names = DeviceNames(config);
+  Backends backends;
+  for (const std::string& name : names) {
+    auto backend = CreateBackend(name, OptionsOf(config));
+    if (backend.ok()) {
+      backends.push_back(*std::move(backend));
+    } else if (name == "cpu") {
+      return backend.status();
+    } else {
+      Log(LogSubsystem::kServer)
+          .warn(
+              "{} is not used ({}); name it in 'devices' to make this an "
+              "error",
+              name, std::string(backend.status().message()));
+    }
+  }
+  if (!backends.empty()) return backends;
+  Log(LogSubsystem::kServer)
+      .warn("none of the GPUs can be used: serving from host memory");
+  DATASETD_ASSIGN_OR_RETURN(backends.emplace_back(),
+                            CreateBackend("cpu", OptionsOf(config)));
+  return backends;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
     const v1::Config& config) {
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                            DeviceNames(config));
+  DATASETD_ASSIGN_OR_RETURN(Backends backends, config.devices().empty()
+                                                   ? OpenUsable(config)
+                                                   : OpenNamed(config));
   std::vector<ServedDevice> devices;
-  for (const std::string& name : names) {
+  for (std::unique_ptr<Backend>& backend : backends) {
     ServedDevice device;
-    DATASETD_ASSIGN_OR_RETURN(
-        device.backend,
-        CreateBackend(
-            name,
-            {.host = {.num_threads = static_cast<int>(config.host_threads())},
-             .max_batches_per_launch =
-                 config.max_batches_per_launch() == 0
-                     ? kMaxBatchesPerLaunch
-                     : static_cast<int>(config.max_batches_per_launch())}));
+    device.backend = std::move(backend);
     const DeviceInfo& info = device.backend->info();
-    for (const ServedDevice& other : devices) {
-      if (other.name() != info.name) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("devices: '", name, "' is ", info.name,
-                       ", which is named already; name each device once"));
-    }
     const uint64_t budget =
         config.memory_budget_mib() != 0
             ? config.memory_budget_mib() << 20
@@ -121,8 +161,7 @@ absl::Status NameSockets(v1::Config* config) {
   for (std::string* const path :
        {config->mutable_socket_path(), config->mutable_attach_socket_path()}) {
     if (!absl::StrContains(*path, kGpuPlaceholder)) continue;
-    DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                              DeviceNames(*config));
+    const std::vector<std::string> names = DeviceNames(*config);
     if (names.front() == "cpu") {
       return absl::InvalidArgumentError(absl::StrCat(
           "socket '", *path, "': ", kGpuPlaceholder,
