@@ -5,6 +5,7 @@
 #ifndef DATASETD_CUDA_DEVICE_CUDA_BACKEND_H_
 #define DATASETD_CUDA_DEVICE_CUDA_BACKEND_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,8 @@ namespace datasetd {
 struct CudaBackendOptions {
   int ordinal = 0;  // as the process counts, after CUDA_VISIBLE_DEVICES
   int max_batches_per_launch = kMaxBatchesPerLaunch;  // from 1
+  // The most host memory that is pinned at once; a multiple of the page size.
+  size_t pinned_piece_bytes = size_t{1} << 30;
 };
 
 // At least 1.
