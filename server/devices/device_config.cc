@@ -3,6 +3,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "base/gpu_uuid.h"
 #include "base/status_macros.h"
 #include "cuda/backends.h"
@@ -20,6 +22,7 @@
 #include "cuda/host/host_memory.h"
 #include "server/config/user_limit.h"
 #include "server/dataset/memory_budget.h"
+#include "server/devices/device_nodes.h"
 #include "server/log/logging.h"
 
 namespace datasetd {
@@ -30,6 +33,15 @@ constexpr double kDefaultBudgetShare = 0.9;
 // Likewise, of the host's for pinned memory.
 constexpr uint64_t kDefaultPinnedShare = 2;
 
+// `message`, and what keeps this process from the driver if that is a file
+// mode: the driver itself does not tell.
+std::string WithDeniedNode(absl::string_view message) {
+  const ForbiddenNode node = FindForbiddenNode();
+  return node.error != EACCES
+             ? std::string(message)
+             : absl::StrCat(message, "; ", DescribeMode(node.path));
+}
+
 // The configured devices; by default every GPU, or the host if there is none.
 std::vector<std::string> DeviceNames(const v1::Config& config) {
   std::vector<std::string> names(config.devices().begin(),
@@ -39,7 +51,7 @@ std::vector<std::string> DeviceNames(const v1::Config& config) {
   if (!num_gpus.ok()) {
     Log(LogSubsystem::kServer)
         .warn("no GPU ({}): serving from host memory",
-              std::string(num_gpus.status().message()));
+              WithDeniedNode(num_gpus.status().message()));
     return std::vector<std::string>{"cpu"};
   }
   for (int i = 0; i < *num_gpus; ++i) {
@@ -61,8 +73,12 @@ using Backends = std::vector<std::unique_ptr<Backend>>;
 absl::StatusOr<Backends> OpenNamed(const v1::Config& config) {
   Backends backends;
   for (const std::string& name : config.devices()) {
-    DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                              CreateBackend(name, OptionsOf(config)));
+    auto opened = CreateBackend(name, OptionsOf(config));
+    if (absl::IsUnavailable(opened.status())) {
+      return absl::UnavailableError(WithDeniedNode(opened.status().message()));
+    }
+    DATASETD_RETURN_IF_ERROR(opened.status());
+    std::unique_ptr<Backend> backend = *std::move(opened);
     const std::string& found = backend->info().name;
     for (const std::unique_ptr<Backend>& other : backends) {
       if (other->info().name != found) continue;
