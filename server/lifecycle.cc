@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -101,6 +102,7 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
   if (is_any_gpu && !HasNvidiaGpu()) return Wait::kDone;
   const RealClock clock;
   const absl::Duration deadline = clock.Monotonic() + wait;
+  std::string denied;  // the node that was told of
   for (bool is_first = true;; is_first = false) {
     const absl::Status status =
         ProbeDevices(config, {events.signals, events.parent});
@@ -111,8 +113,12 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
     }
     // Built without CUDA.
     if (is_any_gpu && absl::IsUnimplemented(status)) return Wait::kDone;
-    const std::string node = FindForbiddenNode();
-    if (!node.empty()) {
+    const ForbiddenNode node = FindForbiddenNode();
+    if (node.error == EACCES && node.path != denied) {
+      denied = node.path;
+      Log(LogSubsystem::kServer).error("{}", DescribeMode(denied));
+    }
+    if (node.error == EPERM) {
       Log(LogSubsystem::kServer)
           .critical(
               "{} is there, but forbidden: it came after the service manager "
@@ -122,7 +128,7 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
               "service with a new list; if this comes again, see DeviceAllow= "
               "of "
               "its unit",
-              node);
+              node.path);
       return Wait::kFailed;
     }
     const absl::Duration left = deadline - clock.Monotonic();

@@ -24,9 +24,10 @@ namespace {
 const char* RemedyOf(CUresult error) {
   switch (error) {
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CUDA_ERROR_INVALID_IMAGE:
       return "build for this GPU with --define=cuda_archs=..., or use device "
              "cpu";
+    // Of the kernels, as of PTX, a driver cannot read what is newer.
+    case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
     case CUDA_ERROR_INVALID_PTX:
       return "update the NVIDIA driver, build with an older CUDA toolkit, or "

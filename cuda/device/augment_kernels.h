@@ -31,6 +31,7 @@ class AugmentKernels {
  public:
   // Loads the kernels, and runs each once without batches: compiling for the
   // GPU, if need be, and the memory of their stacks are done with on return.
+  // REQUIRES: the driver CheckRunsKernels.
   //
   //   UNAVAILABLE         the build has nothing that this GPU or driver can
   //                       run; says what it has

@@ -10,6 +10,7 @@
 #define DATASETD_CUDA_DEVICE_BACKEND_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -166,6 +167,16 @@ class Backend {
       size_t size_bytes, ExportKind kind) = 0;
   virtual absl::StatusOr<std::unique_ptr<HostMemory>> AllocateHost(
       size_t size_bytes) = 0;
+
+  // As AllocateHost, of any size, for what is written by the host and read by
+  // the host and by StageIn: no copy of a stream may use it. It is taken piece
+  // by piece where it takes long.
+  //
+  //   CANCELLED  is_cancelled was set meanwhile
+  virtual absl::StatusOr<std::unique_ptr<HostMemory>> AllocateLargeHost(
+      size_t size_bytes, const std::atomic<bool>& /*is_cancelled*/) {
+    return AllocateHost(size_bytes);
+  }
 
   // Whether its device reads the other's memory by itself. False for itself.
   virtual bool CanReadPeer(const Backend& /*peer*/) const { return false; }

@@ -1,5 +1,6 @@
 #include "cuda/device/cuda_backend.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -15,7 +16,9 @@
 #include "cuda/device/cuda_context.h"
 #include "cuda/device/cuda_exported_memory.h"
 #include "cuda/device/cuda_memory.h"
+#include "cuda/device/cuda_pinned_memory.h"
 #include "cuda/device/cuda_stream.h"
+#include "cuda/device/driver_api.h"
 #include "cuda/device/status.h"
 #include "cuda/kernels/program/chain_plan.h"
 
@@ -79,6 +82,7 @@ class CudaBackend final : public Backend {
       : context_(std::move(context)),
         kernels_(std::move(kernels)),
         max_batches_per_launch_(options.max_batches_per_launch),
+        pinned_piece_bytes_(options.pinned_piece_bytes),
         info_(std::move(info)),
         num_multiprocessors_(num_multiprocessors),
         export_kinds_(std::move(export_kinds)) {}
@@ -109,6 +113,18 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<HostMemory>> AllocateHost(
       size_t size_bytes) override {
     return CudaHostMemory::Create(*context_, size_bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<HostMemory>> AllocateLargeHost(
+      size_t size_bytes, const std::atomic<bool>& is_cancelled) override {
+    // Such a device sees memory of cuMemHostAlloc alone at its host address.
+    DATASETD_ASSIGN_OR_RETURN(
+        const int uses_host_address,
+        context_->Attribute(
+            CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM));
+    if (uses_host_address == 0) return AllocateHost(size_bytes);
+    return CudaPinnedMemory::Create(*context_, size_bytes, is_cancelled,
+                                    pinned_piece_bytes_);
   }
 
   bool CanReadPeer(const Backend& peer) const override {
@@ -159,10 +175,28 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<CudaContext> context_;
   const std::unique_ptr<AugmentKernels> kernels_;
   const int max_batches_per_launch_;
+  const size_t pinned_piece_bytes_;
   const DeviceInfo info_;
   const int num_multiprocessors_;
   const std::vector<ExportKind> export_kinds_;
 };
+
+// Takes the context if it succeeds.
+absl::StatusOr<std::unique_ptr<Backend>> CreateIn(
+    std::unique_ptr<CudaContext>& context, const CudaBackendOptions& options) {
+  DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
+                            FindExportKinds(*context));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int num_multiprocessors,
+      context->Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<AugmentKernels> kernels,
+                            AugmentKernels::Load(*context));
+  // Last: the kernels take memory.
+  DATASETD_ASSIGN_OR_RETURN(DeviceInfo info, ReadInfo(*context));
+  return std::make_unique<CudaBackend>(
+      options, std::move(context), std::move(kernels), std::move(info),
+      num_multiprocessors, std::move(export_kinds));
+}
 
 }  // namespace
 
@@ -184,20 +218,14 @@ absl::StatusOr<std::string> CudaDeviceUuid(int ordinal) {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options) {
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
+  DATASETD_RETURN_IF_ERROR(CheckRunsKernels(*api));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<CudaContext> context,
                             CudaContext::Retain(options.ordinal));
-  DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
-                            FindExportKinds(*context));
-  DATASETD_ASSIGN_OR_RETURN(
-      const int num_multiprocessors,
-      context->Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<AugmentKernels> kernels,
-                            AugmentKernels::Load(*context));
-  // Last: the kernels take memory.
-  DATASETD_ASSIGN_OR_RETURN(DeviceInfo info, ReadInfo(*context));
-  return std::make_unique<CudaBackend>(
-      options, std::move(context), std::move(kernels), std::move(info),
-      num_multiprocessors, std::move(export_kinds));
+  auto backend = CreateIn(context, options);
+  // The daemon may go on without this device.
+  if (!backend.ok()) CudaContext::Release(std::move(context));
+  return backend;
 }
 
 }  // namespace datasetd

@@ -5,6 +5,7 @@
 #ifndef DATASETD_CUDA_DEVICE_CUDA_BACKEND_H_
 #define DATASETD_CUDA_DEVICE_CUDA_BACKEND_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,8 @@ namespace datasetd {
 struct CudaBackendOptions {
   int ordinal = 0;  // as the process counts, after CUDA_VISIBLE_DEVICES
   int max_batches_per_launch = kMaxBatchesPerLaunch;  // from 1
+  // The most host memory that is pinned at once; a multiple of the page size.
+  size_t pinned_piece_bytes = size_t{1} << 30;
 };
 
 // At least 1.
@@ -30,10 +33,11 @@ absl::StatusOr<int> CountCudaDevices();
 //   UNAVAILABLE, UNIMPLEMENTED  as above
 absl::StatusOr<std::string> CudaDeviceUuid(int ordinal);
 
-// Gives the device a context.
+// Gives the device a context, which an error takes from it again.
 //
 //   INVALID_ARGUMENT  no device of this ordinal; names how many there are
-//   UNAVAILABLE       as above, or another process has the device to itself
+//   UNAVAILABLE       as above, or another process has the device to itself,
+//                     or the device or its driver cannot run the kernels
 //   UNIMPLEMENTED     as above
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options);

@@ -45,6 +45,13 @@ absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::Retain(int ordinal) {
   return context;
 }
 
+void CudaContext::Release(std::unique_ptr<CudaContext> context) {
+  DATASETD_CUDA_LOG_IF_ERROR(context->api_.cuCtxSetCurrent(nullptr));
+  DATASETD_CUDA_LOG_IF_ERROR(
+      context->api_.cuDevicePrimaryCtxRelease(context->device_));
+  SetCurrentDevice(-1);
+}
+
 absl::StatusOr<bool> CudaContext::CanReachPeer(const CudaContext& peer) const {
   int can_access = 0;
   DATASETD_CUDA_RETURN_IF_ERROR(

@@ -1,6 +1,7 @@
 // The primary context of one GPU, which holds everything that the device layer
-// makes there. It stays until the process ends: a slab whose client still maps
-// it must not be freed with the context (FeedTable::FreeMemory).
+// makes there. Unless it is released, it stays until the process ends: a slab
+// whose client still maps it must not be freed with the context
+// (FeedTable::FreeMemory).
 //
 // Every call of the device layer makes the context current in its thread, and
 // none restores what was current: the threads are the daemon's own.
@@ -31,6 +32,10 @@ class CudaContext {
   //   INVALID_ARGUMENT  no such device; names how many there are
   //   UNAVAILABLE       as above, or another process has the device to itself
   static absl::StatusOr<std::unique_ptr<CudaContext>> Retain(int ordinal);
+
+  // Gives back the context, and the device's memory with it; none is current
+  // then. Errors are logged. REQUIRES: nothing that was made in it is left.
+  static void Release(std::unique_ptr<CudaContext> context);
 
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;

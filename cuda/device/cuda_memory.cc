@@ -23,6 +23,14 @@ absl::Status CheckNotEmpty(size_t size_bytes) {
   return absl::InvalidArgumentError("an allocation of 0 bytes");
 }
 
+absl::Status CheckDeviceAddress(const CudaContext& context, const void* host,
+                                CUdeviceptr on_device) {
+  if (on_device == reinterpret_cast<CUdeviceptr>(host)) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "cuda:", context.ordinal(), " sees host memory at an address of its ",
+      "own; a device with unified addressing is needed"));
+}
+
 absl::StatusOr<CudaMalloc> MallocOnDevice(const CudaContext& context,
                                           size_t size_bytes) {
   DATASETD_RETURN_IF_ERROR(CheckNotEmpty(size_bytes));
@@ -67,11 +75,7 @@ absl::StatusOr<std::unique_ptr<HostMemory>> CudaHostMemory::Create(
   CUdeviceptr on_device = 0;
   DATASETD_CUDA_RETURN_IF_ERROR(
       api.cuMemHostGetDevicePointer(&on_device, data, 0));
-  if (on_device != reinterpret_cast<CUdeviceptr>(data)) {
-    return absl::UnimplementedError(absl::StrCat(
-        "cuda:", context.ordinal(), " sees host memory at an address of its ",
-        "own; a device with unified addressing is needed"));
-  }
+  DATASETD_RETURN_IF_ERROR(CheckDeviceAddress(context, data, on_device));
   return std::make_unique<CudaHostMemory>(context, std::move(memory),
                                           size_bytes);
 }

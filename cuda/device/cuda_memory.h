@@ -33,6 +33,11 @@ using CudaHostAlloc = UniqueHandle<CudaHostAllocTraits>;
 //   INVALID_ARGUMENT  size_bytes is 0
 absl::Status CheckNotEmpty(size_t size_bytes);
 
+// For host memory that the device sees at `on_device`.
+//   UNIMPLEMENTED  that is not its host address
+absl::Status CheckDeviceAddress(const CudaContext& context, const void* host,
+                                CUdeviceptr on_device);
+
 // Errors as in backend.h.
 absl::StatusOr<CudaMalloc> MallocOnDevice(const CudaContext& context,
                                           size_t size_bytes);
@@ -56,7 +61,8 @@ class CudaDeviceMemory final : public DeviceMemory {
   const size_t size_bytes_;
 };
 
-// Pinned, mapped into every device's address space at its host address.
+// Pinned, mapped into every device's address space at its host address. For
+// small memory: see cuda_pinned_memory.h.
 class CudaHostMemory final : public HostMemory {
  public:
   static absl::StatusOr<std::unique_ptr<HostMemory>> Create(

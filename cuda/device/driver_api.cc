@@ -18,11 +18,26 @@ constexpr char kLibrary[] = "libcuda.so.1";
 // The versions of the functions that are asked for. All are at least as old,
 // and did not change since.
 constexpr int kVersion = 12000;
+// CUDA Compatibility, "Minor Version Compatibility": of the nvcc that compiled
+// the kernels, by its major number.
+constexpr int kKernelsVersion = DATASETD_NVCC_VERSION / 1000 * 1000;
 
 using GetProcAddress = decltype(&::cuGetProcAddress);
 
 std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+// The first driver of a major version, as people know it: " (R580)".
+std::string BranchOf(int major) {
+  switch (major) {
+    case 12:
+      return " (R525)";
+    case 13:
+      return " (R580)";
+    default:
+      return "";
+  }
 }
 
 absl::Status TooOld(const std::string& what) {
@@ -80,6 +95,24 @@ absl::StatusOr<DriverApi> Load() {
 std::atomic<const DriverApi*> loaded = nullptr;
 
 }  // namespace
+
+absl::Status CheckRunsKernels(int driver_version) {
+  if (driver_version >= kKernelsVersion) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "the driver is of CUDA ", VersionText(driver_version),
+      ", and datasetd's kernels need ", VersionText(kKernelsVersion),
+      BranchOf(kKernelsVersion / 1000),
+      ": update the driver, build datasetd with CUDA ", driver_version / 1000,
+      ", or use device cpu"));
+}
+
+absl::Status CheckRunsKernels(const DriverApi& api) {
+  int version = 0;
+  if (api.cuDriverGetVersion(&version) != CUDA_SUCCESS) {
+    return TooOld("the CUDA driver does not tell its version");
+  }
+  return CheckRunsKernels(version);
+}
 
 absl::StatusOr<const DriverApi*> GetDriverApi() {
   static std::mutex mutex;

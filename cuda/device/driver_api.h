@@ -11,6 +11,7 @@
 
 #include <cuda.h>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #define DATASETD_CUDA_FUNCTIONS(X)  \
@@ -104,6 +105,14 @@ bool IsMigUuid(const DriverApi& api, CUdevice device, const CUuuid& uuid);
 //   UNAVAILABLE  there is no driver, or it is too old; says which version is
 //                needed
 absl::StatusOr<const DriverApi*> GetDriverApi();
+
+// Whether a driver of that version, as cuDriverGetVersion tells it, runs the
+// kernels of this build: those of the toolkit's major number do.
+//
+//   UNAVAILABLE  it is too old; says which version is needed
+absl::Status CheckRunsKernels(int driver_version);
+// Likewise, of this process's driver.
+absl::Status CheckRunsKernels(const DriverApi& api);
 
 // nullptr before GetDriverApi succeeded.
 const DriverApi* LoadedDriverApi();

@@ -29,7 +29,7 @@ namespace datasetd {
 bool IsSticky(CUresult error);
 
 // Names the device of the context that was made current in this thread, for
-// the errors of its calls.
+// the errors of its calls; -1 for none.
 void SetCurrentDevice(int ordinal);
 
 // `size_bytes` is 0 where the call takes no memory.

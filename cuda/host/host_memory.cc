@@ -32,18 +32,11 @@ absl::Status SystemError(const char* call, size_t size_bytes, int error) {
   return absl::InternalError(message);
 }
 
-// Overcommit grants what is not there and kills later; so ask first.
 absl::Status CheckAvailable(size_t size_bytes) {
   if (size_bytes == 0) {
     return absl::InvalidArgumentError("an allocation of 0 bytes");
   }
-  DATASETD_ASSIGN_OR_RETURN(const size_t available, AvailableHostBytes());
-  if (size_bytes > available) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot take ", size_bytes, " bytes of host memory: ", available,
-        " bytes are available"));
-  }
-  return absl::OkStatus();
+  return CheckAvailableHostBytes(size_bytes);
 }
 
 class Mapping {
@@ -151,6 +144,16 @@ absl::StatusOr<size_t> AvailableHostBytes() {
   if (!found) return absl::InternalError("/proc/meminfo has no MemAvailable");
   return std::min(static_cast<size_t>(kib) * 1024,
                   RoomInControlGroups("/proc/self/cgroup", "/sys/fs/cgroup"));
+}
+
+absl::Status CheckAvailableHostBytes(size_t size_bytes) {
+  DATASETD_ASSIGN_OR_RETURN(const size_t available, AvailableHostBytes());
+  if (size_bytes > available) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot take ", size_bytes, " bytes of host memory: ", available,
+        " bytes are available"));
+  }
+  return absl::OkStatus();
 }
 
 size_t RoomInControlGroups(const std::string& list_path,

@@ -1,4 +1,5 @@
-// Memory of the host backend: page mappings, private or shared through a memfd.
+// Memory of the host backend: page mappings, private or shared through a memfd;
+// and how much there is.
 
 #ifndef DATASETD_CUDA_HOST_HOST_MEMORY_H_
 #define DATASETD_CUDA_HOST_HOST_MEMORY_H_
@@ -8,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cuda/device/backend.h"
 
@@ -23,6 +25,10 @@ absl::StatusOr<size_t> AvailableHostBytes();
 // its /proc/PID/cgroup, `mount_path` the directory of the groups.
 size_t RoomInControlGroups(const std::string& list_path,
                            const std::string& mount_path);
+
+// Overcommit grants what is not there and kills later; so ask first.
+//   RESOURCE_EXHAUSTED  more than is available; names both numbers
+absl::Status CheckAvailableHostBytes(size_t size_bytes);
 
 // Page-aligned, zeroed, private to the process.
 //

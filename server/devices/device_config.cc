@@ -3,6 +3,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "base/gpu_uuid.h"
 #include "base/status_macros.h"
 #include "cuda/backends.h"
@@ -20,6 +22,7 @@
 #include "cuda/host/host_memory.h"
 #include "server/config/user_limit.h"
 #include "server/dataset/memory_budget.h"
+#include "server/devices/device_nodes.h"
 #include "server/log/logging.h"
 
 namespace datasetd {
@@ -30,8 +33,17 @@ constexpr double kDefaultBudgetShare = 0.9;
 // Likewise, of the host's for pinned memory.
 constexpr uint64_t kDefaultPinnedShare = 2;
 
+// `message`, and what keeps this process from the driver if that is a file
+// mode: the driver itself does not tell.
+std::string WithDeniedNode(absl::string_view message) {
+  const ForbiddenNode node = FindForbiddenNode();
+  return node.error != EACCES
+             ? std::string(message)
+             : absl::StrCat(message, "; ", DescribeMode(node.path));
+}
+
 // The configured devices; by default every GPU, or the host if there is none.
-absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
+std::vector<std::string> DeviceNames(const v1::Config& config) {
   std::vector<std::string> names(config.devices().begin(),
                                  config.devices().end());
   if (!names.empty()) return names;
@@ -39,7 +51,7 @@ absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
   if (!num_gpus.ok()) {
     Log(LogSubsystem::kServer)
         .warn("no GPU ({}): serving from host memory",
-              std::string(num_gpus.status().message()));
+              WithDeniedNode(num_gpus.status().message()));
     return std::vector<std::string>{"cpu"};
   }
   for (int i = 0; i < *num_gpus; ++i) {
@@ -48,31 +60,75 @@ absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
   return names;
 }
 
+BackendOptions OptionsOf(const v1::Config& config) {
+  return {.host = {.num_threads = static_cast<int>(config.host_threads())},
+          .max_batches_per_launch =
+              config.max_batches_per_launch() == 0
+                  ? kMaxBatchesPerLaunch
+                  : static_cast<int>(config.max_batches_per_launch())};
+}
+
+using Backends = std::vector<std::unique_ptr<Backend>>;
+
+absl::StatusOr<Backends> OpenNamed(const v1::Config& config) {
+  Backends backends;
+  for (const std::string& name : config.devices()) {
+    auto opened = CreateBackend(name, OptionsOf(config));
+    if (absl::IsUnavailable(opened.status())) {
+      return absl::UnavailableError(WithDeniedNode(opened.status().message()));
+    }
+    DATASETD_RETURN_IF_ERROR(opened.status());
+    std::unique_ptr<Backend> backend = *std::move(opened);
+    const std::string& found = backend->info().name;
+    for (const std::unique_ptr<Backend>& other : backends) {
+      if (other->info().name != found) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("devices: '", name, "' is ", found,
+                       ", which is named already; name each device once"));
+    }
+    backends.push_back(std::move(backend));
+  }
+  return backends;
+}
+
+// Nobody asked for one GPU or another, so that none is worth a failed start.
+absl::StatusOr<Backends> OpenUsable(const v1::Config& config) {
+  const std::vector<std::string> names = DeviceNames(config);
+  Backends backends;
+  for (const std::string& name : names) {
+    auto backend = CreateBackend(name, OptionsOf(config));
+    if (backend.ok()) {
+      backends.push_back(*std::move(backend));
+    } else if (name == "cpu") {
+      return backend.status();
+    } else {
+      Log(LogSubsystem::kServer)
+          .warn(
+              "{} is not used ({}); name it in 'devices' to make this an "
+              "error",
+              name, std::string(backend.status().message()));
+    }
+  }
+  if (!backends.empty()) return backends;
+  Log(LogSubsystem::kServer)
+      .warn("none of the GPUs can be used: serving from host memory");
+  DATASETD_ASSIGN_OR_RETURN(backends.emplace_back(),
+                            CreateBackend("cpu", OptionsOf(config)));
+  return backends;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
     const v1::Config& config) {
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                            DeviceNames(config));
+  DATASETD_ASSIGN_OR_RETURN(Backends backends, config.devices().empty()
+                                                   ? OpenUsable(config)
+                                                   : OpenNamed(config));
   std::vector<ServedDevice> devices;
-  for (const std::string& name : names) {
+  for (std::unique_ptr<Backend>& backend : backends) {
     ServedDevice device;
-    DATASETD_ASSIGN_OR_RETURN(
-        device.backend,
-        CreateBackend(
-            name,
-            {.host = {.num_threads = static_cast<int>(config.host_threads())},
-             .max_batches_per_launch =
-                 config.max_batches_per_launch() == 0
-                     ? kMaxBatchesPerLaunch
-                     : static_cast<int>(config.max_batches_per_launch())}));
+    device.backend = std::move(backend);
     const DeviceInfo& info = device.backend->info();
-    for (const ServedDevice& other : devices) {
-      if (other.name() != info.name) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("devices: '", name, "' is ", info.name,
-                       ", which is named already; name each device once"));
-    }
     const uint64_t budget =
         config.memory_budget_mib() != 0
             ? config.memory_budget_mib() << 20
@@ -121,8 +177,7 @@ absl::Status NameSockets(v1::Config* config) {
   for (std::string* const path :
        {config->mutable_socket_path(), config->mutable_attach_socket_path()}) {
     if (!absl::StrContains(*path, kGpuPlaceholder)) continue;
-    DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                              DeviceNames(*config));
+    const std::vector<std::string> names = DeviceNames(*config);
     if (names.front() == "cpu") {
       return absl::InvalidArgumentError(absl::StrCat(
           "socket '", *path, "': ", kGpuPlaceholder,

@@ -15,10 +15,12 @@
 
 namespace datasetd {
 
-// Opens each device with its budget. If none is named: every GPU, or the host
-// if there is no GPU. The result is never empty.
-//   UNAVAILABLE       a GPU is not available
+// Opens each device with its budget. If none is named: every GPU that can be
+// used, with a warning for each other one; or the host if there is none. The
+// result is never empty.
+//   UNAVAILABLE       a GPU that is named is not available
 //   INVALID_ARGUMENT  as CreateBackend for a bad name; a GPU is named twice
+// Also other errors of a named GPU, such as RESOURCE_EXHAUSTED.
 absl::StatusOr<std::vector<ServedDevice>> OpenDevices(const v1::Config& config);
 
 // The budget of host memory that is pinned for samples; null if no device is a
@@ -27,7 +29,8 @@ absl::StatusOr<std::unique_ptr<MemoryBudget>> OpenPinnedBudget(
     const v1::Config& config, const std::vector<ServedDevice>& devices);
 
 // Writes the UUID of the first device for "{gpu}" in the paths of the sockets,
-// and makes their directory then.
+// and makes their directory then. If none is named it is the first GPU, also
+// where OpenDevices does not use that.
 //   INVALID_ARGUMENT  the first device is no GPU, or a path becomes too long
 // Also errors of OpenDevices, and of making the directory.
 absl::Status NameSockets(v1::Config* config);

@@ -1,13 +1,18 @@
 #include "server/devices/device_nodes.h"
 
 #include <fcntl.h>
+#include <grp.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/file_descriptor.h"
 
 namespace datasetd {
@@ -16,6 +21,19 @@ namespace {
 constexpr char kNvidia[] = "0x10de";
 // The first of the class's three bytes.
 constexpr char kDisplayController[] = "0x03";
+
+// Its number if it has no name.
+std::string GroupName(gid_t gid) {
+  std::vector<char> buffer(4096);
+  group entry = {};
+  group* found = nullptr;
+  int error = 0;
+  while ((error = getgrgid_r(gid, &entry, buffer.data(), buffer.size(),
+                             &found)) == ERANGE) {
+    buffer.resize(2 * buffer.size());
+  }
+  return error == 0 && found != nullptr ? found->gr_name : absl::StrCat(gid);
+}
 
 std::string FirstLine(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -46,13 +64,29 @@ int TryToOpen(const std::string& path) {
   return fd.has_value() ? 0 : errno;
 }
 
-std::string FindForbiddenNode(
+ForbiddenNode FindForbiddenNode(
     const std::function<int(const std::string&)>& open) {
+  ForbiddenNode found;
   // /dev/nvidia0 is left out: opening it wakes the GPU.
   for (const char* path : {"/dev/nvidiactl", "/dev/nvidia-uvm"}) {
-    if (open(path) == EPERM) return path;
+    const int error = open(path);
+    if (error == EACCES) return {path, error};
+    if (error == EPERM && found.path.empty()) found = {path, error};
   }
-  return "";
+  return found;
+}
+
+std::string DescribeMode(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) {
+    return absl::StrCat(path, " may not be opened by this process");
+  }
+  const std::string group = GroupName(status.st_gid);
+  return absl::StrCat(path, " may not be opened by this process: its mode is ",
+                      absl::StrFormat("%04o", status.st_mode & 07777),
+                      ", its group ", group,
+                      "; add SupplementaryGroups=", group,
+                      " to the service's unit, or the user to that group");
 }
 
 }  // namespace datasetd

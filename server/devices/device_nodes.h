@@ -18,11 +18,22 @@ bool HasNvidiaGpu(const std::string& pci_directory = kPciDirectory);
 // Opens and closes the file; returns 0 or errno.
 int TryToOpen(const std::string& path);
 
-// Returns the first driver node that exists but is forbidden (EPERM); empty if
-// there is none. This happens when a service manager fixes a service's device
-// list at its start, before the nodes exist. `open` is as TryToOpen.
-std::string FindForbiddenNode(
+// A driver node that exists but cannot be opened.
+struct ForbiddenNode {
+  std::string path;  // empty: there is none
+  // EPERM: the service manager fixed the device list of this service at its
+  // start, before the node existed. A new start may help.
+  // EACCES: the node's file mode, or the mode of a directory. It does not.
+  int error = 0;
+};
+
+// Returns the first node with EACCES, else the first with EPERM. `open` is as
+// TryToOpen.
+ForbiddenNode FindForbiddenNode(
     const std::function<int(const std::string&)>& open = TryToOpen);
+
+// For people: the mode and the group of a node with EACCES, and what to do.
+std::string DescribeMode(const std::string& path);
 
 }  // namespace datasetd
 

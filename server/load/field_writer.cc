@@ -27,7 +27,8 @@ int64_t WholeSamples(absl::Span<const RaggedSample> samples, int64_t end_bytes,
 
 absl::Status FieldWriter::Allocate(const Placement& placement,
                                    size_t num_fields, Backend* backend,
-                                   uint32_t uid) {
+                                   uint32_t uid,
+                                   const std::atomic<bool>& is_cancelled) {
   backend_ = backend;
   memory_.resize(num_fields);
   positions_.resize(num_fields);
@@ -39,8 +40,8 @@ absl::Status FieldWriter::Allocate(const Placement& placement,
           static_cast<size_t>(SaturatingRoundUp(size_bytes, kStageAlignment));
       positions_[f].capacities.push_back(size_bytes);
       if (part.device == nullptr) {
-        DATASETD_ASSIGN_OR_RETURN(auto memory,
-                                  backend->AllocateHost(allocated));
+        DATASETD_ASSIGN_OR_RETURN(
+            auto memory, backend->AllocateLargeHost(allocated, is_cancelled));
         memory_[f].Add(std::move(memory));
         continue;
       }

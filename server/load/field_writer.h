@@ -6,6 +6,7 @@
 #ifndef DATASETD_SERVER_LOAD_FIELD_WRITER_H_
 #define DATASETD_SERVER_LOAD_FIELD_WRITER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -25,9 +26,11 @@ namespace datasetd {
 class FieldWriter {
  public:
   // `backend` is that of the device that loads, and allocates host memory.
-  // REQUIRES: !placement.is_whole(). Errors of allocation.
+  // REQUIRES: !placement.is_whole(). Errors of allocation; CANCELLED once
+  // `is_cancelled` is set.
   absl::Status Allocate(const Placement& placement, size_t num_fields,
-                        Backend* backend, uint32_t uid);
+                        Backend* backend, uint32_t uid,
+                        const std::atomic<bool>& is_cancelled);
 
   // Appends samples, which stay unchanged until the copies are done: those to
   // the device that loads are enqueued on `own`, those to others on streams

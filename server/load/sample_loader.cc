@@ -171,8 +171,9 @@ absl::Status Loader::Allocate() {
   const int64_t num_samples = source_.info().num_samples;
   const size_t num_fields = plan_.fields.size();
   if (!placement_.is_whole()) {
-    DATASETD_RETURN_IF_ERROR(
-        writer_.Allocate(placement_, num_fields, backend_, account_.uid));
+    DATASETD_RETURN_IF_ERROR(writer_.Allocate(placement_, num_fields, backend_,
+                                              account_.uid,
+                                              counters_.is_cancelled));
   }
   for (size_t f = 0; f < num_fields; ++f) {
     const LoadPlan::FieldPlan& field = plan_.fields[f];

@@ -1,7 +1,13 @@
 #include "cuda/device/cuda_backend.h"
 
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/stage_copy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/backend_conformance.h"
@@ -42,6 +48,62 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaBackendTest,
                          ::testing::Values(BackendUnderTest{
                              .name = "Device0",
                              .create = [] { return CreateCudaBackend({}); }}),
+                         NameOfBackend);
+
+constexpr size_t kPieceBytes = size_t{64} << 10;
+
+// Pins host memory in pieces that a test can fill.
+class CudaPiecesTest : public BackendConformanceTest {};
+
+TEST_P(CudaPiecesTest, KernelsReadPinnedMemoryAcrossItsPieces) {
+  constexpr size_t kNumBytes = 4 * kPieceBytes + 63 * kStageAlignment;
+  const std::atomic<bool> is_cancelled = false;
+  const auto memory = backend_->AllocateLargeHost(kNumBytes, is_cancelled);
+  ASSERT_THAT(memory, IsOk());
+  uint8_t* const from = (*memory)->data();
+  for (size_t i = 0; i < kNumBytes; ++i) {
+    from[i] = static_cast<uint8_t>(i % 251);
+  }
+  const auto to = backend_->Allocate(kNumBytes + kStageAlignment);
+  ASSERT_THAT(to, IsOk());
+  // The middle one begins in one piece and ends two further.
+  std::vector<StageCopy> copies;
+  for (const size_t end : {kPieceBytes - 16, 3 * kPieceBytes + 48, kNumBytes}) {
+    const auto begin =
+        copies.empty() ? int64_t{0}
+                       : copies.back().from - from + copies.back().size_bytes;
+    copies.push_back({.from = from + begin,
+                      .to = (*to)->data() + begin,
+                      .size_bytes = static_cast<int64_t>(end) - begin});
+  }
+  const auto list = backend_->Allocate(copies.size() * sizeof(StageCopy));
+  ASSERT_THAT(list, IsOk());
+  const auto stream = backend_->CreateStream(nullptr);
+  ASSERT_THAT(stream, IsOk());
+  ASSERT_THAT(
+      (*stream)->CopyToDevice((*list)->data(),
+                              reinterpret_cast<const uint8_t*>(copies.data()),
+                              copies.size() * sizeof(StageCopy)),
+      IsOk());
+  ASSERT_THAT(
+      (*stream)->StageIn(reinterpret_cast<const StageCopy*>((*list)->data()),
+                         static_cast<int64_t>(copies.size())),
+      IsOk());
+  std::vector<uint8_t> staged(kNumBytes);
+  ASSERT_THAT((*stream)->CopyToHost(staged.data(), (*to)->data(), kNumBytes),
+              IsOk());
+  ASSERT_THAT((*stream)->Synchronize(), IsOk());
+  EXPECT_EQ(std::memcmp(staged.data(), from, kNumBytes), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaPiecesTest,
+                         ::testing::Values(BackendUnderTest{
+                             .name = "Device0",
+                             .create =
+                                 [] {
+                                   return CreateCudaBackend(
+                                       {.pinned_piece_bytes = kPieceBytes});
+                                 }}),
                          NameOfBackend);
 
 }  // namespace

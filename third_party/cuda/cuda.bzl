@@ -1,6 +1,6 @@
 """cuda_fatbin: kernels as data, compiled by nvcc; cuda_ptx: as text."""
 
-load("@local_cuda//:defs.bzl", "GPU_CODES", "NVCC")
+load("@local_cuda//:defs.bzl", "GPU_CODES", "NVCC", "NVCC_VERSION")
 
 # Machine code for these, as far as the toolkit has them: it runs on GPUs of the
 # same major number, so 80 is for 8.6 and 8.9, too. For all others there is PTX
@@ -29,6 +29,21 @@ _SEMANTICS = [
     "--Werror",
     "all-warnings",
 ]
+
+def compression_flags(mode):
+    """The flags by which nvcc compresses a fatbin.
+
+    Args:
+      mode: "none"; "speed", which is LZ4; or "size", which is Zstandard. nvcc
+        knows it from 12.8 on; an older one has LZ4 alone.
+    Returns: a list
+    """
+    if mode == "none":
+        return ["--no-compress"]
+
+    # Machine code, too.
+    flags = ["-Xfatbin=-compress-all"]
+    return flags + (["--compress-mode=" + mode] if NVCC_VERSION >= 12080 else [])
 
 # Compiles ctx.file.src to `out`, then runs the shell command `after`.
 def _nvcc(ctx, out, flags, after = ""):
@@ -81,7 +96,11 @@ def _nvcc_fatbin_impl(ctx):
 
     # Every binary that links the kernels holds all their machine code. With
     # the default level, 5, ChainKernel spills four times as much on 9.0.
-    flags = ["-fatbin", "--threads=2", "--compress-mode=size"] + _LANGUAGE
+    flags = ["-fatbin", "--threads=2"] + _LANGUAGE
+
+    # Code of CUDA 12 runs on drivers that cannot read Zstandard, those before
+    # 12.4.
+    flags += compression_flags("size" if NVCC_VERSION >= 13000 else "speed")
     flags.append("-Xptxas=--register-usage-level=3")
     flags = flags + _SEMANTICS
 

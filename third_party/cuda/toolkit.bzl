@@ -13,6 +13,15 @@ def _find_home(ctx):
         return str(nvcc.realpath.dirname.dirname)
     return None
 
+# CUDA_VERSION of cuda.h, as nvcc tells it: 12080 for "release 12.8".
+def _find_version(ctx, nvcc):
+    told = ctx.execute([nvcc, "--version"])
+    release = told.stdout.partition("release ")[2].partition(",")[0]
+    major, _, minor = release.partition(".")
+    if told.return_code != 0 or not major.isdigit() or not minor.isdigit():
+        fail("%s --version names no release: %s%s" % (nvcc, told.stdout, told.stderr))
+    return int(major) * 1000 + int(minor) * 10
+
 def _cuda_toolkit_impl(ctx):
     home = None
     if ctx.os.environ.get("DATASETD_NO_CUDA", "") != "1":
@@ -25,7 +34,7 @@ package(default_visibility = ["//visibility:public"])
 cc_library(name = "headers")
 filegroup(name = "toolkit_files")
 """)
-        ctx.file("defs.bzl", "CUDA_FOUND = False\nNVCC = \"\"\nGPU_CODES = []\n")
+        ctx.file("defs.bzl", "CUDA_FOUND = False\nNVCC = \"\"\nNVCC_VERSION = 0\nGPU_CODES = []\n")
         return
     ctx.symlink(home + "/include", "include")
     ctx.file("BUILD", """\
@@ -41,8 +50,9 @@ cc_library(
     codes = ctx.execute([nvcc, "--list-gpu-code"])
     if codes.return_code != 0:
         fail("%s --list-gpu-code: %s" % (nvcc, codes.stderr))
-    ctx.file("defs.bzl", "CUDA_FOUND = True\nNVCC = \"%s\"\nGPU_CODES = %s\n" % (
+    ctx.file("defs.bzl", "CUDA_FOUND = True\nNVCC = \"%s\"\nNVCC_VERSION = %d\nGPU_CODES = %s\n" % (
         nvcc,
+        _find_version(ctx, nvcc),
         repr(codes.stdout.strip().split("\n")),
     ))
 

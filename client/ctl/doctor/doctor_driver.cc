@@ -88,13 +88,16 @@ int CheckDriver(bool has_mps, const std::string& kernel_module,
   }
   int version = 0;
   driver.cuDriverGetVersion(&version);
-  findings->push_back(
-      {Severity::kOk, "GPU driver",
-       absl::StrCat(
-           "CUDA ", CudaVersionText(version), ", ", num_gpus,
-           num_gpus == 1 ? " GPU" : " GPUs",
-           kernel_module.empty() ? "" : absl::StrCat("; ", kernel_module)),
-       ""});
+  const std::string text = absl::StrCat(
+      "CUDA ", CudaVersionText(version), ", ", num_gpus,
+      num_gpus == 1 ? " GPU" : " GPUs",
+      kernel_module.empty() ? "" : absl::StrCat("; ", kernel_module));
+  if (const absl::Status runs = CheckRunsKernels(version); runs.ok()) {
+    findings->push_back({Severity::kOk, "GPU driver", text, ""});
+  } else {
+    NoGpu(absl::StrCat(text, "; ", runs.message()),
+          "update NVIDIA's driver; after it restart the machine", findings);
+  }
   for (int i = 0; i < num_gpus; ++i) {
     CheckComputeMode(driver, i, has_mps, findings);
   }

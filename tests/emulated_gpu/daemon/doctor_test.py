@@ -12,6 +12,8 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 _COMPUTE_MODE = "20"  # of CUdevice_attribute
+# The major version of CUDA whose drivers run the kernels of this build.
+_NEEDED = int(os.environ["KERNELS_NEED_CUDA"])
 
 
 class _Doctor:
@@ -47,10 +49,10 @@ def _doctor(**options):
 
 
 def test_gpus_are_described():
-    doctor = _doctor(DEVICES=2, DRIVER_VERSION=12080)
+    doctor = _doctor(DEVICES=2, DRIVER_VERSION=_NEEDED * 1000 + 80)
     driver = doctor.one("GPU driver")
     assert driver["severity"] == "ok"
-    assert driver["text"].startswith("CUDA 12.8, 2 GPUs")
+    assert driver["text"].startswith(f"CUDA {_NEEDED}.8, 2 GPUs")
     assert doctor.all("compute mode") == [
         ("ok", "GPU 0 (Emulated GPU): DEFAULT"),
         ("ok", "GPU 1 (Emulated GPU): DEFAULT")]
@@ -63,6 +65,18 @@ def test_a_driver_that_is_too_old_for_the_daemon():
     assert finding["severity"] == "warning"
     assert "the driver is of CUDA 11.4; install" in finding["text"]
     assert "12.0 or later" in finding["text"]
+
+
+@pytest.mark.skipif(_NEEDED == 12, reason="12.0 is the oldest driver")
+def test_a_driver_that_is_too_old_for_the_kernels():
+    doctor = _doctor(DRIVER_VERSION=(_NEEDED - 1) * 1000 + 40)
+    finding = doctor.one("GPU driver")
+    assert finding["severity"] == "warning"
+    assert finding["text"].startswith(f"CUDA {_NEEDED - 1}.4, 1 GPU; ")
+    assert f"datasetd's kernels need {_NEEDED}.0 (R" in finding["text"]
+    assert finding["text"].endswith("served from host memory only")
+    assert "update NVIDIA's driver" in finding["fix"]
+    assert len(doctor.all("compute mode")) == 1
 
 
 @pytest.mark.parametrize("mode, word", [

@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pytest
 
 from tests.testing import daemon_harness as harness
 
@@ -49,6 +50,36 @@ def test_a_load_copies_each_chunk_once_and_asks_for_nothing_back(tmp_path):
     assert not [name for name in names if name.startswith("cuMemcpyDtoH")]
     assert not [call for call in calls if call[1] == "cuCtxSynchronize"]
     assert not [call for call in calls if "spins" in call[2]]
+
+
+@pytest.mark.parametrize("attributes, registers", [
+    ("", True),
+    # CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: memory of cuMemHostAlloc alone
+    # has one address for host and device.
+    ("91=0", False),
+])
+def test_pinned_samples_are_registered_and_given_back(
+        tmp_path, attributes, registers):
+    log = tmp_path / "driver.log"
+    with harness.Daemon(
+            devices=["cuda:0"], pinned_budget_mib=64,
+            environment={"DATASETD_EMULATED_GPU_LOG": str(log),
+                         "DATASETD_EMULATED_GPU_ATTRIBUTES": attributes,
+                         }) as daemon:
+        images = np.arange(40 * 64, dtype=np.uint8).reshape(40, 8, 8, 1)
+        np.save(os.path.join(daemon.data_root, "image.npy"), images)
+        with daemon.connect() as client:
+            dataset = client.load_dataset(
+                "d", format="npy", path=daemon.data_root, residency="pinned")
+            assert dataset.residency == "pinned"
+            dataset.close()
+            client.unload_dataset("d")
+            harness.poll_until(
+                lambda: int(client.status()["devices"][0]["pinned_bytes"]) == 0,
+                "the memory's return")
+    names = [function for _, function, _ in _calls(log)]
+    for function in ("cuMemHostRegister_v2", "cuMemHostUnregister"):
+        assert names.count(function) == (1 if registers else 0), function
 
 
 if __name__ == "__main__":

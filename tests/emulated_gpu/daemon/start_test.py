@@ -1,6 +1,9 @@
 """What a daemon says of GPUs and drivers that it cannot use, and what it takes
 of the memory of one that it can."""
 
+import os
+import tempfile
+
 import pytest
 
 from tests.testing import daemon_harness as harness
@@ -8,6 +11,8 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 _MIB = 1 << 20
+# The major version of CUDA whose drivers run the kernels of this build.
+_NEEDED = int(os.environ["KERNELS_NEED_CUDA"])
 
 
 def _refusal(**variables):
@@ -20,6 +25,27 @@ def _refusal(**variables):
         return daemon.log()
 
 
+def _serve(**variables):
+    """The names of the devices of a daemon to which none is named, its log,
+    and the driver's calls."""
+    environment = {f"DATASETD_EMULATED_GPU_{name.upper()}": str(value)
+                   for name, value in variables.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        journal = os.path.join(folder, "driver.log")
+        environment["DATASETD_EMULATED_GPU_LOG"] = journal
+        with harness.Daemon(devices=[], environment=environment) as daemon:
+            path = os.path.join(daemon.data_root, "d")
+            harness.write_cifar10_test(path, 20)
+            with daemon.connect() as client:
+                client.load_dataset("d", format="cifar10", split="test",
+                                    path=path)
+                names = [device["name"] for device in
+                         client.status()["devices"]]
+            log = daemon.log()
+        with open(journal, encoding="utf-8") as lines:
+            return names, log, lines.read()
+
+
 def test_a_gpu_that_the_build_has_no_code_for():
     log = _refusal(compute_capability="5.0")
     assert "cuda:0, compute capability 5.0, cannot run the kernels" in log
@@ -29,6 +55,7 @@ def test_a_gpu_that_the_build_has_no_code_for():
 
 
 @pytest.mark.parametrize("error, name, remedy", [
+    (200, "CUDA_ERROR_INVALID_IMAGE", "update the NVIDIA driver"),
     (218, "CUDA_ERROR_INVALID_PTX", "update the NVIDIA driver"),
     (221, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", "libnvidia-ptxjitcompiler"),
     (222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "update the NVIDIA driver"),
@@ -47,11 +74,65 @@ def test_a_driver_that_is_too_old():
     assert "install a driver of CUDA 12.0 or later" in log
 
 
-def test_an_older_driver_than_the_toolkits():
+@pytest.mark.skipif(_NEEDED == 12, reason="12.0 is the oldest driver")
+def test_a_driver_that_is_too_old_for_the_kernels():
+    log = _refusal(driver_version=(_NEEDED - 1) * 1000 + 20)
+    assert (f"the driver is of CUDA {_NEEDED - 1}.2, and datasetd's kernels "
+            f"need {_NEEDED}.0 (R" in log)
+    assert (f"update the driver, build datasetd with CUDA {_NEEDED - 1}, or "
+            "use device cpu" in log)
+
+
+def test_the_oldest_driver_of_the_toolkits_major_version():
     with harness.Daemon(devices=["cuda:0"], environment={
-            "DATASETD_EMULATED_GPU_DRIVER_VERSION": "12000"}) as daemon:
+            "DATASETD_EMULATED_GPU_DRIVER_VERSION":
+            str(_NEEDED * 1000)}) as daemon:
         with daemon.connect() as client:
             assert client.status()["devices"][0]["name"] == "cuda:0"
+
+
+@pytest.mark.skipif(_NEEDED == 12, reason="12.0 is the oldest driver")
+def test_unnamed_gpus_of_an_old_driver_are_as_none():
+    names, log, calls = _serve(devices=2,
+                               driver_version=(_NEEDED - 1) * 1000 + 20)
+    assert names == ["cpu"]
+    for gpu in ("cuda:0", "cuda:1"):
+        assert (f"{gpu} is not used (the driver is of CUDA {_NEEDED - 1}.2, "
+                f"and datasetd's kernels need {_NEEDED}.0" in log)
+    assert "none of the GPUs can be used: serving from host memory" in log
+    # No context takes memory for nothing.
+    assert "cuDevicePrimaryCtxRetain =" not in calls
+
+
+@pytest.mark.parametrize("variables, reason", [
+    # 64 multiprocessors of 2048 threads, each with 512 bytes and a stack.
+    ({"memory_mib": "64,4096", "multiprocessors": 64},
+     "cuLaunchKernel: CUDA_ERROR_OUT_OF_MEMORY"),
+    ({"compute_capability": "6.1,9.0"}, "compute capability 6.1, cannot run"),
+    ({"faults": "cuDevicePrimaryCtxRetain@1=46"},
+     "CUDA_ERROR_DEVICE_UNAVAILABLE"),
+    # After these a device is of no more use; that of no other ends the daemon.
+    ({"faults": "0/kernel@1=700"}, "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ({"faults": "0/cuMemGetInfo_v2@1+=719"}, "CUDA_ERROR_LAUNCH_FAILED"),
+])
+def test_an_unnamed_gpu_that_cannot_be_used_is_left_out(variables, reason):
+    names, log, calls = _serve(devices=2, **variables)
+    assert names == ["cuda:1"]
+    assert "cuda:0 is not used (" in log
+    assert reason in log
+    assert "cuda:1 is not used" not in log
+    assert "from host memory" not in log
+    if "cuDevicePrimaryCtxRetain" not in str(variables):
+        assert calls.count("cuDevicePrimaryCtxRelease_v2 =") == 1
+
+
+def test_the_host_serves_if_no_unnamed_gpu_can():
+    names, log, _ = _serve(devices=2, compute_capability="6.1",
+                           faults="cuDevicePrimaryCtxRetain@2=2")
+    assert names == ["cpu"]
+    assert "cuda:0 is not used (" in log
+    assert "cuda:1 is not used (" in log
+    assert "none of the GPUs can be used: serving from host memory" in log
 
 
 def test_no_memory_for_the_kernels_stacks():

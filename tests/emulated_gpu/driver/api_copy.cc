@@ -26,6 +26,12 @@ struct Side {
   int device = 0;
 };
 
+// cuMemcpy: "Memory regions requested must be either entirely registered with
+// CUDA, or in the case of host pageable transfers, not registered at all." Nor
+// may they lie in two registrations.
+constexpr char kPinnedInPart[] =
+    "host memory that is not pinned as one, or not at all";
+
 // What it is now; nothing for a range that the context may not use.
 std::optional<Side> FindSide(const Call& call, uint64_t address,
                              uint64_t size_bytes, Access access,
@@ -38,10 +44,15 @@ std::optional<Side> FindSide(const Call& call, uint64_t address,
   if (!region.has_value()) {
     const auto host = memory.FindHost(ToHandle<void*>(address));
     side.is_host = true;
-    side.is_pageable =
-        !host.has_value() || ToHandle<uint8_t*>(address) + size_bytes >
-                                 host->bytes + host->size_bytes;
-    return side;
+    side.is_pageable = !host.has_value();
+    const bool is_pinned_in_part =
+        host.has_value()
+            ? ToHandle<uint8_t*>(address) + size_bytes >
+                  host->bytes + host->size_bytes
+            : memory.OverlapsHost(ToHandle<void*>(address), size_bytes);
+    if (!is_pinned_in_part) return side;
+    *why = kPinnedInPart;
+    return std::nullopt;
   }
   side.is_host = region->device < 0;
   // A copy between devices needs no peer access to memory of cuMemAlloc: it is
@@ -49,9 +60,8 @@ std::optional<Side> FindSide(const Call& call, uint64_t address,
   if (region->kind == RegionKind::kMalloc) side.device = region->device;
   if (memory.ViewOf(side.device).Translate(address, size_bytes, access, why) ==
       nullptr) {
-    // A host range that is pinned in part.
-    if (!side.is_host) return std::nullopt;
-    side.is_pageable = true;
+    if (side.is_host) *why = kPinnedInPart;
+    return std::nullopt;
   }
   return side;
 }

@@ -37,7 +37,10 @@ struct EntryHeader {
   uint32_t header_bytes;
   uint64_t size_bytes;
   uint32_t compressed_bytes;
-  uint32_t unused[2];
+  uint32_t unused;
+  // Of PTX, or of the machine code's ABI.
+  uint16_t minor_version;
+  uint16_t major_version;
   uint32_t architecture;
   uint32_t name_offset_bytes;
   uint32_t name_bytes;
@@ -61,20 +64,58 @@ bool DecompressZstd(const char* from, size_t from_bytes, std::string* to) {
          decompress(to->data(), to->size(), from, from_bytes) == to->size();
 }
 
+// "LZ4 Block Format Description".
+bool DecompressLz4(const char* from, size_t from_bytes, std::string* to) {
+  const char* const end = from + from_bytes;
+  size_t at = 0;
+  // Adds the bytes that follow a length of 15.
+  const auto extend = [&](size_t* length) {
+    if (*length != 15) return true;
+    uint8_t more = 255;
+    while (more == 255) {
+      if (from == end) return false;
+      more = static_cast<uint8_t>(*from++);
+      *length += more;
+    }
+    return true;
+  };
+  while (from != end) {
+    const auto token = static_cast<uint8_t>(*from++);
+    size_t literals = token >> 4;
+    if (!extend(&literals) || literals > static_cast<size_t>(end - from) ||
+        literals > to->size() - at) {
+      return false;
+    }
+    memcpy(to->data() + at, from, literals);
+    from += literals;
+    at += literals;
+    if (from == end) break;
+    uint16_t distance = 0;
+    if (end - from < 2) return false;
+    memcpy(&distance, from, sizeof(distance));
+    from += sizeof(distance);
+    size_t length = token & 15;
+    if (!extend(&length)) return false;
+    length += 4;
+    if (distance == 0 || distance > at || length > to->size() - at) {
+      return false;
+    }
+    // Byte by byte: the match may reach into itself.
+    for (; length > 0; --length, ++at) (*to)[at] = (*to)[at - distance];
+  }
+  return at == to->size();
+}
+
 bool ReadPtx(const EntryHeader& header, const char* payload, std::string* text,
              std::string* why) {
-  if ((header.flags & kLz4) != 0) {
-    *why =
-        "the PTX is compressed with LZ4, which is not emulated: build with "
-        "--compress-mode=none or size";
-    return false;
-  }
-  if ((header.flags & kZstd) == 0) {
+  const bool is_zstd = (header.flags & kZstd) != 0;
+  if (!is_zstd && (header.flags & kLz4) == 0) {
     text->assign(payload, header.size_bytes);
   } else {
     constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
     text->resize(std::min(header.original_bytes, kMaxBytes));
-    if (!DecompressZstd(payload, header.compressed_bytes, text)) {
+    const auto decompress = is_zstd ? DecompressZstd : DecompressLz4;
+    if (!decompress(payload, header.compressed_bytes, text)) {
       *why = "the PTX cannot be decompressed; is libzstd.so.1 there?";
       return false;
     }
@@ -120,6 +161,31 @@ int NewestVersion(int driver_version) {
   return (major - 4) * 10 + minor;
 }
 
+// RAPIDS, rapids_cuda_enable_fatbin_compression: Zstandard needs R550, which is
+// of CUDA 12.4.
+constexpr int kZstdVersion = 12040;
+
+// CUDA Compatibility, "Minor Version Compatibility": a driver runs machine code
+// of the toolkits of its major number. That number is seen in the ABI alone.
+int NewestAbi(int driver_version) { return driver_version < 13000 ? 7 : 8; }
+
+std::string CudaText(int version) {
+  return "CUDA " + std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
+}
+
+// Why a driver of this version refuses what it would load; "" if it does not.
+std::string RefusalOf(const FatbinEntry& entry, int driver_version) {
+  if (entry.is_zstd && driver_version < kZstdVersion) {
+    return "Zstandard with a driver of " + CudaText(driver_version);
+  }
+  if (!entry.is_ptx && entry.abi > NewestAbi(driver_version)) {
+    return "machine code of ABI " + std::to_string(entry.abi) +
+           " with a driver of " + CudaText(driver_version);
+  }
+  return "";
+}
+
 // CUDA Programming Guide, "Binary Compatibility": the same major number, and
 // no smaller minor one.
 bool RunsMachineCode(int capability, int architecture) {
@@ -157,6 +223,8 @@ bool ReadFatbin(const void* image, std::vector<FatbinEntry>* entries,
     FatbinEntry entry;
     entry.is_ptx = header.kind == kPtxEntry;
     entry.architecture = static_cast<int>(header.architecture);
+    entry.is_zstd = (header.flags & kZstd) != 0;
+    entry.abi = entry.is_ptx ? 0 : header.minor_version;
     if (entry.is_ptx &&
         !ReadPtx(header, next + header.header_bytes, &entry.text, why)) {
       return false;
@@ -182,14 +250,16 @@ CUresult SelectPtx(const void* image, int capability, int driver_version,
   }
   const FatbinEntry* best = nullptr;
   const FatbinEntry* any = nullptr;
-  bool has_machine_code = false;
+  const FatbinEntry* machine_code = nullptr;
   std::string found;
   for (const FatbinEntry& entry : entries) {
     found += (found.empty() ? "" : ", ") +
              std::string(entry.is_ptx ? "compute_" : "sm_") +
              std::to_string(entry.architecture);
     if (!entry.is_ptx) {
-      has_machine_code |= RunsMachineCode(capability, entry.architecture);
+      if (RunsMachineCode(capability, entry.architecture)) {
+        machine_code = &entry;
+      }
       continue;
     }
     if (any == nullptr || entry.architecture < any->architecture) {
@@ -200,14 +270,20 @@ CUresult SelectPtx(const void* image, int capability, int driver_version,
       best = &entry;
     }
   }
+  if (const FatbinEntry* const loaded =
+          machine_code != nullptr ? machine_code : best;
+      loaded != nullptr) {
+    *why = RefusalOf(*loaded, driver_version);
+    if (!why->empty()) return CUDA_ERROR_INVALID_IMAGE;
+  }
   // Machine code cannot be run: PTX of the same source stands in for it.
-  const bool is_stand_in = best == nullptr && has_machine_code;
-  if (is_stand_in) best = any;
+  if (best == nullptr && machine_code != nullptr) best = any;
   if (best == nullptr) {
     *why =
         "the image has " + (found.empty() ? "nothing" : found) +
         ", the device is sm_" + std::to_string(capability) +
-        (has_machine_code ? "; machine code without PTX is not emulated" : "");
+        (machine_code != nullptr ? "; machine code without PTX is not emulated"
+                                 : "");
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
   *version = VersionOf(best->text);
@@ -215,11 +291,10 @@ CUresult SelectPtx(const void* image, int capability, int driver_version,
     *why = "PTX without .version";
     return CUDA_ERROR_INVALID_PTX;
   }
-  if (!has_machine_code && *version > NewestVersion(driver_version)) {
+  if (machine_code == nullptr && *version > NewestVersion(driver_version)) {
     *why = "PTX version " + std::to_string(*version / 10) + "." +
-           std::to_string(*version % 10) + " with a driver of CUDA " +
-           std::to_string(driver_version / 1000) + "." +
-           std::to_string(driver_version % 1000 / 10);
+           std::to_string(*version % 10) + " with a driver of " +
+           CudaText(driver_version);
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
   *ptx = best->text;

@@ -17,6 +17,10 @@ struct FatbinEntry {
   bool is_ptx = false;
   // 90 for sm_90 and compute_90.
   int architecture = 0;
+  // What is compressed like that needs a driver of CUDA 12.4.
+  bool is_zstd = false;
+  // Machine code: the version of its ABI, 7 of CUDA 11 and 12, 8 of 13.
+  int abi = 0;
   // PTX: its text. Machine code is not kept.
   std::string text;
 };
@@ -31,7 +35,9 @@ bool ReadFatbin(const void* image, std::vector<FatbinEntry>* entries,
 //   CUDA_ERROR_NO_BINARY_FOR_GPU        neither machine code nor PTX for it; or
 //                                       machine code, and no PTX at all
 //   CUDA_ERROR_UNSUPPORTED_PTX_VERSION  newer than the driver
-//   CUDA_ERROR_INVALID_IMAGE            neither PTX nor a container
+//   CUDA_ERROR_INVALID_IMAGE            neither PTX nor a container; machine
+//                                       code or a compression that the driver
+//                                       is too old for
 CUresult SelectPtx(const void* image, int capability, int driver_version,
                    std::string* ptx, int* version, std::string* why);
 

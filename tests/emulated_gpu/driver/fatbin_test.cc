@@ -2,10 +2,12 @@
 
 #include "tests/emulated_gpu/driver/fatbin.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -64,14 +66,44 @@ TEST_P(FatbinTest, PtxRunsOnLaterDevices) {
 TEST_P(FatbinTest, PtxStandsInForMachineCode) {
   EXPECT_EQ(Select(80), CUDA_SUCCESS);
   EXPECT_EQ(Select(86), CUDA_SUCCESS);
-  // Machine code needs no newer driver.
-  EXPECT_EQ(Select(80, 11000), CUDA_SUCCESS);
-  EXPECT_EQ(Select(90, 11000), CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
-  EXPECT_THAT(why_, HasSubstr("with a driver of CUDA 11.0"));
+}
+
+// CUDA Compatibility: of the same major number, any will do.
+TEST_P(FatbinTest, MachineCodeNeedsADriverOfItsMajorVersion) {
+  const int needed = CUDA_VERSION / 1000 * 1000;
+  EXPECT_EQ(Select(80, std::max(needed, 12040)), CUDA_SUCCESS);
+  if (needed < 13000) GTEST_SKIP() << "the ABI of CUDA 12 is that of 11";
+  EXPECT_EQ(Select(80, 12090), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(why_, "machine code of ABI 8 with a driver of CUDA 12.9");
 }
 
 INSTANTIATE_TEST_SUITE_P(Compressions, FatbinTest,
-                         ::testing::Values("none", "size", "default"));
+                         ::testing::Values("none", "size", "speed", "default"));
+
+TEST(FatbinContainerTest, PtxNeedsADriverOfItsVersion) {
+  std::string ptx;
+  std::string why;
+  int version = 0;
+  const std::string image = Image("none");
+  EXPECT_EQ(SelectPtx(image.data(), 90, 11000, &ptx, &version, &why),
+            CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  EXPECT_THAT(why, HasSubstr("with a driver of CUDA 11.0"));
+}
+
+TEST(FatbinContainerTest, ZstandardNeedsADriverOfCuda12Point4) {
+  std::string ptx;
+  std::string why;
+  int version = 0;
+  const std::string image = Image("size");
+  std::vector<FatbinEntry> entries;
+  ASSERT_TRUE(ReadFatbin(image.data(), &entries, &why)) << why;
+  if (!entries[0].is_zstd) GTEST_SKIP() << "this nvcc has no Zstandard";
+  EXPECT_EQ(SelectPtx(image.data(), 90, 12030, &ptx, &version, &why),
+            CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(why, "Zstandard with a driver of CUDA 12.3");
+  EXPECT_NE(SelectPtx(image.data(), 90, 12040, &ptx, &version, &why),
+            CUDA_ERROR_INVALID_IMAGE);
+}
 
 TEST(FatbinContainerTest, BrokenContainers) {
   std::string ptx;

@@ -216,11 +216,36 @@ TEST(MemoryTest, RegisteringHostMemory) {
     EXPECT_EQ(cuMemHostGetDevicePointer(&device, memory.data() + 5, 0),
               CUDA_SUCCESS);
     EXPECT_EQ(device, reinterpret_cast<CUdeviceptr>(memory.data() + 5));
+    EXPECT_EQ(cuMemHostUnregister(memory.data() + 5),
+              CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     EXPECT_EQ(cuMemHostUnregister(memory.data()), CUDA_SUCCESS);
     void* const nothing =
         mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(nothing, 4096);
     EXPECT_EQ(cuMemHostRegister(nothing, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+// As one, or not at all.
+TEST(MemoryTest, CopiesOfMemoryThatIsRegisteredInPieces) {
+  InProcess({}, [] {
+    const CurrentContext context;
+    CUdeviceptr device = 0;
+    ASSERT_EQ(cuMemAlloc(&device, 12288), CUDA_SUCCESS);
+    alignas(4096) static char memory[12288];
+    ASSERT_EQ(cuMemHostRegister(memory, 4096, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemHostRegister(memory + 4096, 4096, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemcpyHtoD(device, memory, 4096), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemcpyHtoD(device, memory + 4096, 4096), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemcpyHtoD(device, memory + 8192, 4096), CUDA_SUCCESS);
+    for (char* const from : {memory, memory + 4096}) {
+      EXPECT_EQ(cuMemcpyHtoD(device, from, 8192), CUDA_ERROR_INVALID_VALUE);
+      EXPECT_EQ(cuMemcpyDtoH(from, device, 8192), CUDA_ERROR_INVALID_VALUE);
+    }
+    EXPECT_EQ(cuMemHostUnregister(memory), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemcpyHtoD(device, memory, 8192), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuMemHostUnregister(memory + 4096), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemcpyHtoD(device, memory, 8192), CUDA_SUCCESS);
   });
 }
 

@@ -1,11 +1,17 @@
 #include "server/devices/device_nodes.h"
 
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
 
@@ -42,22 +48,45 @@ TEST_F(DeviceNodesTest, ABusThatCannotBeReadHasNone) {
   EXPECT_FALSE(HasNvidiaGpu(directory_.File("file")));
 }
 
-TEST_F(DeviceNodesTest, ANodeIsForbiddenByEpermAlone) {
+TEST_F(DeviceNodesTest, ANodeIsForbiddenByTheDeviceListOrByItsMode) {
   std::map<std::string, int> errors = {{"/dev/nvidiactl", ENOENT},
                                        {"/dev/nvidia-uvm", ENOENT}};
   const auto find = [&] {
-    return FindForbiddenNode(
+    const ForbiddenNode node = FindForbiddenNode(
         [&](const std::string& path) { return errors.at(path); });
+    return std::pair(node.path, node.error);
   };
-  EXPECT_EQ(find(), "");
+  EXPECT_EQ(find(), std::pair(std::string(), 0));
   errors["/dev/nvidiactl"] = 0;
-  EXPECT_EQ(find(), "");
-  errors["/dev/nvidia-uvm"] = EACCES;  // file mode
-  EXPECT_EQ(find(), "");
+  EXPECT_EQ(find(), std::pair(std::string(), 0));
   errors["/dev/nvidia-uvm"] = EPERM;
-  EXPECT_EQ(find(), "/dev/nvidia-uvm");
+  EXPECT_EQ(find(), std::pair(std::string("/dev/nvidia-uvm"), EPERM));
   errors["/dev/nvidiactl"] = EPERM;
-  EXPECT_EQ(find(), "/dev/nvidiactl");
+  EXPECT_EQ(find(), std::pair(std::string("/dev/nvidiactl"), EPERM));
+  // A new start does not help then.
+  errors["/dev/nvidia-uvm"] = EACCES;
+  EXPECT_EQ(find(), std::pair(std::string("/dev/nvidia-uvm"), EACCES));
+}
+
+TEST_F(DeviceNodesTest, ADeniedNodeIsToldWithItsModeAndGroup) {
+  const std::string path = directory_.File("node");
+  std::ofstream(path) << "";
+  ASSERT_EQ(chmod(path.c_str(), 0660), 0);
+  const group* const own = getgrgid(getegid());
+  const std::string name =
+      own == nullptr ? std::to_string(getegid()) : own->gr_name;
+  EXPECT_EQ(DescribeMode(path),
+            path +
+                " may not be opened by this process: its mode is 0660, its "
+                "group " +
+                name + "; add SupplementaryGroups=" + name +
+                " to the service's unit, or the user to that group");
+  EXPECT_EQ(DescribeMode(directory_.File("none")),
+            directory_.File("none") + " may not be opened by this process");
+  // As root, a group may have no name.
+  if (chown(path.c_str(), static_cast<uid_t>(-1), 54321) != 0) return;
+  EXPECT_THAT(DescribeMode(path),
+              ::testing::HasSubstr("SupplementaryGroups=54321"));
 }
 
 TEST_F(DeviceNodesTest, OpeningTellsErrno) {

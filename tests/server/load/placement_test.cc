@@ -1,5 +1,6 @@
 #include "server/load/placement.h"
 
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <string>
@@ -205,8 +206,10 @@ TEST_F(PlacementTest, ExtentsEndWhereSamplesDo) {
     bytes[i] = static_cast<uint8_t>(i);
   }
   FieldWriter writer;
-  ASSERT_THAT(writer.Allocate(placement, 1, devices_[0].backend.get(), 0),
-              IsOk());
+  const std::atomic<bool> is_cancelled = false;
+  ASSERT_THAT(
+      writer.Allocate(placement, 1, devices_[0].backend.get(), 0, is_cancelled),
+      IsOk());
   const auto stream = devices_[0].backend->CreateStream(nullptr);
   ASSERT_THAT(stream, IsOk());
   // Of 48, 48 (twice), 32 and 48 bytes.
