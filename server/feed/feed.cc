@@ -25,6 +25,13 @@ int64_t NumDeviceRows(const Backend& backend, int64_t num_slots,
 // Smaller samples share pages with others, and are found in memory more often
 // than it is worth to ask.
 constexpr int64_t kMinPrefetchBytes = 16 << 10;
+// What the advice costs for each sample, and for each of so many bytes.
+constexpr int64_t kPrefetchNanoseconds = 1000;
+constexpr int64_t kPrefetchBytesPerNanosecond = 16;
+// Rows of a mapped file that are taken between two looks at what they cost.
+constexpr int64_t kPrefetchRows = 64;
+
+constexpr int64_t kCopiedRowNanoseconds = 2;  // of a client's order
 
 }  // namespace
 
@@ -52,6 +59,9 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     feed->batches_per_epoch_ =
         static_cast<uint64_t>(feed->sampler_->batches_per_epoch());
   }
+  feed->row_nanoseconds_ = feed->sampler_ == nullptr
+                               ? kCopiedRowNanoseconds
+                               : feed->sampler_->row_nanoseconds();
   const int64_t row_bytes =
       feed->options_.sampler.batch_size * static_cast<int64_t>(sizeof(int64_t));
   DATASETD_ASSIGN_OR_RETURN(
@@ -170,6 +180,7 @@ bool Feed::TakeSeek(const ring::SeekRequest& seek) {
     return false;
   }
   generation_ = seek.generation;
+  has_part_ = false;
   SetNext({seek.epoch, seek.batch});
   return true;
 }
@@ -266,11 +277,12 @@ bool Feed::CanLaunch() const {
   if (is_stopped_) return false;
   if (has_rest_) return !is_part_running_;
   if (num_free_ == 0) return false;
-  if (sampler_ == nullptr) return options_.order->HasNext();
+  if (sampler_ == nullptr) return has_part_ || options_.order->HasNext();
   return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;
 }
 
-void Feed::Prefetch(absl::Span<const int64_t> indices) const {
+int64_t Feed::Prefetch(absl::Span<const int64_t> indices) const {
+  int64_t nanoseconds = 0;
   for (const MappedField& field : mapped_fields_) {
     for (const int64_t index : indices) {
       const uint8_t* from = field.source + index * field.sample_bytes;
@@ -281,49 +293,84 @@ void Feed::Prefetch(absl::Span<const int64_t> indices) const {
         size = int64_t{sample.height} * sample.width * field.pixel_bytes;
       }
       options_.dataset->file()->Prefetch(from, size);
+      nanoseconds += kPrefetchNanoseconds + size / kPrefetchBytesPerNanosecond;
     }
   }
+  return nanoseconds;
 }
 
-bool Feed::TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
-                    ring::SlotDescriptor* published) {
-  const absl::Span<int64_t> indices = IndexRow(row);
-  *task = {};
-  task->slot = SlotData(slot);
-  task->indices = indices.data();
-  *published = {.generation = generation_};
+bool Feed::BeginPart(uint32_t slot, uint32_t row) {
+  part_ = {.slot = slot, .indices = IndexRow(row)};
+  BatchTask& task = part_.task;
+  task.slot = SlotData(slot);
+  task.indices = part_.indices.data();
+  ring::SlotDescriptor& published = part_.batch;
+  published.generation = generation_;
   if (sampler_ == nullptr) {
     ClientOrder::Batch batch;
-    if (!options_.order->Take(generation_, indices, &batch)) return false;
+    if (!options_.order->Take(generation_, part_.indices, &batch)) return false;
     next_ = batch.position;
-    task->num_samples = static_cast<int32_t>(batch.num_samples);
+    task.num_samples = static_cast<int32_t>(batch.num_samples);
     if (!options_.draws_by_sample) {
-      task->first_draw = batch.first_row;
-      task->draw_step = options_.sampler.world_size;
+      task.first_draw = batch.first_row;
+      task.draw_step = options_.sampler.world_size;
     }
   } else {
     if (next_.epoch > kMaxEpoch) return false;
-    const Sampler::BatchShape shape =
-        sampler_->Fill(next_.epoch, static_cast<int64_t>(next_.batch), indices);
-    task->num_samples = static_cast<int32_t>(shape.num_samples);
-    published->num_padding = static_cast<uint32_t>(shape.num_padding);
+    const auto batch = static_cast<int64_t>(next_.batch);
+    const Sampler::BatchShape shape = sampler_->Shape(batch);
+    task.num_samples = static_cast<int32_t>(shape.num_samples);
+    published.num_padding = static_cast<uint32_t>(shape.num_padding);
     if (options_.sampler.weights != nullptr) {
-      task->first_draw = static_cast<int64_t>(
-          sampler_->FirstPosition(static_cast<int64_t>(next_.batch)));
-      task->draw_step = options_.sampler.world_size;
+      task.first_draw = static_cast<int64_t>(sampler_->FirstPosition(batch));
+      task.draw_step = options_.sampler.world_size;
     }
   }
-  Prefetch(indices.subspan(0, static_cast<size_t>(task->num_samples)));
   // Batch indices are interleaved over the ranks, as samples are.
-  task->batch_index = static_cast<uint32_t>(
+  task.batch_index = static_cast<uint32_t>(
       next_.batch * static_cast<uint64_t>(options_.sampler.world_size) +
       static_cast<uint64_t>(options_.sampler.rank));
-  task->epoch = next_.epoch;
-  published->epoch = next_.epoch;
-  published->batch = next_.batch;
-  published->num_samples = static_cast<uint32_t>(task->num_samples);
+  task.epoch = next_.epoch;
+  published.epoch = next_.epoch;
+  published.batch = next_.batch;
+  published.num_samples = static_cast<uint32_t>(task.num_samples);
+  has_part_ = true;
+  return true;
+}
+
+bool Feed::TakeRows(int64_t* nanoseconds) {
+  if (sampler_ != nullptr) {
+    *nanoseconds -= sampler_->TableNanoseconds(next_.epoch);
+  }
+  int64_t num_left = part_.task.num_samples - part_.num_rows_taken;
+  do {
+    int64_t num_rows = std::min(
+        num_left, std::max<int64_t>(1, *nanoseconds / row_nanoseconds_));
+    if (!mapped_fields_.empty()) num_rows = std::min(num_rows, kPrefetchRows);
+    const absl::Span<int64_t> rows =
+        part_.indices.subspan(static_cast<size_t>(part_.num_rows_taken),
+                              static_cast<size_t>(num_rows));
+    if (sampler_ != nullptr) {
+      sampler_->FillRows(next_.epoch, static_cast<int64_t>(next_.batch),
+                         part_.num_rows_taken, rows);
+    }
+    *nanoseconds -= num_rows * row_nanoseconds_ + Prefetch(rows);
+    part_.num_rows_taken += static_cast<int32_t>(num_rows);
+    num_left -= num_rows;
+  } while (num_left > 0 && *nanoseconds >= row_nanoseconds_);
+  if (num_left > 0) return false;
+  has_part_ = false;
   SetNext({next_.epoch, next_.batch + 1});
   return true;
+}
+
+bool Feed::IsNextWithin(int64_t nanoseconds) const {
+  int64_t num_rows = options_.sampler.batch_size;
+  if (sampler_ != nullptr) {
+    nanoseconds -= sampler_->TableNanoseconds(next_.epoch);
+    num_rows = sampler_->Shape(static_cast<int64_t>(next_.batch)).num_samples;
+  }
+  return num_rows * row_nanoseconds_ <= nanoseconds;
 }
 
 absl::Status Feed::CopyIndices(absl::Span<BatchTask> tasks) {
@@ -384,25 +431,33 @@ bool Feed::TakeBatches(int max_batches, PendingLaunch& launch,
                        BatchTask* tasks) {
   // A client without a batch gets one first, without waiting for more.
   const bool is_starving = num_published_ == 0 && num_running_launches_ == 0;
-  const int num_batches = static_cast<int>(std::min<uint32_t>(
+  auto num_batches = std::min<uint32_t>(
       {num_free_, is_starving ? 1 : static_cast<uint32_t>(max_batches),
-       kMaxBatchesPerLaunch}));
+       kMaxBatchesPerLaunch});
   launch.generation = generation_;
   launch.started_nanoseconds = MonotonicNanoseconds();
   launch.num_batches = 0;
   const auto num_rows = static_cast<uint32_t>(2 * slots_.size());
-  if (next_row_ + static_cast<uint32_t>(num_batches) > num_rows) next_row_ = 0;
-  for (uint32_t i = 0; i < slots_.size() && launch.num_batches < num_batches;
-       ++i) {
-    if (slots_[i].state != SlotState::kFree) continue;
-    PendingBatch& pending = launch.batches[launch.num_batches];
-    const uint32_t row = device_indices_ == nullptr ? i : next_row_;
-    if (!TakeNext(i, row, &tasks[launch.num_batches], &pending.batch)) break;
+  if (has_part_) {
+    // It has row next_row_.
+    num_batches = std::min(num_batches, num_rows - next_row_);
+  } else if (next_row_ + num_batches > num_rows) {
+    next_row_ = 0;
+  }
+  int64_t nanoseconds = kMaxOrderNanoseconds;
+  for (uint32_t i = 0; std::cmp_less(launch.num_batches, num_batches);) {
+    if (!has_part_) {
+      if (launch.num_batches > 0 && !IsNextWithin(nanoseconds)) break;
+      while (slots_[i].state != SlotState::kFree) ++i;
+      if (!BeginPart(i, device_indices_ == nullptr ? i : next_row_)) break;
+    }
+    if (!TakeRows(&nanoseconds)) break;
     ++next_row_;
-    pending.slot = i;
-    ++launch.num_batches;
-    slots_[i].state = SlotState::kRunning;
+    slots_[part_.slot].state = SlotState::kRunning;
     --num_free_;
+    tasks[launch.num_batches] = part_.task;
+    launch.batches[launch.num_batches++] = {.slot = part_.slot,
+                                            .batch = part_.batch};
   }
   return launch.num_batches > 0;
 }
@@ -417,7 +472,11 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
     DATASETD_RETURN_IF_ERROR(LaunchPart(launch_at(num_running_launches_ - 1)));
     return true;
   }
-  if (sampler_ == nullptr) generation_ = options_.order->generation();
+  if (sampler_ == nullptr) {
+    const uint64_t generation = options_.order->generation();
+    if (generation != generation_) has_part_ = false;
+    generation_ = generation;
+  }
   PendingLaunch& launch = launch_at(num_running_launches_);
   BatchTask tasks[kMaxBatchesPerLaunch];
   if (max_launch_rows_ > 0) {

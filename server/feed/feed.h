@@ -58,6 +58,11 @@ struct FeedStats {
 
 class Feed {
  public:
+  // About how long Launch takes for the order of its batches, at most: the
+  // table of an epoch, or tens of thousands of rows. All feeds of the device
+  // wait for that long.
+  static constexpr int64_t kMaxOrderNanoseconds = 2'000'000;
+
   struct Options {
     uint64_t id = 0;
     uint32_t uid = 0;  // the user charged for device time
@@ -115,13 +120,18 @@ class Feed {
 
   // True if Launch would start work.
   bool CanLaunch() const;
-  // Starts one launch that fills up to `max_batches` free slots. A launch that
-  // exceeds the backend's max_launch_operations is split: each call starts the
-  // next part after the previous one has ended. Returns false if there was
-  // nothing to start: the client is still sending its order, and wakes the
-  // producer afterwards. DATA_LOSS if the dataset cannot be read any more: what
-  // was launched before is not published. REQUIRES: CanLaunch().
+  // Starts one launch that fills up to `max_batches` free slots, with as many
+  // batches as kMaxOrderNanoseconds suffice for. A launch that exceeds the
+  // backend's max_launch_operations is split: each call starts the next part
+  // after the previous one has ended. Returns false if nothing was started:
+  // either the order of the first batch takes more than that and
+  // has_partial_order(), so that the next call goes on; or the client is still
+  // sending its order, and wakes the producer afterwards. DATA_LOSS if the
+  // dataset cannot be read any more: what was launched before is not published.
+  // REQUIRES: CanLaunch().
   absl::StatusOr<bool> Launch(int max_batches);
+  // True if the next batch is known in part.
+  bool has_partial_order() const { return has_part_; }
 
   // Computes the next epoch's order ahead of time. Returns true if there was
   // work to do.
@@ -169,6 +179,14 @@ class Feed {
     uint32_t slot = 0;
     ring::SlotDescriptor batch = {};
   };
+  // A batch of the order; its slot is free while rows are missing.
+  struct Part {
+    uint32_t slot = 0;
+    int32_t num_rows_taken = 0;
+    absl::Span<int64_t> indices;
+    BatchTask task = {};
+    ring::SlotDescriptor batch = {};
+  };
   struct PendingLaunch {
     std::unique_ptr<Event> event;
     uint64_t generation = 0;
@@ -181,12 +199,17 @@ class Feed {
        std::unique_ptr<FeedChannel> channel);
   void FindMappedFields(const AugmentProgram& program);
   void SetNext(FeedPosition position);
-  // Takes the next batch of the order for `slot`, and its indices into row
+  // Begins the next batch of the order, for `slot` and with its indices in row
   // `row`; false if there is none.
-  bool TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
-                ring::SlotDescriptor* batch);
-  // Begins to read the samples of a mapped file, all at once.
-  void Prefetch(absl::Span<const int64_t> indices) const;
+  bool BeginPart(uint32_t slot, uint32_t row);
+  // Takes rows of that batch while *nanoseconds last, some at least; true if
+  // these were the last ones.
+  bool TakeRows(int64_t* nanoseconds);
+  // Whether the next batch takes no longer than `nanoseconds`.
+  bool IsNextWithin(int64_t nanoseconds) const;
+  // Begins to read the samples of a mapped file, all at once. Returns about how
+  // long that takes.
+  int64_t Prefetch(absl::Span<const int64_t> indices) const;
   // Counts an invalid request and returns false.
   bool TakeSeek(const ring::SeekRequest& seek);
   // Takes batches and slots for a launch. Returns false if there are none.
@@ -244,6 +267,10 @@ class Feed {
   std::vector<BatchTask> rest_;
 
   FeedPosition next_;
+  // The next batch, if has_part_.
+  Part part_;
+  bool has_part_ = false;
+  int64_t row_nanoseconds_ = 0;  // of the order, without Prefetch
   uint64_t prepared_epoch_ = 0;
   uint64_t generation_ = 0;
   uint64_t last_sequence_ = 0;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,8 @@ constexpr int kMaxSpuriousWakes = 100;
 constexpr int kMaxEvents = 64;
 // If the usage of users or feeds differs by less, they alternate launches.
 constexpr uint64_t kEqualNanoseconds = 1'000'000;
+// The thread starts launches for so long before it looks for completed ones.
+constexpr uint64_t kMaxLaunchingNanoseconds = 1'000'000;
 
 thread_local bool is_producer_thread = false;
 
@@ -238,15 +241,18 @@ absl::StatusOr<bool> Producer::CollectAll() {
   return true;
 }
 
+void Producer::Charge(Member& member, uint64_t nanoseconds) {
+  member.used_nanoseconds += nanoseconds;
+  member.user->used_nanoseconds += nanoseconds;
+}
+
 void Producer::ChargeEnded(int num_ended) {
   const uint64_t now = clock_();
   const uint64_t elapsed = now - busy_since_nanoseconds_;
   busy_since_nanoseconds_ = now;
   const uint64_t share = elapsed / static_cast<uint64_t>(num_ended);
   for (const std::unique_ptr<Member>& member : members_) {
-    const uint64_t used = share * static_cast<uint64_t>(member->num_ended);
-    member->used_nanoseconds += used;
-    member->user->used_nanoseconds += used;
+    Charge(*member, share * static_cast<uint64_t>(member->num_ended));
   }
 }
 
@@ -262,12 +268,23 @@ bool Producer::HasPlace(const Member& member) const {
 }
 
 void Producer::UpdateWaiting() {
+  for (auto& [uid, user] : users_) user.least_nanoseconds = UINT64_MAX;
   uint64_t least_user = UINT64_MAX;
   for (const std::unique_ptr<Member>& member : members_) {
     member->is_refused = false;
-    if (member->is_waiting || member->num_launches > 0) {
-      least_user = std::min(least_user, member->user->used_nanoseconds);
-    }
+    if (!member->is_waiting && member->num_launches == 0) continue;
+    User& user = *member->user;
+    least_user = std::min(least_user, user.used_nanoseconds);
+    user.least_nanoseconds =
+        std::min(user.least_nanoseconds, member->used_nanoseconds);
+  }
+  if (least_user != UINT64_MAX) {
+    floor_nanoseconds_ = std::max(floor_nanoseconds_, least_user);
+  }
+  for (auto& [uid, user] : users_) {
+    if (user.least_nanoseconds == UINT64_MAX) continue;
+    user.floor_nanoseconds =
+        std::max(user.floor_nanoseconds, user.least_nanoseconds);
   }
   for (const std::unique_ptr<Member>& member : members_) {
     const bool was_waiting = member->is_waiting;
@@ -275,20 +292,13 @@ void Producer::UpdateWaiting() {
     if (!member->is_waiting || was_waiting || member->num_launches > 0) {
       continue;
     }
-    uint64_t least_sibling = UINT64_MAX;
-    for (const std::unique_ptr<Member>& other : members_) {
-      if (other != member && other->user == member->user &&
-          (other->is_waiting || other->num_launches > 0)) {
-        least_sibling = std::min(least_sibling, other->used_nanoseconds);
-      }
+    User& user = *member->user;
+    if (user.least_nanoseconds == UINT64_MAX) {
+      user.used_nanoseconds =
+          std::max(user.used_nanoseconds, floor_nanoseconds_);
     }
-    if (least_sibling != UINT64_MAX) {
-      member->used_nanoseconds =
-          std::max(member->used_nanoseconds, least_sibling);
-    } else if (least_user != UINT64_MAX) {
-      member->user->used_nanoseconds =
-          std::max(member->user->used_nanoseconds, least_user);
-    }
+    member->used_nanoseconds =
+        std::max(member->used_nanoseconds, user.floor_nanoseconds);
   }
 }
 
@@ -298,6 +308,8 @@ Producer::Member* Producer::NextMember() {
     return std::pair(member.user->used_nanoseconds / kEqualNanoseconds,
                      member.used_nanoseconds / kEqualNanoseconds);
   };
+  // Nobody else waits for what one of the user's feeds takes.
+  const bool is_alone = backend_->takes_turns() && users_.size() == 1;
   size_t next = num_members;
   // Ties go to the next member after the last turn.
   for (size_t i = 1; i <= num_members; ++i) {
@@ -307,7 +319,7 @@ Producer::Member* Producer::NextMember() {
       continue;
     }
     if (next == num_members || used(member) < used(*members_[next])) next = at;
-    if (backend_->takes_turns()) break;
+    if (is_alone) break;
   }
   if (next == num_members) return nullptr;
   next_member_ = next;
@@ -315,19 +327,21 @@ Producer::Member* Producer::NextMember() {
 }
 
 absl::StatusOr<bool> Producer::LaunchAll() {
-  bool launched = false;
-  if (backend_->takes_turns()) {
-    for (const std::unique_ptr<Member>& member : members_) {
-      member->is_refused = false;
-    }
-  } else {
-    UpdateWaiting();
-  }
-  while (Member* const member = NextMember()) {
+  UpdateWaiting();
+  bool progress = false;
+  std::optional<uint64_t> begin;
+  uint64_t now = 0;
+  while (!begin.has_value() || now - *begin < kMaxLaunchingNanoseconds) {
+    Member* const member = NextMember();
+    if (member == nullptr) return progress;
+    if (!begin.has_value()) begin = now = clock_();
     Feed& feed = *member->feed;
     const NvtxRange range("produce");
     const absl::StatusOr<bool> has_started =
         feed.Launch(backend_->max_batches_per_launch(feed.batch_bytes()));
+    const uint64_t end = clock_();
+    Charge(*member, end - now);
+    now = end;
     if (!has_started.ok()) {
       const absl::Status& error = has_started.status();
       if (IsDeviceFailure(error)) return error;
@@ -338,19 +352,19 @@ absl::StatusOr<bool> Producer::LaunchAll() {
     }
     if (!*has_started) {
       member->is_refused = true;
+      progress |= feed.has_partial_order();
       continue;
     }
-    if (num_running_launches_++ == 0 && !backend_->takes_turns()) {
-      busy_since_nanoseconds_ = clock_();
-    }
+    if (num_running_launches_++ == 0) busy_since_nanoseconds_ = now;
     if (member->num_launches++ == 0) {
       member->running_since_nanoseconds = PollNow();
       member->seen_running_nanoseconds = member->running_since_nanoseconds;
     }
     ++member->user->num_launches;
-    launched = true;
+    progress = true;
   }
-  return launched;
+  // Others may wait.
+  return true;
 }
 
 bool Producer::ForgetRemoved() {

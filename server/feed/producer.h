@@ -4,12 +4,14 @@
 // launches new work. Users share the device by the time that their launches
 // took, and so do the feeds of one user. If the backend schedules users itself,
 // each feed may have one launch in flight, and a user's feeds together as many
-// as are useful. When there is nothing to do, the thread tells every client
-// that it is idle, looks once more, and sleeps on an epoll descriptor: the
-// clients' eventfds, the backend's completions and commands. It never waits for
-// a client. While work is running that will not signal its end, it polls
-// (poll_backoff.h), and expects a feed's next launch to take as long as its
-// last.
+// as are useful. Users and feeds share this thread, too: the time in which it
+// computes a launch's order and starts it is charged to them, and after a
+// millisecond of that it publishes what has completed meanwhile. When there is
+// nothing to do, the thread tells every client that it is idle, looks once
+// more, and sleeps on an epoll descriptor: the clients' eventfds, the backend's
+// completions and commands. It never waits for a client. While work is running
+// that will not signal its end, it polls (poll_backoff.h), and expects a feed's
+// next launch to take as long as its last.
 //
 // A client that wakes the thread without reason more than 100 times in 10 ms is
 // ignored for the rest of these 10 ms; its releases are still seen in every
@@ -121,6 +123,9 @@ class Producer {
     int num_feeds = 0;
     int num_launches = 0;  // in flight
     uint64_t used_nanoseconds = 0;
+    // The least time used by a feed of the user at work, now or when one was.
+    uint64_t floor_nanoseconds = 0;
+    uint64_t least_nanoseconds = 0;  // of UpdateWaiting
   };
   struct Member {
     Feed* feed = nullptr;
@@ -159,12 +164,13 @@ class Producer {
   uint64_t PollNow() const;
   // Sleeps before the next look at running launches.
   void Poll();
+  static void Charge(Member& member, uint64_t nanoseconds);
   // Charges the time since the last end to the users whose launches ended.
   void ChargeEnded(int num_ended);
   // True if the member may start another launch.
   bool HasPlace(const Member& member) const;
   // Marks members that want a launch as waiting. A newly waiting member starts
-  // with at least the usage of those that already wait.
+  // with at least the least usage of those at work.
   void UpdateWaiting();
   // The member whose turn it is, or null.
   Member* NextMember();
@@ -193,6 +199,8 @@ class Producer {
   std::vector<std::unique_ptr<Member>> members_;
   size_t next_member_ = 0;
   int num_running_launches_ = 0;
+  // As a User's, of the users.
+  uint64_t floor_nanoseconds_ = 0;
   // Start of the device time charged to the launches that end next.
   uint64_t busy_since_nanoseconds_ = 0;
   PollBackoff backoff_;

@@ -89,6 +89,16 @@ class Sampler {
   // Costs O(num_samples), times O(log N) with weights, and O(N) for the first
   // batch of an epoch whose table was not prepared. REQUIRES as for Shape.
   BatchShape Fill(uint64_t epoch, int64_t batch, absl::Span<int64_t> indices);
+  // Writes only the indices of rows first_row, first_row + 1, ... of the batch,
+  // one for each element of `indices`. REQUIRES: the batch has these rows, of
+  // which there is one at least.
+  void FillRows(uint64_t epoch, int64_t batch, int64_t first_row,
+                absl::Span<int64_t> indices);
+
+  // About how long FillRows takes on one core: for each row, and once if the
+  // table of `epoch` is to be made.
+  int64_t row_nanoseconds() const;
+  int64_t TableNanoseconds(uint64_t epoch) const;
 
   // Computes the table of `epoch` ahead of time, if tables are used: O(N).
   // Keeps the table that Fill used last and replaces the other.

@@ -1,5 +1,8 @@
 #include "tests/testing/feed_fixture.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <utility>
@@ -8,7 +11,7 @@
 namespace datasetd::testing {
 namespace {
 
-constexpr int64_t kIndicesOffset = 256;
+int64_t RoundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 template <typename T>
 T ValueOrDie(absl::StatusOr<T> value) {
@@ -18,9 +21,23 @@ T ValueOrDie(absl::StatusOr<T> value) {
 
 }  // namespace
 
-std::shared_ptr<const Dataset> MakeByteDataset(Backend* backend,
-                                               int64_t num_samples) {
+std::shared_ptr<const MappedFile> MakeMappedBytes(int64_t num_samples) {
+  FileDescriptor fd(memfd_create("bytes", MFD_CLOEXEC));
+  const int64_t size_bytes = num_samples * kMappedSampleBytes;
+  if (!fd.has_value() || ftruncate(fd.get(), size_bytes) != 0) std::abort();
+  auto file =
+      ValueOrDie(MappedFile::Map(std::move(fd), "bytes", size_bytes, true));
+  for (int64_t i = 0; i < num_samples; ++i) {
+    file->data()[i * kMappedSampleBytes] = static_cast<uint8_t>(i);
+  }
+  return file;
+}
+
+std::shared_ptr<const Dataset> MakeByteDataset(
+    Backend* backend, int64_t num_samples,
+    std::shared_ptr<const MappedFile> file) {
   Dataset::Contents contents;
+  contents.file = std::move(file);
   contents.name = "bytes";
   contents.backend = backend;
   contents.num_samples = num_samples;
@@ -57,13 +74,18 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
   feed.id = options.id;
   feed.uid = options.uid;
   feed.sample_operations = options.sample_operations;
-  feed.dataset = MakeByteDataset(backend, options.num_samples);
+  feed.dataset = MakeByteDataset(backend, options.num_samples, options.file);
   feed.program = std::make_unique<AugmentProgram>();
   feed.program->num_fields = 1;
-  feed.program->indices_offset_bytes = kIndicesOffset;
+  feed.program->indices_offset_bytes = RoundUp(options.batch_size);
   FieldProgram& field = feed.program->fields[0];
-  field.source = feed.dataset->field_data(0);
-  field.sample_stride_bytes = 1;
+  if (options.file != nullptr) {
+    field.source = options.file->data();
+    field.sample_stride_bytes = kMappedSampleBytes;
+  } else {
+    field.source = feed.dataset->field_data(0);
+    field.sample_stride_bytes = 1;
+  }
   field.in_dtype = Dtype::kUint8;
   field.out_dtype = Dtype::kUint8;
   field.layout = Layout::kNchw;
@@ -73,13 +95,17 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
   feed.sampler.num_samples = options.num_samples;
   feed.sampler.batch_size = options.batch_size;
   feed.sampler.drop_last = options.drop_last;
+  feed.sampler.shuffle = options.shuffle;
+  feed.sampler.world_size = options.world_size;
   feed.num_slots = options.num_slots;
-  feed.slot_stride_bytes = kTestSlotStrideBytes;
+  feed.slot_stride_bytes = static_cast<uint64_t>(
+      RoundUp(options.batch_size) +
+      RoundUp(options.batch_size * static_cast<int64_t>(sizeof(int64_t))));
   feed.start = options.start;
   feed.order = options.order;
   feed.scratch = options.scratch;
   auto slab = ValueOrDie(
-      backend->AllocateExported(options.num_slots * kTestSlotStrideBytes,
+      backend->AllocateExported(options.num_slots * feed.slot_stride_bytes,
                                 backend->export_kinds().front()));
   return ValueOrDie(Feed::Create(std::move(feed), std::move(slab),
                                  std::move(channel), options.on_done));
@@ -88,7 +114,7 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
 std::vector<uint8_t> BatchBytes(const Feed& feed,
                                 const MemoryChannel::Published& published) {
   const uint8_t* const slot =
-      feed.slab().data() + published.slot * kTestSlotStrideBytes;
+      feed.slab().data() + published.slot * feed.batch_bytes();
   return std::vector<uint8_t>(slot, slot + published.batch.num_samples);
 }
 

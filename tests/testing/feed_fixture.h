@@ -1,5 +1,4 @@
-// Feeds over a small dataset for tests: sample i is the byte i, and its label
-// is i.
+// Feeds over a small dataset for tests: sample i is the byte i, modulo 256.
 
 #ifndef DATASETD_TESTS_TESTING_FEED_FIXTURE_H_
 #define DATASETD_TESTS_TESTING_FEED_FIXTURE_H_
@@ -14,13 +13,18 @@
 #include "server/feed/feed.h"
 #include "server/feed/feed_channel.h"
 #include "server/feed/scratch_pool.h"
+#include "server/files/mapped_file.h"
 #include "tests/testing/memory_channel.h"
 
 namespace datasetd::testing {
 
-// One field, uint8 [1, 1, 1]; num_samples <= 256.
-std::shared_ptr<const Dataset> MakeByteDataset(Backend* backend,
-                                               int64_t num_samples);
+// One field, uint8 [1, 1, 1].
+std::shared_ptr<const Dataset> MakeByteDataset(
+    Backend* backend, int64_t num_samples,
+    std::shared_ptr<const MappedFile> file = nullptr);
+// A file that has each of these samples at the beginning of kMappedSampleBytes.
+std::shared_ptr<const MappedFile> MakeMappedBytes(int64_t num_samples);
+inline constexpr int64_t kMappedSampleBytes = 16 << 10;
 
 struct TestFeedOptions {
   uint64_t id = 1;
@@ -30,10 +34,14 @@ struct TestFeedOptions {
   int64_t batch_size = 4;
   uint32_t num_slots = 3;
   bool drop_last = false;
+  bool shuffle = false;
+  int64_t world_size = 1;
   FeedPosition start;
   std::function<void()> on_done;
   std::shared_ptr<ClientOrder> order = nullptr;
   ScratchPool::Lease scratch = {};
+  // The samples are read from there.
+  std::shared_ptr<const MappedFile> file = nullptr;
 };
 
 struct TestFeed {
@@ -41,14 +49,14 @@ struct TestFeed {
   MemoryChannel* channel;  // the feed's
 };
 
-// In order, not shuffled: batch b of every epoch holds samples b * batch_size
-// and on. Aborts on an error.
+// Unless shuffled, batch b of every epoch holds samples b * batch_size and on.
+// Aborts on an error.
 TestFeed MakeTestFeed(Backend* backend, const TestFeedOptions& options);
 // The same over a channel of the caller's.
 std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
                                    const TestFeedOptions& options,
                                    std::unique_ptr<FeedChannel> channel);
-// Of its slots.
+// Of its slots, up to 32 samples a batch.
 inline constexpr uint64_t kTestSlotStrideBytes = 512;
 
 // The bytes of a published batch, as the client sees them.

@@ -1,6 +1,6 @@
 """Heavy work of one user is a cost to that user alone: feeds whose samples take
-a tenth of a second and more, loads whose pretransforms do. All options are
-allowed ones."""
+a tenth of a second and more, loads whose pretransforms do, orders that take
+more than the batches. All options are allowed ones."""
 
 import select
 import time
@@ -71,6 +71,55 @@ say(begun=True)
 hear()
 """
 
+# An epoch is one batch of one sample, for which the daemon makes a table of
+# 65,536. It takes about a millisecond, and eight in a launch stopped everybody
+# for two seconds.
+_TABLES = """
+client = datasetd.connect(ADDRESS, timeout=60)
+dataset = client.push_dataset(
+    "tiny", {"value": np.arange(65536, dtype=np.int32).reshape(-1, 1)})
+loaders = [
+    datasetd.DataLoader(dataset, batch_size=1, shuffle=True, seed=seed,
+                        rank=0, world_size=65536, framework="numpy",
+                        prefetch=62)
+    for seed in range(ARGUMENTS["num_feeds"])]
+for loader in loaders:
+    next(iter(loader))
+def take():
+    while True:
+        for loader in loaders:
+            for batch in loader:
+                del batch
+threading.Thread(target=take, daemon=True).start()
+say(begun=True)
+hear()
+"""
+
+# The order of a batch takes a draw for each of 262,144 rows, tens of
+# milliseconds.
+_DRAWS = """
+client = datasetd.connect(ADDRESS, timeout=60)
+dataset = client.push_dataset(
+    "tiny", {"value": np.zeros((1 << 20, 1), np.uint8)})
+weights = np.random.default_rng(1).random(1 << 20)
+loaders = [
+    datasetd.DataLoader(dataset, batch_size=1 << 18, weights=weights, seed=seed,
+                        framework="numpy", prefetch=2)
+    for seed in range(ARGUMENTS["num_feeds"])]
+def take(loader):
+    while True:
+        for batch in loader:
+            del batch
+for loader in loaders:
+    threading.Thread(target=take, args=(loader,), daemon=True).start()
+def count():
+    return sum(1 for feed in client.list_feeds() if feed["dataset"] == "tiny")
+while count() < len(loaders):
+    time.sleep(0.01)
+say(begun=True)
+hear()
+"""
+
 
 def _let_it_go_on():
     # The attack itself takes time.
@@ -102,6 +151,20 @@ def test_slow_loads():
     with arena.Arena(host_threads=2) as a:
         with a.attacker(_LOADS, path=a.path("data/slow"),
                         num_loads=8) as worker:
+            worker.hear()
+            with a.attack() as measure:
+                _let_it_go_on()
+            _expect_unhurt(measure)
+        a.expect_well()
+
+
+@pytest.mark.parametrize("source, num_feeds", [
+    (_TABLES, 256),
+    (_DRAWS, 48),
+], ids=["tables", "draws"])
+def test_heavy_orders(source, num_feeds):
+    with arena.Arena(host_threads=2) as a:
+        with a.attacker(source, num_feeds=num_feeds) as worker:
             worker.hear()
             with a.attack() as measure:
                 _let_it_go_on()

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "cuda/kernels/math/permutation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/dataset/memory_budget.h"
@@ -193,6 +195,180 @@ TEST_F(FeedTest, OnTheHostNothingIsCopied) {
   EXPECT_EQ(backend_.num_copies(), before);
   EXPECT_THAT(made.channel->published(), SizeIs(3));
 }
+
+// What the order of a launch costs, the other feeds of the device wait for.
+// On a host, and on a device with memory of its own.
+class OrderCostTest : public ::testing::TestWithParam<bool> {
+ protected:
+  // With kRows rows a batch, the first has more than a launch takes.
+  static constexpr int64_t kNumSamples = 90'000;
+  static constexpr int64_t kRows = 60'000;
+
+  TestFeed MakeLargeFeed() {
+    return MakeTestFeed(
+        &backend_,
+        {.num_samples = kNumSamples, .batch_size = kRows, .shuffle = true});
+  }
+  // Completes what was launched.
+  void Collect(Feed& feed) {
+    backend_.CompleteAll();
+    ASSERT_THAT(feed.Collect(), IsOkAndHolds(1));
+  }
+  static std::vector<uint8_t> ExpectedBytes(uint64_t epoch, int64_t first_row,
+                                            int64_t num_rows) {
+    const KeyedPermutation order(0, epoch, kNumSamples);
+    std::vector<uint8_t> bytes;
+    for (int64_t row = first_row; row < first_row + num_rows; ++row) {
+      bytes.push_back(static_cast<uint8_t>(order(row)));
+    }
+    return bytes;
+  }
+
+  FakeBackend backend_{{.needs_polling = true,
+                        .max_batches_per_launch = 32,
+                        .max_launches_in_flight = 64,
+                        .is_host = GetParam()}};
+};
+
+TEST_P(OrderCostTest, ALaunchMakesOneLargeTableAtMost) {
+  // An epoch is a batch of one sample.
+  const TestFeed made = MakeTestFeed(&backend_, {.num_samples = 65536,
+                                                 .batch_size = 1,
+                                                 .num_slots = 6,
+                                                 .shuffle = true,
+                                                 .world_size = 65536});
+  const FeedStats& stats = made.feed->stats();
+  for (uint64_t num_tables = 1; num_tables <= 6; ++num_tables) {
+    ASSERT_TRUE(made.feed->CanLaunch());
+    ASSERT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+    EXPECT_EQ(stats.next_epoch.load(), num_tables);
+    Collect(*made.feed);
+  }
+  EXPECT_FALSE(made.feed->CanLaunch());
+}
+
+TEST_P(OrderCostTest, ALaunchMakesManySmallTables) {
+  const TestFeed made = MakeTestFeed(
+      &backend_,
+      {.batch_size = 1, .num_slots = 6, .shuffle = true, .world_size = 10});
+  // A client without a batch gets one alone.
+  ASSERT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  Collect(*made.feed);
+  ASSERT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_EQ(made.feed->stats().next_epoch.load(), 6);
+  Collect(*made.feed);
+}
+
+TEST_P(OrderCostTest, TheOrderOfALargeBatchIsTakenInParts) {
+  const TestFeed made = MakeLargeFeed();
+  Feed& feed = *made.feed;
+  for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+    ASSERT_THAT(feed.Launch(1), IsOkAndHolds(false));
+    EXPECT_TRUE(feed.has_partial_order());
+    EXPECT_TRUE(feed.CanLaunch());
+    EXPECT_TRUE(feed.is_quiescent());
+    ASSERT_THAT(feed.Launch(1), IsOkAndHolds(true));
+    EXPECT_FALSE(feed.has_partial_order());
+    Collect(feed);
+    ASSERT_THAT(feed.Launch(1), IsOkAndHolds(true));
+    Collect(feed);
+    const auto all = made.channel->published();
+    ASSERT_THAT(all, SizeIs(2 * epoch + 2));
+    EXPECT_TRUE(BatchBytes(feed, all[2 * epoch]) ==
+                ExpectedBytes(epoch, 0, kRows));
+    EXPECT_TRUE(BatchBytes(feed, all[2 * epoch + 1]) ==
+                ExpectedBytes(epoch, kRows, kNumSamples - kRows));
+    for (const auto& published : all) made.channel->Release(published);
+    feed.Scan(0);
+  }
+}
+
+TEST_P(OrderCostTest, ASlotThatIsFreedMeanwhileIsNotTheBatchs) {
+  const TestFeed made = MakeLargeFeed();
+  Feed& feed = *made.feed;
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(false));
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(true));
+  Collect(feed);
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(true));
+  Collect(feed);
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(false));  // for the third slot
+  made.channel->Release(made.channel->published()[0]);
+  feed.Scan(0);
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(true));
+  Collect(feed);
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(3));
+  EXPECT_NE(all[2].slot, all[0].slot);
+  EXPECT_TRUE(BatchBytes(feed, all[2]) == ExpectedBytes(1, 0, kRows));
+}
+
+TEST_P(OrderCostTest, ASeekDropsAPartOfABatch) {
+  const TestFeed made = MakeLargeFeed();
+  Feed& feed = *made.feed;
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(false));
+  made.channel->Seek({.generation = 1, .epoch = 7, .batch = 1});
+  EXPECT_TRUE(feed.Scan(0));
+  EXPECT_FALSE(feed.has_partial_order());
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(true));
+  Collect(feed);
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].batch.generation, 1);
+  EXPECT_EQ(all[0].batch.epoch, 7);
+  EXPECT_TRUE(BatchBytes(feed, all[0]) ==
+              ExpectedBytes(7, kRows, kNumSamples - kRows));
+}
+
+// The kernel is advised of each sample, also of those that a client names.
+TEST_P(OrderCostTest, SamplesOfAMappedFileAreAdvisedInParts) {
+  constexpr int64_t kMappedRows = 1500;
+  ClientOrder::Options options;
+  options.num_samples = kMappedRows;
+  options.batch_size = kMappedRows;
+  options.capacity = 4;
+  const auto order = std::make_shared<ClientOrder>(options);
+  const TestFeed made =
+      MakeTestFeed(&backend_, {.num_samples = kMappedRows,
+                               .batch_size = kMappedRows,
+                               .order = order,
+                               .file = testing::MakeMappedBytes(kMappedRows)});
+  Feed& feed = *made.feed;
+  const auto send = [&](FeedPosition start, uint64_t generation) {
+    std::vector<int64_t> indices(kMappedRows);
+    std::iota(indices.rbegin(), indices.rend(), 0);
+    const std::vector<uint32_t> sizes = {kMappedRows};
+    ASSERT_THAT(order->Append({.generation = generation,
+                               .start = start,
+                               .batch_sizes = sizes,
+                               .indices = indices}),
+                IsOk());
+  };
+  send({0, 0}, 0);
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(false));
+  EXPECT_TRUE(feed.has_partial_order());
+  EXPECT_FALSE(order->HasNext());
+  // A block of a new generation is a seek.
+  send({5, 0}, 1);
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(false));
+  EXPECT_FALSE(order->HasNext());
+  ASSERT_TRUE(feed.CanLaunch());
+  ASSERT_THAT(feed.Launch(1), IsOkAndHolds(true));
+  EXPECT_FALSE(feed.CanLaunch());
+  Collect(feed);
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].batch.generation, 1);
+  EXPECT_EQ(all[0].batch.epoch, 5);
+  const std::vector<uint8_t> bytes = BatchBytes(feed, all[0]);
+  for (int64_t row = 0; row < kMappedRows; ++row) {
+    ASSERT_EQ(bytes[row], static_cast<uint8_t>(kMappedRows - 1 - row));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, OrderCostTest, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "Host" : "Device";
+                         });
 
 class CutFeedTest : public ::testing::Test {
  protected:

@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -282,6 +284,164 @@ TEST_P(ProducerTest, AUsersManyFeedsDoNotCrowdOutAnothersOne) {
     RemoveAndWait(backend, *producer, made.feed.get());
   }
 }
+
+// A clock that the tables of sample orders move, each by a millisecond: the
+// epochs of the attackers' feeds, which have one batch each, and the first ones
+// of the victim's.
+class TableClock {
+ public:
+  // REQUIRES: the feeds outlive the producer.
+  static void Set(std::vector<const Feed*> attackers, const Feed* victim) {
+    attackers_ = std::move(attackers);
+    victim_ = victim;
+    num_victims_tables_ = 0;
+  }
+  // Before the victim is added.
+  static void CountVictimsTables(uint64_t num) { num_victims_tables_ = num; }
+  static uint64_t NumTables() {  // of the attackers
+    uint64_t num_tables = 0;
+    for (const Feed* const feed : attackers_) {
+      num_tables += feed->stats().next_epoch.load();
+    }
+    return num_tables;
+  }
+  static uint64_t Now() {
+    const uint64_t num_victims_tables =
+        std::min(num_victims_tables_, victim_->stats().next_epoch.load());
+    return (NumTables() + num_victims_tables) * 1'000'000;
+  }
+
+ private:
+  inline static std::vector<const Feed*> attackers_;
+  inline static const Feed* victim_ = nullptr;
+  inline static uint64_t num_victims_tables_ = 0;
+};
+
+// A client that returns each batch at once, unless it is told to keep them.
+class EagerChannel : public MemoryChannel {
+ public:
+  // With `backend`, whatever was launched in a round ends before the next.
+  explicit EagerChannel(uint32_t num_slots, FakeBackend* backend = nullptr)
+      : MemoryChannel(num_slots), num_slots_(num_slots), backend_(backend) {}
+
+  void Keep(bool is_keeping) { is_keeping_ = is_keeping; }
+  // The attackers' most tables between two batches of this client, less those
+  // made while it kept all slots. REQUIRES: the feed was removed.
+  uint64_t most_tables() const { return most_tables_; }
+
+  void Publish(uint32_t slot, const ring::SlotDescriptor& batch) override {
+    MemoryChannel::Publish(slot, batch);
+    kept_.push_back({slot, batch});
+    const uint64_t num_tables = TableClock::NumTables();
+    most_tables_ = std::max(most_tables_, num_tables - num_tables_);
+    num_tables_ = num_tables;
+  }
+  // The producer calls it in each round, before it looks for releases.
+  std::optional<ring::SeekRequest> ReadSeek() override {
+    if (backend_ != nullptr) backend_->CompleteAll();
+    if (!is_keeping_) {
+      if (kept_.size() == num_slots_) num_tables_ = TableClock::NumTables();
+      for (const Published& published : kept_) Release(published);
+      kept_.clear();
+    }
+    return MemoryChannel::ReadSeek();
+  }
+
+ private:
+  const size_t num_slots_;
+  FakeBackend* const backend_;
+  std::atomic<bool> is_keeping_ = false;
+  // Of the producer's thread.
+  std::vector<Published> kept_;
+  uint64_t num_tables_ = 0;
+  uint64_t most_tables_ = 0;
+};
+
+// A victim and another user's many feeds, each batch of which needs a table of
+// 65,536 samples. The parameter: whether the backend takes turns.
+class OrderTurnsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  static constexpr size_t kNumAttackers = 50;
+  static constexpr uint32_t kVictimsSlots = 3;
+  // A round of launches ends after a millisecond: after a table, if the victim
+  // was first. A second one may come before the victim's first batch.
+  static constexpr uint64_t kMostTables = 2;
+
+  OrderTurnsTest() {
+    std::vector<const Feed*> attackers;
+    for (uint64_t id = 1; id <= kNumAttackers; ++id) {
+      attackers_.push_back(MakeTestFeed(&backend_,
+                                        {.id = id,
+                                         .uid = 1,
+                                         .num_samples = 65536,
+                                         .batch_size = 1,
+                                         .num_slots = 64,
+                                         .shuffle = true,
+                                         .world_size = 65536},
+                                        std::make_unique<EagerChannel>(64)));
+      attackers.push_back(attackers_.back().get());
+    }
+    auto channel = std::make_unique<EagerChannel>(kVictimsSlots, &backend_);
+    channel_ = channel.get();
+    victim_ = MakeTestFeed(
+        &backend_,
+        {.id = 100, .uid = 2, .batch_size = 10, .num_slots = kVictimsSlots},
+        std::move(channel));
+    TableClock::Set(std::move(attackers), victim_.get());
+    auto started = Producer::Start(&backend_, NoFailure, TableClock::Now);
+    EXPECT_THAT(started, IsOk());
+    producer_ = *std::move(started);
+  }
+  void Attack() {
+    for (const auto& feed : attackers_) producer_->Add(feed.get());
+  }
+  // Ends all feeds.
+  void RemoveAll() {
+    for (const auto& feed : attackers_) {
+      RemoveAndWait(backend_, *producer_, feed.get());
+    }
+    RemoveAndWait(backend_, *producer_, victim_.get());
+  }
+
+  FakeBackend backend_{
+      {.max_batches_per_launch = 8, .takes_turns = GetParam()}};
+  std::vector<std::unique_ptr<Feed>> attackers_;
+  std::unique_ptr<Feed> victim_;
+  EagerChannel* channel_ = nullptr;  // the victim's
+  std::unique_ptr<Producer> producer_;
+};
+
+TEST_P(OrderTurnsTest, AnothersTablesDoNotKeepBatchesBack) {
+  producer_->Add(victim_.get());
+  Attack();
+  ASSERT_TRUE(channel_->AwaitPublished(40));
+  while (TableClock::NumTables() < 20) {
+  }
+  RemoveAll();
+  EXPECT_LE(channel_->most_tables(), kMostTables);
+}
+
+TEST_P(OrderTurnsTest, TimeUsedWhileAloneIsNotPaidForLater) {
+  TableClock::CountVictimsTables(100);
+  producer_->Add(victim_.get());
+  ASSERT_TRUE(channel_->AwaitPublished(100));
+  channel_->Keep(true);
+  while (victim_->stats().num_slots_held.load() < kVictimsSlots) {
+  }
+  Attack();
+  while (TableClock::NumTables() < 10) {
+  }
+  const size_t num_published = channel_->published().size();
+  channel_->Keep(false);
+  ASSERT_TRUE(channel_->AwaitPublished(num_published + 10));
+  RemoveAll();
+  EXPECT_LE(channel_->most_tables(), kMostTables);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, OrderTurnsTest, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "TakesTurns" : "RunsInOrder";
+                         });
 
 // A device whose launches, one after another, take as long as the test says, by
 // a clock that goes on only while the producer sleeps.

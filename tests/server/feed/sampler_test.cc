@@ -42,6 +42,17 @@ RankEpoch Collect(Sampler& sampler, int64_t batch_size, uint64_t epoch) {
     const Sampler::BatchShape shape =
         sampler.Fill(epoch, b, absl::MakeSpan(batch).first(batch_size));
     EXPECT_EQ(batch[batch_size], -7) << "wrote past the end";
+    // In pieces, too.
+    std::vector<int64_t> rows(shape.num_samples);
+    for (int64_t first = 0; first < shape.num_samples;) {
+      const int64_t size =
+          std::min<int64_t>(first + 1 + b % 3, shape.num_samples - first);
+      sampler.FillRows(epoch, b, first,
+                       absl::MakeSpan(rows).subspan(first, size));
+      first += size;
+    }
+    EXPECT_TRUE(std::equal(rows.begin(), rows.end(), batch.begin()))
+        << "batch " << b;
     const Sampler::BatchShape said = sampler.Shape(b);
     EXPECT_EQ(said.num_samples, shape.num_samples);
     EXPECT_EQ(said.num_padding, shape.num_padding);
