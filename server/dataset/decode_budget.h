@@ -113,7 +113,7 @@ struct DecodeAccount {
   uid_t uid = 0;
   // Pays for the buffers that a load keeps. May be null.
   DecodeBudget* staging = nullptr;
-  // Pays for the lists of samples that sources keep. May be null.
+  // Pays for the lists of samples and files that sources keep. May be null.
   DecodeBudget* lists = nullptr;
 };
 

@@ -18,6 +18,7 @@
 #include "base/status_macros.h"
 #include "server/dataset/sorted_options.h"
 #include "server/readers/formats.h"
+#include "server/readers/list_memory.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
 
@@ -35,8 +36,10 @@ struct Column {
 class JoinSource : public Reader {
  public:
   JoinSource(std::vector<std::unique_ptr<Reader>> parts,
-             std::vector<Column> columns, SourceInfo info)
-      : parts_(std::move(parts)),
+             std::vector<Column> columns, SourceInfo info,
+             std::unique_ptr<ListMemory> memory)
+      : memory_(std::move(memory)),
+        parts_(std::move(parts)),
         columns_(std::move(columns)),
         info_(std::move(info)) {}
 
@@ -181,6 +184,7 @@ class JoinSource : public Reader {
     return raws;
   }
 
+  const std::unique_ptr<ListMemory> memory_;
   const std::vector<std::unique_ptr<Reader>> parts_;
   const std::vector<Column> columns_;
   const SourceInfo info_;
@@ -273,6 +277,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
       CheckDirectory(context.files, spec.path(), "the parts of the join"));
   SourceInfo info;
   info.is_encoded = true;
+  auto memory = std::make_unique<ListMemory>(context.account);
   std::vector<std::unique_ptr<Reader>> parts;
   for (const v1::DatasetSpec& part_spec : specs) {
     DATASETD_ASSIGN_OR_RETURN(auto part, OpenReader(part_spec, context));
@@ -282,6 +287,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
       return absl::InvalidArgumentError(absl::StrCat(
           part_spec.path(), " holds ", part_info.num_samples, " samples, but ",
           specs[0].path(), " holds ", info.num_samples));
+    }
+    for (const FileInfo& file : part_info.files) {
+      DATASETD_RETURN_IF_ERROR(memory->Add(ListedBytes(file)));
     }
     info.files.insert(info.files.end(), part_info.files.begin(),
                       part_info.files.end());
@@ -316,7 +324,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
     info.fields.back().name = name.field;
   }
   return std::make_unique<JoinSource>(std::move(parts), std::move(columns),
-                                      std::move(info));
+                                      std::move(info), std::move(memory));
 }
 
 }  // namespace datasetd

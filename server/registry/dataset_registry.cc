@@ -23,7 +23,7 @@ DecodeBudget::Limits StagingLimits(const DecodeBudget::Limits& limits) {
   return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
 }
 
-// For the lists of samples that sources keep; one user has half.
+// For the lists of samples and files that sources keep; one user has half.
 DecodeBudget::Limits ListLimits(const DecodeBudget::Limits& limits) {
   const int64_t most = SaturatingMultiply(4, limits.sample_bytes);
   return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};

@@ -64,10 +64,19 @@ absl::StatusOr<std::vector<std::string>> Alternatives(
   }
 }
 
+// Of paths to which up to `more` bytes are appended.
+int64_t PathBytes(const std::vector<std::string>& paths, size_t more) {
+  size_t bytes = 0;
+  for (const std::string& path : paths) {
+    bytes += sizeof(std::string) + path.size() + more + 1;
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> ExpandBraces(
-    absl::string_view pattern) {
+absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern,
+                                                      ListMemory& memory) {
   std::vector<std::string> paths = {""};
   absl::string_view rest = pattern;
   while (!rest.empty()) {
@@ -75,6 +84,7 @@ absl::StatusOr<std::vector<std::string>> ExpandBraces(
     if (rest.substr(0, open).find('}') != absl::string_view::npos) {
       return Error(pattern, "closes a brace that is not open");
     }
+    DATASETD_RETURN_IF_ERROR(memory.GrowTo(PathBytes(paths, open)));
     for (std::string& path : paths)
       absl::StrAppend(&path, rest.substr(0, open));
     if (open == rest.size()) break;
@@ -88,7 +98,18 @@ absl::StatusOr<std::vector<std::string>> ExpandBraces(
     if (items.size() * paths.size() > kMaxFiles) {
       return Error(pattern, "names more than 65536 files");
     }
+    // Each path once for each item, beside what there is.
+    const size_t longest =
+        std::max_element(items.begin(), items.end(),
+                         [](const std::string& a, const std::string& b) {
+                           return a.size() < b.size();
+                         })
+            ->size();
+    DATASETD_RETURN_IF_ERROR(
+        memory.GrowTo(PathBytes(paths, 0) + static_cast<int64_t>(items.size()) *
+                                                PathBytes(paths, longest)));
     std::vector<std::string> longer;
+    longer.reserve(items.size() * paths.size());
     for (const std::string& path : paths) {
       for (const std::string& item : items) {
         longer.push_back(absl::StrCat(path, item));

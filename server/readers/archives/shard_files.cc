@@ -48,15 +48,20 @@ absl::StatusOr<ShardFiles> ShardFiles::Open(const v1::DatasetSpec& spec,
                                             const ReaderContext& context) {
   ShardFiles shards;
   shards.files_ = &context.files;
+  shards.memory_ = std::make_unique<ListMemory>(context.account);
   DATASETD_ASSIGN_OR_RETURN(
       shards.max_inflated_bytes_,
       IntOption(spec, kOptionName, 0, 1, context.max_inflated_bytes));
   shards.configured_bytes_ = context.max_inflated_bytes;
+  ListMemory path_memory(context.account);
   DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                            ExpandBraces(spec.path()));
+                            ExpandBraces(spec.path(), path_memory));
   for (const std::string& path : paths) {
     DATASETD_ASSIGN_OR_RETURN(auto file,
                               OpenSourceFile(context.files, path, kExpected));
+    // Twice, for SourceInfo::files.
+    DATASETD_RETURN_IF_ERROR(
+        shards.memory_->Add(2 * ListedBytes(file->info())));
     shards.infos_.push_back(file->info());
     uint8_t head[kHeadBytes];
     DATASETD_ASSIGN_OR_RETURN(const int64_t size,

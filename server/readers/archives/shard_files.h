@@ -24,6 +24,7 @@
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "server/files/file_system.h"
+#include "server/readers/list_memory.h"
 #include "server/readers/reader.h"
 
 namespace datasetd {
@@ -34,7 +35,9 @@ class ShardFiles {
   static constexpr absl::string_view kOptionName = "max_inflated_bytes";
 
   // Opens the tar files that spec.path() names (brace_pattern.h).
-  //   INVALID_ARGUMENT  a bad pattern or option; a directory, an empty file
+  // Their list is charged to DecodeAccount::lists, twice, for who copies it.
+  //   INVALID_ARGUMENT    a bad pattern or option; a directory, an empty file
+  //   RESOURCE_EXHAUSTED  as ListMemory
   static absl::StatusOr<ShardFiles> Open(const v1::DatasetSpec& spec,
                                          const ReaderContext& context);
 
@@ -63,6 +66,7 @@ class ShardFiles {
       size_t shard) const;
 
   const FileSystem* files_ = nullptr;
+  std::unique_ptr<ListMemory> memory_;
   int64_t max_inflated_bytes_ = 0;  // limit for each; 0: derived from its size
   int64_t configured_bytes_ = 0;    // upper bound of any limit
   std::vector<FileInfo> infos_;

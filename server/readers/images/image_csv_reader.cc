@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "server/readers/csv_line.h"
 #include "server/readers/images/image_list.h"
 #include "server/readers/images/image_options.h"
+#include "server/readers/list_memory.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
 
@@ -28,14 +31,11 @@ namespace {
 
 constexpr int64_t kMaxCsvBytes = 256 << 20;
 constexpr size_t kMaxLineBytes = 64 << 10;
+// A node of the map of classes.
+constexpr int64_t kMapNodeBytes = 64;
 constexpr int64_t kMaxLabel = int64_t{1} << 62;
 constexpr absl::string_view kPathColumn = "path_column";
 constexpr absl::string_view kLabelColumn = "label_column";
-
-struct Row {
-  std::string path;
-  std::string label;
-};
 
 absl::Status LineError(const std::string& path, int64_t line,
                        absl::string_view what) {
@@ -51,11 +51,14 @@ bool IsHeader(const std::vector<std::string>& values) {
 
 class CsvParser {
  public:
+  using AddRow = std::function<absl::Status(const std::string& path,
+                                            absl::string_view label)>;
+
   CsvParser(const v1::DatasetSpec& spec) : spec_(spec) {}
 
-  absl::StatusOr<std::vector<Row>> Parse(absl::string_view text) {
+  // Ends with the first error of `add`.
+  absl::Status Parse(absl::string_view text, const AddRow& add) {
     absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
-    std::vector<Row> rows;
     while (!text.empty()) {
       ++line_number_;
       const size_t end = std::min(text.find('\n'), text.size());
@@ -87,11 +90,11 @@ class CsvParser {
             absl::StrCat(values_.size(), " columns, expected ", num_columns_));
       }
       if (values_[path_column_].empty()) return Error("the path is empty");
-      rows.push_back(
-          {std::move(values_[path_column_]),
-           std::string(absl::StripAsciiWhitespace(values_[label_column_]))});
+      DATASETD_RETURN_IF_ERROR(
+          add(values_[path_column_],
+              absl::StripAsciiWhitespace(values_[label_column_])));
     }
-    return rows;
+    return absl::OkStatus();
   }
 
  private:
@@ -141,22 +144,35 @@ bool ParseNumber(const std::string& text, int64_t* value) {
          absl::SimpleAtoi(text, value) && *value <= kMaxLabel;
 }
 
-void SetLabels(const std::vector<Row>& rows, ImageList& list) {
-  list.labels.resize(rows.size());
+int64_t LabelBytes(absl::string_view label) {
+  return static_cast<int64_t>(sizeof(std::string) + label.size() + 1);
+}
+
+absl::Status SetLabels(const std::vector<std::string>& texts, ImageList& list) {
+  DATASETD_RETURN_IF_ERROR(
+      list.memory->Add(static_cast<int64_t>(texts.size() * sizeof(int64_t))));
+  list.labels.resize(texts.size());
   bool are_numbers = true;
-  for (size_t i = 0; i < rows.size() && are_numbers; ++i) {
-    are_numbers = ParseNumber(rows[i].label, &list.labels[i]);
+  for (size_t i = 0; i < texts.size() && are_numbers; ++i) {
+    are_numbers = ParseNumber(texts[i], &list.labels[i]);
   }
-  if (are_numbers) return;
+  if (are_numbers) return absl::OkStatus();
   std::map<absl::string_view, int64_t> classes;
-  for (const Row& row : rows) classes.emplace(row.label, 0);
+  for (const std::string& text : texts) {
+    const bool is_new = classes.emplace(text, 0).second;
+    if (!is_new) continue;
+    // Its node, and its name, where a byte may become four.
+    DATASETD_RETURN_IF_ERROR(
+        list.memory->Add(kMapNodeBytes + 4 * LabelBytes(text)));
+  }
   for (auto& [name, index] : classes) {
     index = static_cast<int64_t>(list.class_names.size());
     list.class_names.push_back(PrintableUtf8(name));
   }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    list.labels[i] = classes.at(rows[i].label);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    list.labels[i] = classes.at(texts[i]);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -177,33 +193,42 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
         absl::StrCat(spec.path(), ": ", file->info().size_bytes,
                      " bytes, and a CSV file may have ", kMaxCsvBytes));
   }
+  // What is kept only until the source is open.
+  ListMemory passing(context.account);
+  DATASETD_RETURN_IF_ERROR(passing.Add(file->info().size_bytes));
   std::string text(static_cast<size_t>(file->info().size_bytes), '\0');
   DATASETD_RETURN_IF_ERROR(ReadExactly(
       *file, 0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                            CsvParser(spec).Parse(text));
-  if (rows.empty()) {
+  ImageList list;
+  list.memory = std::make_unique<ListMemory>(context.account);
+  list.other_files.push_back(file->info());
+  const std::string directory = spec.path().substr(0, spec.path().rfind('/'));
+  std::vector<std::string> labels;
+  const auto add = [&](const std::string& path,
+                       absl::string_view label) -> absl::Status {
+    FileInfo image;
+    image.path = absl::StartsWith(path, "/") ? path : JoinPath(directory, path);
+    DATASETD_RETURN_IF_ERROR(list.memory->Add(ListedBytes(image)));
+    DATASETD_RETURN_IF_ERROR(passing.Add(LabelBytes(label)));
+    // A file that cannot be opened is a bad sample, found when it is read.
+    const auto info = context.files.Stat(image.path);
+    if (absl::IsCancelled(info.status())) return info.status();
+    if (info.ok()) {
+      image.size_bytes = info->size_bytes;
+      image.mtime_nanoseconds = info->mtime_nanoseconds;
+    }
+    list.images.push_back(std::move(image));
+    labels.emplace_back(label);
+    return absl::OkStatus();
+  };
+  DATASETD_RETURN_IF_ERROR(CsvParser(spec).Parse(text, add));
+  if (labels.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(spec.path(),
                      ": empty: zero samples, expected lines of a "
                      "path and a label"));
   }
-  ImageList list;
-  list.other_files.push_back(file->info());
-  SetLabels(rows, list);
-  const std::string directory = spec.path().substr(0, spec.path().rfind('/'));
-  for (const Row& row : rows) {
-    FileInfo image;
-    image.path = absl::StartsWith(row.path, "/")
-                     ? row.path
-                     : JoinPath(directory, row.path);
-    // A file that cannot be opened is a bad sample, found when it is read.
-    if (auto info = context.files.Stat(image.path); info.ok()) {
-      image.size_bytes = info->size_bytes;
-      image.mtime_nanoseconds = info->mtime_nanoseconds;
-    }
-    list.images.push_back(std::move(image));
-  }
+  DATASETD_RETURN_IF_ERROR(SetLabels(labels, list));
   return OpenImageList(std::move(list), options, context.files,
                        context.account);
 }

@@ -1,6 +1,7 @@
 #include "server/readers/images/image_folder_reader.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/utf8.h"
 #include "server/readers/images/image_list.h"
 #include "server/readers/images/image_options.h"
+#include "server/readers/list_memory.h"
 #include "server/readers/spec_checks.h"
 
 namespace datasetd {
@@ -50,27 +52,38 @@ struct Directory {
   std::vector<FileInfo> images;
 };
 
-// Appends `path` and all directories below it.
+// Appends `path` and all directories below it. Links may lead to a directory
+// many times, so each visit is charged.
 absl::Status Walk(const std::string& path, int depth, const FileSystem& files,
-                  std::vector<Directory>& directories) {
+                  ListMemory& memory, std::vector<Directory>& directories) {
   if (depth > kMaxDepth) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": more than ", kMaxDepth,
                      " directories deep; is there a link to a directory above "
                      "itself?"));
   }
-  DATASETD_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, files.List(path));
   Directory directory = {.path = path};
-  for (FileInfo& entry : entries) {
-    if (entry.is_directory) {
-      DATASETD_RETURN_IF_ERROR(Walk(entry.path, depth + 1, files, directories));
-    } else if (IsImageName(NameOf(entry))) {
-      directory.images.push_back(std::move(entry));
-    } else {
-      DATASETD_RETURN_IF_ERROR(CheckLink(entry, files));
+  std::vector<std::string> below;
+  {
+    DATASETD_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, files.List(path));
+    for (FileInfo& entry : entries) {
+      if (!entry.is_directory && !IsImageName(NameOf(entry))) {
+        DATASETD_RETURN_IF_ERROR(CheckLink(entry, files));
+        continue;
+      }
+      DATASETD_RETURN_IF_ERROR(memory.Add(ListedBytes(entry)));
+      if (entry.is_directory) {
+        below.push_back(std::move(entry.path));
+      } else {
+        directory.images.push_back(std::move(entry));
+      }
     }
   }
   directories.push_back(std::move(directory));
+  for (const std::string& subdirectory : below) {
+    DATASETD_RETURN_IF_ERROR(
+        Walk(subdirectory, depth + 1, files, memory, directories));
+  }
   return absl::OkStatus();
 }
 
@@ -102,6 +115,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
   DATASETD_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries,
                             files.List(root));
   ImageList list;
+  list.memory = std::make_unique<ListMemory>(context.account);
   for (const FileInfo& entry : entries) {
     if (!entry.is_directory) {
       DATASETD_RETURN_IF_ERROR(CheckLink(entry, files));
@@ -112,9 +126,13 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
       return absl::InvalidArgumentError(
           absl::StrCat(root, ": more than ", kMaxClasses, " directories"));
     }
-    list.class_names.push_back(PrintableUtf8(NameOf(entry)));
+    std::string class_name = PrintableUtf8(NameOf(entry));
+    DATASETD_RETURN_IF_ERROR(list.memory->Add(
+        static_cast<int64_t>(sizeof(std::string) + class_name.size())));
+    list.class_names.push_back(std::move(class_name));
     std::vector<Directory> directories;
-    DATASETD_RETURN_IF_ERROR(Walk(entry.path, 1, files, directories));
+    DATASETD_RETURN_IF_ERROR(
+        Walk(entry.path, 1, files, *list.memory, directories));
     std::sort(
         directories.begin(), directories.end(),
         [](const Directory& a, const Directory& b) { return a.path < b.path; });
@@ -130,6 +148,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
                        ": a class without an image; remove the "
                        "directory, or put images into it"));
     }
+    DATASETD_RETURN_IF_ERROR(list.memory->Add(static_cast<int64_t>(
+        (list.images.size() - num_before) * sizeof(int64_t))));
     list.labels.resize(list.images.size(), label);
   }
   if (list.class_names.empty()) {

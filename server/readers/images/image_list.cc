@@ -20,17 +20,18 @@ class ImageListSource : public Reader {
  public:
   ImageListSource(ImageList list, const ImageOptions& options,
                   const FileSystem& files)
-      : num_other_files_(list.other_files.size()),
+      : memory_(std::move(list.memory)),
+        num_other_files_(list.other_files.size()),
         labels_(std::move(list.labels)),
         options_(options),
         files_(files) {
     info_.num_samples = static_cast<int64_t>(list.images.size());
     info_.class_names = std::move(list.class_names);
     info_.is_encoded = true;
-    info_.files = std::move(list.other_files);
-    info_.files.insert(info_.files.end(),
-                       std::make_move_iterator(list.images.begin()),
-                       std::make_move_iterator(list.images.end()));
+    info_.files = std::move(list.images);
+    info_.files.insert(info_.files.begin(),
+                       std::make_move_iterator(list.other_files.begin()),
+                       std::make_move_iterator(list.other_files.end()));
   }
 
   // Gives the fields their shapes, and `as_is` its number of channels.
@@ -123,6 +124,7 @@ class ImageListSource : public Reader {
     return info_.files[num_other_files_ + static_cast<size_t>(index)];
   }
 
+  const std::unique_ptr<ListMemory> memory_;
   const size_t num_other_files_;
   const std::vector<int64_t> labels_;
   const ImageOptions options_;

@@ -1,8 +1,9 @@
 // A source of image files: field image, uint8 [H, W, C] and ragged, and field
 // label.
 //
-// Used by the folder and list readers. Holds path, size and time of every file;
-// keeps no file open. A file of more than 256 MiB is a bad sample.
+// Used by the folder and list readers. Holds path, size and time of every file,
+// which are charged to DecodeAccount::lists; keeps no file open. A file of more
+// than 256 MiB is a bad sample.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_IMAGE_LIST_H_
 #define DATASETD_SERVER_READERS_IMAGES_IMAGE_LIST_H_
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "server/files/file_system.h"
 #include "server/readers/images/image_options.h"
+#include "server/readers/list_memory.h"
 #include "server/readers/reader.h"
 
 namespace datasetd {
@@ -26,13 +28,12 @@ struct ImageList {
   std::vector<FileInfo> images;
   std::vector<int64_t> labels;  // one per image
   std::vector<std::string> class_names;
+  // Has paid for all of it. Not null.
+  std::unique_ptr<ListMemory> memory;
 };
 
 // Looks for the first image that can be decoded, for the field's shape, on the
-// account.
-//   INVALID_ARGUMENT  the list is empty, or the first 1000 images are all bad:
-//                     then it says why the first one is
-// `files` outlives the source. REQUIRES: as many labels as images.
+// account. `files` outlives the source. REQUIRES: as many labels as images.
 //   INVALID_ARGUMENT  the list is empty, or the first 1000 images are all bad;
 //                     then the message has the error of the first
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageList(

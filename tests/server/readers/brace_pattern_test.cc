@@ -1,6 +1,7 @@
 #include "server/readers/archives/brace_pattern.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
@@ -11,8 +12,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
+absl::StatusOr<std::vector<std::string>> Paths(const std::string& pattern) {
+  ListMemory memory{DecodeAccount()};
+  return ExpandBraces(pattern, memory);
+}
+
 std::string Expand(const std::string& pattern) {
-  const auto paths = ExpandBraces(pattern);
+  const auto paths = Paths(pattern);
   return paths.ok() ? absl::StrJoin(*paths, " ")
                     : std::string(paths.status().message());
 }
@@ -34,7 +40,7 @@ TEST(BracePatternTest, OtherBracesAreErrors) {
   for (const char* pattern :
        {"{", "}", "a}b{", "{1..2", "{{1..2}}", "{a}", "{}", "{1..}", "{..2}",
         "{a..c}", "{-1..2}", "{1..2..3}", "{0..99999999999999999999}"}) {
-    const auto paths = ExpandBraces(pattern);
+    const auto paths = Paths(pattern);
     EXPECT_EQ(paths.status().code(), absl::StatusCode::kInvalidArgument)
         << pattern;
     EXPECT_THAT(std::string(paths.status().message()),
@@ -44,7 +50,7 @@ TEST(BracePatternTest, OtherBracesAreErrors) {
 }
 
 TEST(BracePatternTest, TheNumberOfFilesIsBounded) {
-  EXPECT_EQ(ExpandBraces("{1..65536}")->size(), 65536);
+  EXPECT_EQ(Paths("{1..65536}")->size(), 65536);
   EXPECT_THAT(Expand("{0..65536}"), HasSubstr("more than 65536"));
   EXPECT_THAT(Expand("{0..999}{0..999}{0..999}"), HasSubstr("more than 65536"));
   EXPECT_THAT(Expand("{0..999999999999999999}"), HasSubstr("more than 65536"));

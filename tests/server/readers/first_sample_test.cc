@@ -1,14 +1,18 @@
 // Samples that are looked at when a source is opened, and the lists of them
 // that it keeps, have their memory counted.
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/dataset/decode_budget.h"
 #include "server/readers/formats.h"
 #include "tests/server/readers/generated_data.h"
 #include "tests/server/readers/memory_file_system.h"
+#include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
@@ -72,13 +76,116 @@ TEST_P(SampleListTest, IsRefusedWhereItIsMoreThanTheUserMayHave) {
       OpenReader(generated.spec,
                  {.files = files, .account = {.uid = kUid, .lists = &lists}}),
       StatusIs(absl::StatusCode::kResourceExhausted,
-               HasSubstr("lists of samples of this user's loads")));
+               HasSubstr("lists of samples and files of this user's")));
   EXPECT_EQ(lists.used_bytes(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SampleListTest,
                          ::testing::Values("webdataset_gnu",
-                                           "webdataset_shards"));
+                                           "webdataset_shards", "image_folder",
+                                           "image_csv", "join"));
+
+// The most that `spec` may be charged while it is opened.
+constexpr int64_t kFew = 1 << 20;
+
+absl::Status OpenWithFew(const v1::DatasetSpec& spec, const FileSystem& files) {
+  DecodeBudget lists({.sample_bytes = kFew, .total_bytes = 2 * kFew});
+  const absl::Status status =
+      OpenReader(spec,
+                 {.files = files, .account = {.uid = kUid, .lists = &lists}})
+          .status();
+  EXPECT_EQ(lists.used_bytes(), 0);
+  EXPECT_LE(lists.peak_bytes(), kFew);
+  return status;
+}
+
+const auto kAreTooMany = StatusIs(absl::StatusCode::kResourceExhausted,
+                                  HasSubstr("lists of samples and files"));
+
+TEST(FileListTest, RowsOfACsvAreChargedBeforeTheyAreKept) {
+  MemoryFileSystem files;
+  const std::string directory = "/" + std::string(2000, 'd');
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "a,0\n";
+  files.Write(directory + "/list.csv", text);
+  EXPECT_THAT(OpenWithFew(SpecOf("image_csv", directory + "/list.csv"), files),
+              kAreTooMany);
+}
+
+TEST(FileListTest, LabelsOfACsvAreCharged) {
+  MemoryFileSystem files;
+  std::string text;
+  for (int i = 0; i < 400; ++i) {
+    absl::StrAppend(&text, "a,", std::string(300, 'l'), i, "\n");
+  }
+  files.Write("/list.csv", text);
+  EXPECT_THAT(OpenWithFew(SpecOf("image_csv", "/list.csv"), files),
+              kAreTooMany);
+}
+
+// Each directory has two links to the next, so that the last has 2^20 paths.
+class LinkedDirectories : public MemoryFileSystem {
+ public:
+  absl::StatusOr<FileInfo> Stat(const std::string& path) const override {
+    return FileInfo{.path = path, .is_directory = true};
+  }
+  absl::StatusOr<std::vector<FileInfo>> List(
+      const std::string& directory) const override {
+    ++num_lists;
+    const auto depth = std::count(directory.begin(), directory.end(), '/');
+    if (depth > 20) return std::vector<FileInfo>();
+    return std::vector<FileInfo>{
+        {.path = directory + "/a", .is_directory = true},
+        {.path = directory + "/b", .is_directory = true}};
+  }
+  mutable int num_lists = 0;
+};
+
+TEST(FileListTest, DirectoriesThatLinksRepeatAreCharged) {
+  LinkedDirectories files;
+  EXPECT_THAT(OpenWithFew(SpecOf("image_folder", "/root"), files), kAreTooMany);
+  EXPECT_LT(files.num_lists, 20'000);
+}
+
+TEST(FileListTest, NamesOfShardsAreChargedBeforeTheyAreMade) {
+  const MemoryFileSystem files;
+  EXPECT_THAT(OpenWithFew(SpecOf("webdataset", "/{0..9999}.tar"), files),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(
+      OpenWithFew(SpecOf("webdataset", absl::StrCat("/", std::string(2000, 'd'),
+                                                    "{0..9999}.tar")),
+                  files),
+      kAreTooMany);
+}
+
+TEST(FileListTest, ShardsAreCharged) {
+  MemoryFileSystem files;
+  const std::string directory = std::string(100, 'd');
+  for (int i = 0; i < 1500; ++i) {
+    files.Write(absl::StrCat("/", directory, "/", i), "x");
+  }
+  EXPECT_THAT(OpenWithFew(SpecOf("webdataset",
+                                 absl::StrCat("/", directory, "/{0..1499}")),
+                          files),
+              kAreTooMany);
+}
+
+TEST(FileListTest, AScanOfACsvEndsOnceItIsCancelled) {
+  class Cancelled : public MemoryFileSystem {
+   public:
+    absl::StatusOr<FileInfo> Stat(const std::string& path) const override {
+      if (path == "/list.csv") return MemoryFileSystem::Stat(path);
+      ++num_stats;
+      return absl::CancelledError("the load was cancelled");
+    }
+    mutable int num_stats = 0;
+  };
+  Cancelled files;
+  files.Write("/list.csv", "a,0\nb,0\n");
+  EXPECT_THAT(OpenReader(SpecOf("image_csv", "/list.csv"), {files}),
+              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(files.num_stats, 1);
+}
 
 }  // namespace
 }  // namespace datasetd::testing

@@ -236,7 +236,7 @@ TEST_F(PushedImagesTest, AFullSpoolEndsThePush) {
 }
 
 TEST_F(PushedImagesTest, TheListOfSamplesIsPaidFor) {
-  DecodeBudget small({.sample_bytes = 100, .total_bytes = 100});
+  DecodeBudget small({.sample_bytes = 1, .total_bytes = 2});
   PushedImagesOptions options = Options(2);
   options.account = {.budget = &budget_, .lists = &small};
   const auto source = OpenPushedImages(

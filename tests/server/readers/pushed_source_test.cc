@@ -180,7 +180,7 @@ TEST(PushedSourceTest, TheListOfSizesIsPaidForBeforeItIsMade) {
                       account);
   EXPECT_THAT(source.ReadIndex(0),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("lists of samples")));
+                       HasSubstr("lists of samples and files")));
 }
 
 TEST(PushedSourceTest, SizesComeBeforeTheSamplesThatHaveThem) {
