@@ -87,3 +87,15 @@ def _without_json_form(name: str, value: Any) -> str:
             kind = type(value).__name__
             return f"{name}={value!r} is a {kind}; expected text or a number"
     return next(filter(None, (_without_json_form(*p) for p in parts)), "")
+
+
+def has_items_of(value: Any, module: str, name: str) -> bool:
+    """True if `value` is an instance of the module's class of this name, or of
+    a subclass that leaves value[i] as it is."""
+    kind = type(value)
+    for base in kind.__mro__:
+        if base.__name__ == name and base.__module__.split(".")[0] == module:
+            return getattr(kind, "__getitem__", None) is getattr(
+                base, "__getitem__", None
+            )
+    return False

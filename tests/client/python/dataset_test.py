@@ -273,6 +273,21 @@ def test_what_a_loader_of_a_subset_refuses(dataset):
     with pytest.raises(datasetd.InvalidArgument, match="or a Subset of it"):
         datasetd.DataLoader(torch.utils.data.Subset([1, 2], [0]))
 
+    class Doubled(torch.utils.data.Subset):
+        def __getitem__(self, index):
+            return 2 * super().__getitem__(index)
+
+    with pytest.raises(
+        datasetd.InvalidArgument, match="Doubled: its own __getitem__.*transf"
+    ):
+        datasetd.DataLoader(Doubled(dataset, [0]))
+    mask = np.arange(len(dataset)) < 3
+    for given in (mask, torch.from_numpy(mask), mask.tolist()):
+        with pytest.raises(datasetd.InvalidArgument, match="a boolean mask"):
+            datasetd.DataLoader(dataset, subset=given)
+        with pytest.raises(datasetd.InvalidArgument, match="a boolean mask"):
+            datasetd.DataLoader(torch.utils.data.Subset(dataset, given))
+
 
 def test_a_subset_too_large_for_the_order_of_the_daemon(client):
     values = np.arange(1_000_002) % 251

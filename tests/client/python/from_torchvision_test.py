@@ -198,6 +198,29 @@ def test_antialias_is_what_torchvision_does():
     assert group[0].transforms[0].antialias is True
 
 
+def test_nearest_of_pillow_is_at_the_centres_of_pixels():
+    nearest = V.InterpolationMode.NEAREST
+
+    def modes(*ops):
+        made = T.from_torchvision(list(ops))
+        return [op.interpolation for op in made if type(op) is T.Resize]
+
+    resize = V.Resize(8, nearest)
+    assert modes(resize) == ["nearest"]
+    assert modes(resize, V.ToTensor(), resize) == ["nearest-exact", "nearest"]
+    image = torch.arange(30, dtype=torch.uint8).reshape(1, 5, 6)
+    small = V.Compose(
+        [V.ToPILImage(), V.Resize((3, 4), nearest), V.PILToTensor()]
+    )(image)
+    want = torch.nn.functional.interpolate(
+        image[None].float(), (3, 4), mode="nearest-exact"
+    )
+    assert (small == want[0]).all()
+    crop = V.RandomResizedCrop(8, interpolation=nearest)
+    (made, _) = T.from_torchvision([crop, V.ToTensor()])
+    assert made.interpolation == "nearest-exact"
+
+
 # -- v2 ------------------------------------------------------------------------
 
 
@@ -351,6 +374,99 @@ def test_v2s_compose_and_image_ops():
     assert T.from_torchvision(compose) == [T.RandomHorizontalFlip(0.25)]
 
 
+# -- Masks --------------------------------------------------------------------
+
+SEGMENTATION = [
+    v2("ToImage"),
+    v2(
+        "RandomCrop",
+        size=(8, 9),
+        padding=None,
+        pad_if_needed=True,
+        fill=3,
+        padding_mode="constant",
+    ),
+    v2("RandomHorizontalFlip", p=0.5),
+    v2(
+        "RandomApply",
+        transforms=[
+            v2("RandomGrayscale", p=0.1),
+            v2("RandomVerticalFlip", p=0.5),
+        ],
+        p=0.7,
+    ),
+    v2("RandomApply", transforms=[v2("RandomGrayscale", p=0.1)], p=0.7),
+    v2(
+        "ToDtype",
+        dtype={Image: torch.float32, Mask: torch.int64, "others": None},
+        scale=True,
+    ),
+    v2("Normalize", mean=[0.5], std=[0.25], inplace=False),
+]
+
+
+def test_geometry_of_v2_moves_masks():
+    both, image = ("img", "classes"), ("img",)
+    assert T.from_torchvision(SEGMENTATION, ["classes"], "img") == [
+        T.RandomCrop((8, 9), None, True, FillByKind(3, 3), fields=both),
+        T.RandomHorizontalFlip(fields=both),
+        T.RandomApply(
+            [
+                T.RandomGrayscale(fields=image),
+                T.RandomVerticalFlip(fields=both),
+            ],
+            0.7,
+            fields=both,
+        ),
+        T.RandomApply([T.RandomGrayscale(fields=image)], 0.7, fields=both),
+        T.ToDtype("float32", scale=True, fields=image),
+        T.ToDtype("int64", fields=("classes",)),
+        T.Normalize([0.5], [0.25], fields=image),
+    ]
+
+
+def test_a_pipeline_of_v2_is_for_the_masks_of_the_dataset():
+    def names(ops, **arguments):
+        messages = pipelines_message(
+            "transforms", ops, ["mask"], moved=["mask"], **arguments
+        )
+        return {
+            field: [name for m in ops for name in m if name != "draw_id"]
+            for field, ops in messages.items()
+        }
+
+    image_only = ["to_dtype", "normalize"]
+    assert names(v2("Compose", transforms=SEGMENTATION)) == {
+        "image": ["random_crop", "random_horizontal_flip"]
+        + ["random_apply"] * 2
+        + image_only,
+        "mask": ["random_crop", "random_horizontal_flip"]
+        + ["random_apply", "to_dtype"],
+    }
+    # v1's, and a list for a field, are for images alone.
+    assert names(V.RandomHorizontalFlip()) == {
+        "image": ["random_horizontal_flip"]
+    }
+    assert names({"image": v2("RandomHorizontalFlip", p=0.5)}) == {
+        "image": ["random_horizontal_flip"]
+    }
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        v2("MixUp", alpha=0.5, num_classes=10),
+        v2("RandAugment", num_ops=2),
+    ],
+    ids=lambda op: type(op).__name__,
+)
+def test_what_torchvision_has_not_for_masks(op):
+    with pytest.raises(
+        datasetd.InvalidArgument, match="samples with masks.*'image': "
+    ):
+        T.from_torchvision([op], masks="mask")
+
+
 # -- What cannot be mapped ---------------------------------------------------
 
 UNMAPPED = [
@@ -376,7 +492,11 @@ UNMAPPED = [
     (lambda x: x, "<lambda> of .*from_torchvision_test: .*not torchvision's"),
     (
         v2("ToDtype", dtype={Mask: torch.int64}, scale=False),
-        "ToDtype: .*key Mask",
+        r"ToDtype: .*key Mask.*masks=\['mask'\]",
+    ),
+    (
+        v2("ToDtype", dtype={BoundingBoxes: torch.int64}, scale=False),
+        "ToDtype: .*key BoundingBoxes",
     ),
     (
         v2("Pad", padding=1, fill={BoundingBoxes: 1}, padding_mode="constant"),

@@ -181,6 +181,66 @@ def test_samples_larger_than_a_block(client):
     _expect(client, {"x": big, "y": big}, {"x": big, "y": big})
 
 
+def test_a_dataset_of_torch_with_its_own_items(client):
+    class Doubled(torch.utils.data.TensorDataset):
+        def __getitem__(self, index):
+            rows, label = super().__getitem__(index)
+            return 2 * rows, label
+
+    tensors = torch.from_numpy(_ROWS), torch.from_numpy(_LABELS)
+    want = {"field_0": 2 * _ROWS, "label": _LABELS}
+    _expect(client, Doubled(*tensors), want)
+    with client.push_dataset("part", {"x": _ROWS}) as part:
+
+        class Concatenated(torch.utils.data.ConcatDataset):
+            def __getitem__(self, index):
+                return super().__getitem__(index).x * 2
+
+        _expect(client, Concatenated([part]), {"data": 2 * _ROWS})
+
+
+def test_numbers_of_numpy_keep_their_dtype(client):
+    numbers = np.random.default_rng(1).random(9)
+    alone = numbers.tolist()
+    _expect(client, {"x": list(numbers)}, {"x": numbers})
+    _expect(client, {"x": alone}, {"x": numbers.astype(np.float32)})
+    _expect(client, [{"x": v} for v in numbers], {"x": numbers})
+    _expect(
+        client, [{"x": v} for v in alone], {"x": numbers.astype(np.float32)}
+    )
+
+
+def test_frames_beside_arrays_are_columns(client):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(_ROWS)
+    labels = pandas.Series(_LABELS)
+    want = {"field_0": _ROWS, "label": _LABELS}
+    _expect(client, (frame, labels), want)
+    _expect(client, (frame, _LABELS), want)
+    frame["text"] = "t"
+    with pytest.raises(datasetd.InvalidArgument, match="'text'.*cat.codes"):
+        client.push_dataset("frame", (frame, labels))
+
+
+def test_nullable_columns_of_frames(client):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "a": pandas.array(_LABELS, "Int64"),
+            "b": pandas.array(_ROWS[:, 0], "Float32"),
+            "c": pandas.array(_LABELS > 4, "boolean"),
+        }
+    )
+    want = {"a": _LABELS, "b": _ROWS[:, 0], "c": (_LABELS > 4).view(np.uint8)}
+    _expect(client, frame, want)
+    frame.loc[3, "a"] = pandas.NA
+    with pytest.raises(
+        datasetd.InvalidArgument, match="'a' has missing values.*fillna"
+    ):
+        client.push_dataset("frame", frame)
+    _expect(client, frame, {"b": _ROWS[:, 0]}, fields=["b"])
+
+
 def test_frames(client):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": _ROWS[:, 0], "b": _LABELS})
@@ -209,6 +269,8 @@ def _of_package(package, name, **members):
         ({"x": [np.zeros(2)], "y": [1, 2]}, "'x' has 1, 'y' has 2"),
         ({"x": 3}, "'x' is int: a dict holds columns"),
         ({"x": "abc"}, "'x' is str"),
+        ({"x": np.array(3)}, "'x' is ndarray: a dict holds columns"),
+        ({"x": torch.tensor(3)}, "'x' is Tensor: a dict holds columns"),
         ({"x": [[1], [2, 3]]}, "'x'"),
         ({"x": np.zeros((0, 3))}, "no sample to push"),
         ((np.zeros((0, 3)),), "no sample to push"),

@@ -10,7 +10,7 @@ import pandas
 import pytest
 from datasetd import transforms as T
 from datasetd._push import push as pushing
-from PIL import Image
+from PIL import Image, ImageOps
 
 _NUMBERS = itertools.count()
 _RANDOM = np.random.default_rng(3)
@@ -173,6 +173,24 @@ def test_what_pillow_alone_reads_is_decoded_by_it(client, kind):
         values = _values(dataset)["image"]
     for value, data in zip(values, files):
         image = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        np.testing.assert_array_equal(value, image.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "webp", "tiff"])
+def test_images_are_turned_as_exif_says(client, kind):
+    exif = Image.Exif()
+    exif[0x112] = 6
+    files = [_file(_picture(5, 6), kind, exif=exif) for _ in range(2)]
+    with client.push_dataset(
+        _name(), {"image": files}, options={"apply_exif": True}
+    ) as dataset:
+        values = _values(dataset)["image"]
+    for value, data in zip(values, files):
+        image = Image.open(io.BytesIO(data)).convert("RGB")
+        if kind != "tiff":  # which Pillow turns itself
+            image = ImageOps.exif_transpose(image)
+        image = np.asarray(image)
+        assert image.shape == (6, 5, 3)
         np.testing.assert_array_equal(value, image.transpose(2, 0, 1))
 
 

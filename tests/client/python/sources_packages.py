@@ -171,6 +171,30 @@ else:
             client, dataset, {"img": _IMAGES[:20], "label": _LABELS[:20]}
         )
 
+    def test_hugging_face_images_as_their_feature_says(client):
+        exif = Image.Exif()
+        exif[0x112] = 6
+        files = []
+        for image in _IMAGES[:20]:
+            file = io.BytesIO()
+            Image.fromarray(image).save(file, "png", exif=exif)
+            files.append({"bytes": file.getvalue(), "path": None})
+        for mode in (None, "L"):
+            dataset = datasets.Dataset.from_dict(
+                {"image": files},
+                datasets.Features({"image": datasets.Image(mode=mode)}),
+            )
+            want = np.stack([np.asarray(row["image"]) for row in dataset])
+            assert want.shape[1:3] == (9, 8)
+            want = want.reshape(20, 9, 8, -1)
+            _expect(client, dataset, {"image": want})
+
+    def test_empty_pieces_of_a_table(client):
+        table = _table().select(["label", "lists"])
+        pieces = pyarrow.concat_tables([table[:0], table, table[:0]])
+        assert pieces.column(0).num_chunks > 1
+        _expect(client, pieces, {"label": _LABELS, "lists": _ROWS})
+
     def test_safetensors(client, tmp_path):
         import safetensors.numpy
 

@@ -429,13 +429,15 @@ class Client:
         its images in order of execution, field by field.
         """
         whole, subset = whole_of(dataset)
+        masks = [field.name for field in whole.fields if field.is_mask]
         fields = {
             field: {"transforms": ops}
             for field, ops in pipelines_message(
                 "transforms",
                 transforms,
-                [field.name for field in whole.fields if field.is_mask],
+                masks,
                 image_field(whole.fields),
+                masks,
             ).items()
         }
         try:

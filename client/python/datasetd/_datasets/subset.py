@@ -17,6 +17,7 @@ from typing import (
     Union,
 )
 
+from .._arguments import has_items_of
 from .._batches.batch import Batch
 from .._descriptions import Field
 from .._order.sampling import index_array
@@ -235,10 +236,23 @@ def whole_of(samples: Any) -> Tuple[Any, Optional[Any]]:
     while hasattr(samples, "dataset") and hasattr(samples, "indices"):
         import numpy  # which only subsets need
 
+        _check_items(samples)
+
         own = numpy.asarray(index_array("dataset.indices", samples.indices))
         indices = own if indices is None else own[indices]
         samples = samples.dataset
     return samples, indices
+
+
+def _check_items(samples: Any) -> None:
+    if not has_items_of(samples, "torch", "Subset") and not has_items_of(
+        samples, "datasetd", "Subset"
+    ):
+        raise InvalidArgument(
+            f"dataset={type(samples).__name__}: its own __getitem__ would not "
+            "be called, since the daemon makes the batches: give what it does "
+            "as transforms=, and a Subset as the dataset"
+        )
 
 
 def _is_integer(key: Any) -> bool:

@@ -84,7 +84,9 @@ def fields_message(
     images = [f.name for f in fields if f.is_image]
     masks = [f.name for f in fields if f.is_mask]
     image = image_field(fields if views is None else dataset.fields)
-    pipelines = pipelines_message("transforms", transforms, masks, image)
+    pipelines = pipelines_message(
+        "transforms", transforms, masks, image, masks
+    )
     if views is not None and image in pipelines:
         raise InvalidArgument(
             f"transforms: {image!r} has views: give each its transforms there"

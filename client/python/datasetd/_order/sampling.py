@@ -17,6 +17,15 @@ def index_array(what: str, indices: Iterable[Any]) -> "array.array[int]":
     """Returns an int64 array of any iterable of integers, NumPy's and torch's
     included."""
     to_list = getattr(indices, "tolist", None)
+    if str(getattr(indices, "dtype", "")) in ("bool", "torch.bool") or (
+        isinstance(indices, (list, tuple))
+        and len(indices) > 0
+        and isinstance(indices[0], bool)
+    ):
+        raise InvalidArgument(
+            f"{what}: a boolean mask, expected sample indices: "
+            "mask.nonzero() has them"
+        )
     try:
         return array.array("q", to_list() if to_list else indices)
     except (TypeError, OverflowError) as error:

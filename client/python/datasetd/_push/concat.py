@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 from typing import Any, Iterable, List, Mapping, Optional
 
+from .._arguments import has_items_of
 from .._datasets.dataset import Dataset
 from .._datasets.subset import Samples
 from .._descriptions import Field
 from ..errors import FailedPrecondition, InvalidArgument
 from .columns import Columns
-from .rows import is_named, to_numpy
+from .rows import to_numpy
 from .samples import FieldNames, Spec
 
 _READ_BYTES = 4 << 20
@@ -104,7 +105,7 @@ def as_concat(data: Any) -> Optional[Concat]:
         return data
     if isinstance(data, Samples):
         return Concat([data])
-    if is_named(data, "torch", "ConcatDataset") and all(
+    if has_items_of(data, "torch", "ConcatDataset") and all(
         isinstance(part, Samples) for part in data.datasets
     ):
         return Concat(data.datasets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
+from .._arguments import has_items_of
 from .._datasets.parts import Part
 from ..errors import InvalidArgument
 from ..sources._base import Source
@@ -39,12 +40,26 @@ def _is_array(value: Any) -> bool:
     )
 
 
+def _of_pandas(values: Any, where: str) -> Any:
+    """Returns a Series, or a DataFrame, as a NumPy array."""
+    # Int64, Float32, boolean and their like are objects otherwise.
+    dtype = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
+    if dtype is None or dtype.kind not in "biuf":
+        return values.to_numpy()
+    if values.isna().any():
+        raise InvalidArgument(
+            f"{where} has missing values: fill them, as column.fillna(0), or "
+            "drop them, or leave the column out with fields="
+        )
+    return values.to_numpy(dtype)
+
+
 def _as_array(value: Any, where: str) -> Any:
     """Returns a column as an array, or None if its values are objects."""
     import numpy
 
     if module_of(value) == "pandas":
-        value = value.to_numpy()
+        value = _of_pandas(value, where)
     if _is_array(value):
         return None if getattr(value.dtype, "kind", "") == "O" else value
     if not isinstance(value, (list, tuple, range)):
@@ -65,8 +80,12 @@ def _as_array(value: Any, where: str) -> Any:
             f"{where} has lists of several lengths, or numbers beside other "
             "things: all samples have one shape and dtype"
         )
-    # A number alone is a float32, as it is in a sample.
-    is_flat = depth == 1 and array.dtype == numpy.float64
+    # A number alone is a float32, as it is in a sample; NumPy's keep theirs.
+    is_flat = (
+        depth == 1
+        and array.dtype == numpy.float64
+        and not isinstance(first, numpy.generic)
+    )
     return array.astype(numpy.float32) if is_flat else array
 
 
@@ -83,7 +102,11 @@ def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
     chosen = names.choose(columns, "the dict of columns")
     arrays: Dict[str, Any] = {}
     for name, value in chosen.items():
-        if not hasattr(value, "__len__") or isinstance(value, (str, bytes)):
+        if (
+            not hasattr(value, "__len__")
+            or isinstance(value, (str, bytes))
+            or getattr(value, "shape", None) == ()
+        ):
             raise InvalidArgument(
                 f"column {name!r} is {type(value).__name__}: a dict holds "
                 "columns, which are arrays or lists of one value for each "
@@ -182,10 +205,12 @@ def _of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
         )
 
     columns = {name: rows(name) for name in chosen}
-    # As the images that samples would be, which keep their channels.
-    names.images = names.images.own()
+    # As the images that samples would be.
+    names.images = names.images.of_hugging_face()
     for name, column in columns.items():
         if isinstance(column, encoded.FileRows):
+            if getattr(dataset.features[name], "mode", None):
+                return None
             if not len(dataset) or not _is_sent_encoded(name, column, names):
                 return None
         elif not is_arrow_numeric(kinds[name]):
@@ -248,10 +273,14 @@ def columns_of(
         if isinstance(found, _Zipped):
             raise InvalidArgument(_objects_text(data))
         return found
-    if is_named(data, "torch", "TensorDataset"):
+    if has_items_of(data, "torch", "TensorDataset"):
         return _of_sequence(data.tensors, names)
     if isinstance(data, Mapping):
         return _of_mapping(data, names)
+    if isinstance(data, tuple) and any(
+        is_named(value, "pandas", "DataFrame") for value in data
+    ):
+        data = tuple(map(_without_frame, data))
     if isinstance(data, tuple) and data and _is_array(data[0]):
         arrays = [_as_array(v, f"column {i}") for i, v in enumerate(data)]
         if all(array is not None for array in arrays):
@@ -259,6 +288,18 @@ def columns_of(
     if _is_array(data) and _as_array(data, "the array") is not None:
         return _of_sequence([data], names)
     return data
+
+
+def _without_frame(value: Any) -> Any:
+    """Returns a DataFrame as an array [N, columns], anything else as it is."""
+    if not is_named(value, "pandas", "DataFrame"):
+        return value
+    columns = [_of_pandas(value[k], f"column {str(k)!r}") for k in value]
+    if any(column.dtype.kind not in "biuf" for column in columns):
+        raise InvalidArgument(_objects_text(value))
+    import numpy
+
+    return numpy.stack(columns, axis=1)
 
 
 def _objects_text(frame: Any) -> str:

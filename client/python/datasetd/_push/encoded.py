@@ -25,6 +25,7 @@ ROWS_AT_ONCE = 64
 _OF_DAEMON = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
 _OF_PILLOW = (b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
 _BYTES = (bytes, bytearray, memoryview)
+_EXIF_ORIENTATION = 0x112
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 OPTIONS = ("apply_exif", "channels", "fast_decode", "max_pixels")
 
@@ -42,9 +43,11 @@ class ImageOptions(NamedTuple):
         own = {} if self.channels else {"channels": "as_is"}
         return {**self.others, **own}
 
-    def own(self) -> "ImageOptions":
-        """Returns these with each image's own channels if none are given."""
-        return self if self.is_given else self._replace(channels=0)
+    def of_hugging_face(self) -> "ImageOptions":
+        """Returns these for the images that Hugging Face's decoder gives: with
+        their own channels, and turned as EXIF says, if nothing is given."""
+        options = self._replace(others={"apply_exif": "true", **self.others})
+        return options if self.is_given else options._replace(channels=0)
 
 
 DEFAULTS = ImageOptions()
@@ -157,8 +160,13 @@ def for_daemon(data: bytes, channels: int) -> bytes:
         from PIL import Image
 
         image = Image.open(io.BytesIO(data)).convert(_MODES[channels])
+        # For apply_exif. Pillow has turned a TIFF, and taken it away.
+        exif = Image.Exif()
+        orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
+        if orientation != 1:
+            exif[_EXIF_ORIENTATION] = orientation
         file = io.BytesIO()
-        image.save(file, "png", compress_level=0)
+        image.save(file, "png", compress_level=0, exif=exif)
     except (ImportError, OSError, ValueError):
         return data
     return file.getvalue()

@@ -158,8 +158,10 @@ def _arrow_to_numpy(values: Any, where: str) -> Any:
         if values.num_chunks == 1:
             values = values.chunk(0)
         else:
+            # An empty one has lists of no known length.
+            chunks = [chunk for chunk in values.chunks if len(chunk)]
             return numpy.concatenate(
-                [_arrow_to_numpy(chunk, where) for chunk in values.chunks]
+                [_arrow_to_numpy(c, where) for c in chunks or values.chunks]
             )
     shape = [len(values)]
     while True:

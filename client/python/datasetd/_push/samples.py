@@ -130,7 +130,7 @@ def _to_array(
             raise InvalidArgument(
                 f"{where}: {value} is no 64-bit integer"
             ) from None
-    elif isinstance(value, float):
+    elif isinstance(value, float) and not isinstance(value, numpy.generic):
         array, origin = numpy.asarray(value, numpy.float32), "numpy"
     elif isinstance(value, (str, bytes, bytearray)) or value is None:
         if encoded.is_image_file(value):

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    Sequence,
+    Tuple,
+    Type,
+)
 
 from ..errors import InvalidArgument
 from . import colour, dtypes, erasing, moves, policies, resampling
@@ -33,6 +42,8 @@ _NOTHING = (
     "ToPureTensor",
 )
 
+_WITHOUT_MASKS = ("CutMix", "MixUp", *policies.__all__)
+
 _IN_THE_LOOP = "apply it to the batches in the training loop"
 _INSTEAD = {
     "AugMix": "RandAugment is the nearest op here",
@@ -47,7 +58,9 @@ _INSTEAD = {
 }
 
 
-def from_torchvision(transform: Any) -> List[Transform]:
+def from_torchvision(
+    transform: Any, masks: Sequence[str] = (), image: str = "image"
+) -> List[Transform]:
     """Converts a torchvision pipeline, v1 or v2, to ops of the daemon.
 
     Accepts a Compose, a list, an nn.Sequential or one transform. ToTensor
@@ -57,13 +70,54 @@ def from_torchvision(transform: Any) -> List[Transform]:
     PILToTensor or ToImage, and on tensors if `antialias` is True. Also accepts
     the transforms of a model's weights (`weights.transforms()`).
 
+    Ops are for the field `image`. `masks` names the fields that are masks of
+    it: as in v2, geometry moves them with the image, a ToDtype with a dict has
+    their dtype, and other ops leave them as they are.
+
     Raises InvalidArgument for an unsupported op; the message has its name, its
     position and an alternative.
     """
-    return _convert_all("from_torchvision", _flatten(transform), False)
+    if isinstance(masks, str):
+        masks = [masks]
+    return _convert_all(
+        "from_torchvision",
+        _flatten(transform),
+        _Fields(image, tuple(masks)),
+        False,
+    )
+
+
+def is_for_masks(transform: Any) -> bool:
+    """True if torchvision applies `transform` to masks, too: v2's do."""
+    return any(
+        _is_torchvision(op) and ".v2" in _module(op)
+        for op in _flatten(transform)
+    )
+
+
+class _Fields(NamedTuple):
+    image: str
+    masks: Tuple[str, ...]
+
+    def spread(self, op: Transform) -> Transform:
+        """Gives the op its fields."""
+        if isinstance(op, RandomApply):
+            for inner in op.transforms:
+                self.spread(inner)
+            is_for_all = any(inner.fields for inner in op.transforms)
+        else:
+            is_for_all = op._takes_masks and not isinstance(
+                op, (dtypes.Normalize, dtypes.ToDtype)
+            )
+        if op.fields is None and self.masks and is_for_all:
+            op.fields = (self.image, *self.masks)
+        elif op.fields is None and (self.masks or self.image != "image"):
+            op.fields = (self.image,)
+        return op
 
 
 class _Place(NamedTuple):
+    fields: _Fields
     is_v2: bool
     is_pillow: bool
     is_float: bool  # a dtype op came before
@@ -98,12 +152,13 @@ def _flatten(op: Any) -> List[Any]:
 
 
 def _convert_all(
-    where: str, ops: List[Any], is_pillow_after: bool
+    where: str, ops: List[Any], fields: _Fields, is_pillow_after: bool
 ) -> List[Transform]:
     result: List[Transform] = []
     for index, op in enumerate(ops):
         later = ops[index + 1 :]
         place = _Place(
+            fields=fields,
             is_v2=".v2" in _module(op),
             is_pillow=is_pillow_after
             or any(
@@ -138,6 +193,10 @@ def _convert(op: Any, place: _Place) -> List[Transform]:
     name = _name(op)
     if isinstance(op, Transform):
         return [op]
+    return [place.fields.spread(made) for made in _converted(op, name, place)]
+
+
+def _converted(op: Any, name: str, place: _Place) -> List[Transform]:
     if not _is_torchvision(op):
         if name == "Identity" and _module(op).startswith("torch.nn."):
             return []
@@ -150,31 +209,40 @@ def _convert(op: Any, place: _Place) -> List[Transform]:
         )
     if name in _NOTHING:
         return []
+    if place.fields.masks and name in _WITHOUT_MASKS:
+        raise InvalidArgument(
+            "torchvision has none for samples with masks: for the image alone "
+            f"give transforms={{{place.fields.image!r}: ...}}"
+        )
     if name in _SPECIAL:
         return _SPECIAL[name](op, place)
     if name in _OPS:
-        return [_of_same_name(_OPS[name], op)]
+        return [_of_same_name(_OPS[name], op, place)]
     raise InvalidArgument(
         "the daemon has no such op: "
         + _INSTEAD.get(name, f"leave it out, or {_IN_THE_LOOP}")
     )
 
 
-def _of_same_name(make: Type[Transform], op: Any) -> Transform:
+def _of_same_name(
+    make: Type[Transform], op: Any, place: _Place
+) -> Transform:
     arguments = {
         name: getattr(op, name)
         for name in inspect.signature(make).parameters
         if name not in ("fields", "inplace")
     }
     if "fill" in arguments:
-        arguments["fill"] = _fill(arguments["fill"])
+        arguments["fill"] = _fill(arguments["fill"], place)
     return make(**arguments)
 
 
-def _fill(value: Any) -> Any:
-    """v2 has dicts by type."""
+def _fill(value: Any, place: _Place) -> Any:
+    """v2 has dicts by type; a number is for masks, too."""
     if not isinstance(value, dict):
-        return value
+        is_number = isinstance(value, (int, float))
+        is_for_all = place.fields.masks and is_number
+        return FillByKind(value, value) if is_for_all else value
     others = value.get("others", 0)
     result = FillByKind(others, others)
     for key, part in value.items():
@@ -197,11 +265,18 @@ def _antialias(op: Any, place: _Place) -> bool:
     return getattr(op, "antialias", None) is True
 
 
+def _interpolation(op: Any, place: _Place) -> Any:
+    """Pillow's nearest is at the centres of pixels; that of tensors is not."""
+    value = op.interpolation
+    is_nearest = getattr(value, "value", value) in ("nearest", 0)
+    return "nearest-exact" if place.is_pillow and is_nearest else value
+
+
 def _resize(op: Any, place: _Place) -> List[Transform]:
     return [
         resampling.Resize(
             op.size,
-            op.interpolation,
+            _interpolation(op, place),
             op.max_size,
             _antialias(op, place),
         )
@@ -211,7 +286,11 @@ def _resize(op: Any, place: _Place) -> List[Transform]:
 def _random_resized_crop(op: Any, place: _Place) -> List[Transform]:
     return [
         resampling.RandomResizedCrop(
-            op.size, op.scale, op.ratio, op.interpolation, _antialias(op, place)
+            op.size,
+            op.scale,
+            op.ratio,
+            _interpolation(op, place),
+            _antialias(op, place),
         )
     ]
 
@@ -224,7 +303,11 @@ def _random_crop(op: Any, place: _Place) -> List[Transform]:
         padding = (left, top, right, bottom)
     return [
         moves.RandomCrop(
-            op.size, padding, op.pad_if_needed, _fill(op.fill), op.padding_mode
+            op.size,
+            padding,
+            op.pad_if_needed,
+            _fill(op.fill, place),
+            op.padding_mode,
         )
     ]
 
@@ -236,7 +319,7 @@ def _random_erasing(op: Any, place: _Place) -> List[Transform]:
 
 def _random_apply(op: Any, place: _Place) -> List[Transform]:
     ops = _flatten(list(op.transforms))
-    inner = _convert_all(place.where, ops, place.is_pillow)
+    inner = _convert_all(place.where, ops, place.fields, place.is_pillow)
     return [RandomApply(inner, op.p)] if inner else []
 
 
@@ -249,26 +332,33 @@ def _convert_dtype(op: Any, place: _Place) -> List[Transform]:
 
 
 def _to_dtype(op: Any, place: _Place) -> List[Transform]:
-    dtype = op.dtype
-    if isinstance(dtype, dict):
-        dtype = _image_dtype(dtype)
-        if dtype is None:
-            return []
-    return [dtypes.ToDtype(dtype, scale=bool(op.scale))]
-
-
-def _image_dtype(by_type: Dict[Any, Any]) -> Any:
-    image: Optional[Any] = by_type.get("others")
-    for key, dtype in by_type.items():
-        name = key if isinstance(key, str) else key.__name__
-        if name in ("Image", "Tensor"):
-            image = dtype
-        elif name != "others" and dtype is not None:
+    if not isinstance(op.dtype, dict):
+        return [dtypes.ToDtype(op.dtype, scale=bool(op.scale))]
+    by_type = {
+        key if isinstance(key, str) else key.__name__: dtype
+        for key, dtype in op.dtype.items()
+    }
+    others = by_type.pop("others", None)
+    mask = by_type.pop("Mask", others)
+    image = others
+    for name, dtype in by_type.items():
+        if name not in ("Image", "Tensor"):
             raise InvalidArgument(
-                f"dtype has the key {name}: leave it out, and give "
-                "ToDtype(..., fields=['mask']) for masks"
+                f"dtype has the key {name}: expected Image, Tensor, Mask or "
+                "'others'"
             )
-    return image
+        image = dtype
+    made: List[Transform] = []
+    if image is not None:
+        made.append(dtypes.ToDtype(image, scale=bool(op.scale)))
+    if mask is not None and place.fields.masks:
+        made.append(dtypes.ToDtype(mask, fields=place.fields.masks))
+    elif mask is not None and mask is not others:
+        raise InvalidArgument(
+            "dtype has the key Mask, and no field is one: name them, as "
+            "from_torchvision(..., masks=['mask'])"
+        )
+    return made
 
 
 def _to_pil_image(op: Any, place: _Place) -> List[Transform]:

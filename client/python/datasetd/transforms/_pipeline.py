@@ -18,7 +18,7 @@ from typing import (
 
 from ..errors import InvalidArgument
 from ._base import Transform
-from ._importer import from_torchvision
+from ._importer import from_torchvision, is_for_masks
 from .groups import BatchOp, RandomApply
 
 # A callable is a Compose or another transform of torchvision.
@@ -33,12 +33,14 @@ def pipelines_message(
     value: Pipelines,
     masks: Container[str] = (),
     image: str = "image",
+    moved: Sequence[str] = (),
 ) -> Dict[str, Messages]:
     """Returns {field: [Transform messages]}.
 
     In a list an op applies to its `fields`, else to the field `image`; in a
     dict to the field of its list. Errors name `argument`; `masks` are the
-    fields that hold classes.
+    fields that hold classes, and `moved` those that a pipeline of torchvision's
+    v2 moves with the image.
     """
     if value is None:
         return {}
@@ -55,7 +57,7 @@ def pipelines_message(
                     )
                 spread.add(op, (field,))
         return spread.messages
-    for op in _checked_list(argument, value):
+    for op in _checked_list(argument, value, image, moved):
         spread.add(op, op.fields or (image,))
     return spread.messages
 
@@ -87,11 +89,13 @@ def batch_ops(value: Pipelines) -> Iterator[BatchOp]:
                 yield op
 
 
-def _checked_list(name: str, ops: Any) -> Sequence[Transform]:
+def _checked_list(
+    name: str, ops: Any, image: str = "image", moved: Sequence[str] = ()
+) -> Sequence[Transform]:
     if isinstance(ops, Transform):
         ops = [ops]
     if _is_torchvision(ops):
-        return from_torchvision(ops)
+        return from_torchvision(ops, moved if is_for_masks(ops) else (), image)
     if not isinstance(ops, (list, tuple)):
         raise InvalidArgument(
             f"{name}: {ops!r}; expected a list of transforms; for those of "
