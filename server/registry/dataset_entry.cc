@@ -13,6 +13,14 @@ int DatasetEntry::num_feeds() const {
   return count;
 }
 
+bool DatasetEntry::IsReplaceable(const Caller& caller,
+                                 const std::string& request) const {
+  if (state != DatasetState::kFailed) return false;
+  const bool is_same = !request.empty() && request == request_id &&
+                       visibility().IsSeenBy(caller);
+  return !is_kept || is_same || caller.is_privileged || caller.uid == owner.uid;
+}
+
 bool DatasetEntry::IsLost() const {
   const std::vector<ServedDevice*>& devices = placement.devices.devices;
   const auto has_failed = [](const ServedDevice* device) {

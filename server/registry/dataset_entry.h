@@ -44,6 +44,8 @@ struct DatasetEntry {
   Caller owner;
   // Loaded even if no session holds it.
   bool is_restored = false;
+  // The next daemon loads it again: it was restored, or has been READY.
+  bool is_kept = false;
   // What the spec id is of but for the files, so that it is known before they
   // are; empty for a push.
   std::string request_id;
@@ -92,6 +94,10 @@ struct DatasetEntry {
   int64_t BytesIn(const MemoryBudget& budget) const;
   // As DatasetInfo::device.
   std::string device() const;
+  // True if a load of the caller may have its name: it has failed, and is not
+  // kept for another user, or the load is of the same. `request` is empty for a
+  // push.
+  bool IsReplaceable(const Caller& caller, const std::string& request) const;
   Visibility visibility() const { return {spec->private_(), owner.uid}; }
   int num_feeds() const;
   // True if failed devices take the dataset away: one had samples that no other

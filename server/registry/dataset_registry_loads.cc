@@ -48,7 +48,7 @@ absl::StatusOr<std::shared_ptr<LoadCall>> DatasetRegistry::BeginLoad(
   MutexLock lock(&mutex_);
   const EntryPtr present = table_.Get(call->request.spec->name());
   EntryPtr added;
-  if (present == nullptr || present->state == DatasetState::kFailed) {
+  if (present == nullptr || present->IsReplaceable(caller, call->request_id)) {
     DATASETD_ASSIGN_OR_RETURN(added, AddEntry(call));
   } else {
     if (is_stopping_) return ShuttingDown();
@@ -118,6 +118,7 @@ absl::Status DatasetRegistry::CheckSame(const DatasetEntry& entry,
                                         const LoadCall& call) const {
   if (!entry.visibility().IsSeenBy(call.caller) ||
       entry.state == DatasetState::kUnloading ||
+      entry.state == DatasetState::kFailed ||
       entry.request_id != call.request_id) {
     return DatasetTable::NameTaken(entry, call.caller);
   }
@@ -220,7 +221,8 @@ DatasetRegistry::EntryPtr DatasetRegistry::Join(
     }
     DATASETD_RETURN_IF_ERROR(opened.status());
     const EntryPtr present = table_.Get(call->request.spec->name());
-    if (present == nullptr || present->state == DatasetState::kFailed) {
+    if (present == nullptr ||
+        present->IsReplaceable(call->caller, call->request_id)) {
       return AddEntry(call);
     }
     DATASETD_RETURN_IF_ERROR(CheckSame(*present, *call));
@@ -453,6 +455,7 @@ void DatasetRegistry::FinishLoad(DatasetEntry& entry,
     entry.replicas = *std::move(replicas);
     entry.fields = entry.replicas.front()->fields();
     entry.state = DatasetState::kReady;
+    entry.is_kept = true;
     counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
     counters_.loaded_bytes.fetch_add(
         static_cast<uint64_t>(entry.resident_bytes), std::memory_order_relaxed);

@@ -32,7 +32,7 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
     do {
       DATASETD_RETURN_IF_ERROR(AwaitPlanned(name, caller));
       const EntryPtr present = table_.Get(name);
-      if (present != nullptr && present->state != DatasetState::kFailed) {
+      if (present != nullptr && !present->IsReplaceable(caller, "")) {
         return DatasetTable::NameTaken(*present, caller);
       }
       DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));

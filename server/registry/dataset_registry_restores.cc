@@ -29,7 +29,7 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
         SourceInfo());
     entry->spec = request.spec;
     entry->owner = dataset.owner;
-    entry->is_restored = true;
+    entry->is_restored = entry->is_kept = true;
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     table_.Add(entry);

@@ -91,6 +91,12 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
                      "' is being unloaded; load it again when its feeds "
                      "have ended"));
   }
+  if (present.state == DatasetState::kFailed) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "dataset '", name, "' of uid ", present.owner.uid,
+        " cannot be read now, and the next start of the daemon loads it again: "
+        "choose another name, or have it unloaded"));
+  }
   return absl::AlreadyExistsError(absl::StrCat(
       "dataset '", name, "' is there with another spec (",
       present.spec->format(), " from ",
@@ -159,7 +165,7 @@ std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
 void DatasetTable::ForgetOldFailures() {
   std::map<uint32_t, std::vector<EntryPtr>> failures;
   for (const auto& [name, entry] : entries_) {
-    if (entry->state == DatasetState::kFailed) {
+    if (entry->state == DatasetState::kFailed && !entry->is_kept) {
       failures[entry->owner.uid].push_back(entry);
     }
   }

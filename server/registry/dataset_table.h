@@ -62,7 +62,7 @@ class DatasetTable {
   // elsewhere, least recently used first, until they add up to `bytes` of it or
   // none is left.
   std::vector<EntryPtr> TakeUnused(const MemoryBudget& budget, int64_t bytes);
-  // Removes all but the latest failures of each user.
+  // Removes all but the latest failures of each user, and those that are kept.
   void ForgetOldFailures();
 
  private:

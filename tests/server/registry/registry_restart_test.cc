@@ -509,6 +509,33 @@ TEST_F(RegistryRestartTest, ARestoreThatFailsOrIsStoppedHasEnded) {
   EXPECT_EQ(journal.events(), "+missing-missing.missing+a-a+a-a.a");
 }
 
+TEST_F(RegistryRestartTest, WhatFailedIsKeptForItsUser) {
+  registry_->Restore({{.spec = NamedSpec("a"),
+                       .owner = kEarlierAlice,
+                       .refusal = absl::FailedPreconditionError("too often")}});
+  const auto is_kept =
+      StatusIs(absl::StatusCode::kAlreadyExists,
+               AllOf(HasSubstr("'a' of uid 1000"), HasSubstr("unloaded")));
+  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
+  EXPECT_THAT(registry_->Load(other, kBob), is_kept);
+  EXPECT_THAT(
+      registry_->Push(Pushed("a"),
+                      std::make_unique<FakeSource>(100, 1, "", 7, &gate_), kBob,
+                      [] {}),
+      is_kept);
+  EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
+  // Also after many failures of hers.
+  for (int i = 0; i < 70; ++i) {
+    const std::string name = absl::StrCat("missing", i);
+    registry_->Load(With(NamedSpec(name), "path: '/data/missing'"), kAlice)
+        .IgnoreError();
+  }
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kFailed);
+  // The same dataset is for everybody, and its user may have another.
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+}
+
 TEST_F(RegistryRestartTest, WhatIsRefusedIsFailedAndCanBeLoadedAgain) {
   registry_->Restore({{.spec = NamedSpec("a"),
                        .owner = kEarlierAlice,
