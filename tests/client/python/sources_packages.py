@@ -221,3 +221,9 @@ else:
             want = {"image": _IMAGES, "label": _LABELS}
             _expect(client, read(path), want)
             _expect(client, read(path, {"y": "label"}), {"y": _LABELS})
+            alone = os.path.join(path, "label")
+            if not is_n5:
+                _expect(client, read(alone, "y"), {"y": _LABELS})
+                _expect(client, read(alone, {"y": "data"}), {"y": _LABELS})
+                with pytest.raises(datasetd.InvalidArgument, match="no 'y'"):
+                    read(alone, ["y"])

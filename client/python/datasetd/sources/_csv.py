@@ -9,15 +9,16 @@ from ._base import Path, Source, existing, library
 def csv(
     path: Path,
     fields: Union[
-        None, Sequence[str], Mapping[str, Union[str, Sequence[str]]]
+        None, str, Sequence[str], Mapping[str, Union[str, Sequence[str]]]
     ] = None,
     **options: Any,
 ) -> Source:
     """Columns of a CSV file, by pandas.
 
     Args:
-      fields: for each field a column, or a list of columns, which make a field
-        (K,) of each sample: `{"x": ["width", "height"], "label": "species"}`.
+      fields: columns, or for each field a column, or a list of columns, which
+        make a field (K,) of each sample:
+        `{"x": ["width", "height"], "label": "species"}`.
       options: of pandas.read_csv, as sep=";".
 
     Integers become int64, other numbers float32. One text column may be
@@ -28,6 +29,8 @@ def csv(
     frame = pandas.read_csv(existing(path), **options)
     if fields is None:
         fields = [str(name) for name in frame]
+    elif isinstance(fields, str):
+        fields = [fields]
     chosen = (
         dict(fields)
         if isinstance(fields, Mapping)

@@ -7,7 +7,8 @@ from ._base import Fields, Path, Source, choose, existing, library
 
 
 def zarr(path: Path, fields: Fields = None) -> Source:
-    """Arrays [N, ...] of a Zarr group, or a single array, named `data`.
+    """Arrays [N, ...] of a Zarr group, or a single array, named `data` or as
+    `fields` says, one name.
 
     Read in order, chunk by chunk; they need not fit into memory.
     """
@@ -30,7 +31,8 @@ def n5(path: Path, fields: Fields = None) -> Source:
 
 def _columns(root: Any, group: Any, fields: Fields, path: Path) -> Source:
     if not isinstance(root, group):
-        name = fields if isinstance(fields, str) else "data"
-        return Source({name: root})
+        if isinstance(fields, str):
+            return Source({fields: root})
+        return Source(dict.fromkeys(choose(fields, ["data"], str(path)), root))
     chosen = choose(fields, (name for name, _ in root.arrays()), str(path))
     return Source({field: root[name] for field, name in chosen.items()})
