@@ -342,7 +342,7 @@ absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Begin(
   CacheLayout layout;
   {
     MutexLock lock(&mutex_);
-    // Of the length that they will have.
+    // The real ones are known later; they have this length.
     header.spec_id = HexDigest("");
     header.content_hash = header.spec_id;
     DATASETD_ASSIGN_OR_RETURN(layout, LayOutCacheEntry(header));

@@ -25,7 +25,8 @@ int64_t NumDeviceRows(const Backend& backend, int64_t num_slots,
 // Smaller samples share pages with others, and are found in memory more often
 // than it is worth to ask.
 constexpr int64_t kMinPrefetchBytes = 16 << 10;
-// What the advice costs for each sample, and for each of so many bytes.
+// An estimate of the time that one call of Prefetch takes: for each sample,
+// and for its bytes.
 constexpr int64_t kPrefetchNanoseconds = 1000;
 constexpr int64_t kPrefetchBytesPerNanosecond = 16;
 // Rows of a mapped file that are taken between two looks at what they cost.

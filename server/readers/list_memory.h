@@ -59,7 +59,7 @@ class ListMemory {
   int64_t added_bytes_ = 0;
 };
 
-// What a vector of FileInfo keeps for one.
+// The memory of one element of a vector of FileInfo.
 inline int64_t ListedBytes(const FileInfo& file) {
   return static_cast<int64_t>(sizeof(FileInfo) + file.path.capacity() + 1);
 }

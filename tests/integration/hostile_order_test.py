@@ -259,7 +259,7 @@ def test_blocks_of_a_generation_that_a_seek_ended(world):
         harness.poll_until(lambda: num_ignored() == 1, "the count")
 
         def is_at_the_end():
-            # What is in the making is published later.
+            # A batch that was being made at the seek is published later.
             for slot, sequence in feed.published().items():
                 feed.release(slot, sequence)
             feed.wake()

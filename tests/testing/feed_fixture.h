@@ -56,7 +56,7 @@ TestFeed MakeTestFeed(Backend* backend, const TestFeedOptions& options);
 std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
                                    const TestFeedOptions& options,
                                    std::unique_ptr<FeedChannel> channel);
-// Of its slots, up to 32 samples a batch.
+// The distance of the slots of MakeTestFeed, with up to 32 samples a batch.
 inline constexpr uint64_t kTestSlotStrideBytes = 512;
 
 // The bytes of a published batch, as the client sees them.

@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<std::string>> Alternatives(
   }
 }
 
-// Of paths to which up to `more` bytes are appended.
+// The memory of the paths once each is longer by `more` bytes.
 int64_t PathBytes(const std::vector<std::string>& paths, size_t more) {
   size_t bytes = 0;
   for (const std::string& path : paths) {

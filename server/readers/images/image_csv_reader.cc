@@ -193,7 +193,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
         absl::StrCat(spec.path(), ": ", file->info().size_bytes,
                      " bytes, and a CSV file may have ", kMaxCsvBytes));
   }
-  // What is kept only until the source is open.
+  // Pays for the text and its labels, which go when the source is open.
   ListMemory passing(context.account);
   DATASETD_RETURN_IF_ERROR(passing.Add(file->info().size_bytes));
   std::string text(static_cast<size_t>(file->info().size_bytes), '\0');

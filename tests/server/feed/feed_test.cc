@@ -196,8 +196,8 @@ TEST_F(FeedTest, OnTheHostNothingIsCopied) {
   EXPECT_THAT(made.channel->published(), SizeIs(3));
 }
 
-// What the order of a launch costs, the other feeds of the device wait for.
-// On a host, and on a device with memory of its own.
+// While a launch computes its order, all other feeds of the device wait. The
+// parameter: whether the device is the host.
 class OrderCostTest : public ::testing::TestWithParam<bool> {
  protected:
   // With kRows rows a batch, the first has more than a launch takes.

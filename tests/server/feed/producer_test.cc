@@ -351,7 +351,7 @@ class EagerChannel : public MemoryChannel {
   const size_t num_slots_;
   FakeBackend* const backend_;
   std::atomic<bool> is_keeping_ = false;
-  // Of the producer's thread.
+  // Used by the producer's thread only.
   std::vector<Published> kept_;
   uint64_t num_tables_ = 0;
   uint64_t most_tables_ = 0;

@@ -123,6 +123,12 @@ class RegistryRestartTest : public ::testing::Test {
     EXPECT_TRUE(cache_->AwaitIdle(kLong));
     return AwaitSettled(name).content_hash;
   }
+  void DamageCacheFile() {
+    std::fstream file(CacheFile(),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 50);
+    file.put('\0');
+  }
   std::string CacheFile() {
     for (const auto& file : std::filesystem::directory_iterator(path_)) {
       if (file.path().extension() == ".cache") return file.path();
@@ -196,12 +202,7 @@ TEST_F(RegistryRestartTest, WithADamagedEntryTheSourceIsRead) {
   LoadAndStore("a");
   const std::string hash = AwaitSettled("a").content_hash;
   Stop();
-  {
-    std::fstream file(CacheFile(),
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(4096 + 50);
-    file.put('\0');
-  }
+  DamageCacheFile();
   Restart();
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
@@ -428,12 +429,7 @@ TEST_F(RegistryRestartTest, APushThatHashesToSomethingElseIsNotBelieved) {
 TEST_F(RegistryRestartTest, ADamagedPushIsRemovedAndCanBePushedAgain) {
   const std::string hash = PushAndStore("p", kAlice);
   Stop();
-  {
-    std::fstream file(CacheFile(),
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(4096 + 50);
-    file.put('\0');
-  }
+  DamageCacheFile();
   Restart();
   Restore({Pushed("p")}, hash);
   EXPECT_THAT(AwaitSettled("p").error, StatusIs(absl::StatusCode::kDataLoss));
