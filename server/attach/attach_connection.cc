@@ -88,8 +88,13 @@ AttachConnection::Message AttachConnection::Receive() {
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  const ssize_t size =
-      recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const auto receive = [&] {
+    return recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  };
+  ssize_t size = receive();
+  // A client that closes with a GOODBYE unread is reported once as a reset,
+  // before the DETACHED that it sent.
+  if (size < 0 && errno == ECONNRESET) size = receive();
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return Nothing{};
   if (size <= 0) return End{};
   if ((message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0) {

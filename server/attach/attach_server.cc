@@ -236,6 +236,8 @@ void AttachServer::Receive(int fd) {
     is_open = OnHello(connection, *hello);
   } else if (const auto* request = std::get_if<attach::AttachFeed>(&message)) {
     is_open = OnAttachFeed(connection, *request);
+    // It has got no descriptors.
+    is_slab_unused = !is_open;
   } else if (std::holds_alternative<attach::Closing>(message)) {
     connection.BecomeEnding();
     feeds_->EndLease(connection.feed_id());

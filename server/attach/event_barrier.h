@@ -36,7 +36,7 @@ class EventBarrier {
   mutable Mutex mutex_;
   // The number of calls of Ask, and of those whose wait is over.
   uint64_t num_asked_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t num_heard_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t num_processed_ ABSL_GUARDED_BY(mutex_) = 0;
   // The calls that the current rounds serve (0: none), and the number of events
   // after which they are done in any case.
   uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;

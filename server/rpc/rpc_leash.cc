@@ -14,8 +14,10 @@ constexpr double kAbandonedPerSecond = 8;
 constexpr double kControlBurst = 1000;
 constexpr double kControlPerSecond = 100;
 constexpr double kControlPerAnswer = 2;
-// For DATA: smaller frames cost more to process than they carry.
+// For DATA: smaller frames cost more to process than they carry. A message ends
+// in one now and then, for which its other frames pay.
 constexpr uint32_t kSmallDataBytes = 64;
+constexpr double kDataBytesPerControl = 16 << 10;
 // gRPC accepts 8 KiB of metadata.
 constexpr size_t kMaxHeaderBytes = 32 << 10;
 
@@ -89,8 +91,9 @@ const char* RpcLeash::CheckFrame(const Http2Frame& frame, absl::Duration now) {
       return CountControl(now);
     case Http2FrameType::kData:
       NoteEnd(frame);
-      if (frame.size_bytes >= kSmallDataBytes) return nullptr;
-      return CountControl(now);
+      if (frame.size_bytes < kSmallDataBytes) return CountControl(now);
+      control_.Give(frame.size_bytes / kDataBytesPerControl);
+      return nullptr;
     case Http2FrameType::kRstStream:
       if (!Close(frame.stream_id)) return CountControl(now);
       ++num_abandoned_;

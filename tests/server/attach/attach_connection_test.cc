@@ -169,6 +169,16 @@ TEST_F(AttachConnectionTest, ALeaseMaySayHowItEnds) {
             "a message out of order");
 }
 
+// The end of a socket with messages unread is a reset of the other one.
+TEST_F(AttachConnectionTest, WhatWasSaidBeforeAResetIsReceived) {
+  OpenLease();
+  EXPECT_TRUE(connection_->SendGoodbye(attach::GoodbyeCode::kUnloaded, "gone"));
+  const auto detached = Make<attach::Detached>(MessageType::kDetached);
+  EXPECT_TRUE(SendSeqpacket(client_.get(), &detached, sizeof(detached)));
+  client_ = FileDescriptor();
+  EXPECT_TRUE(std::holds_alternative<attach::Detached>(connection_->Receive()));
+}
+
 TEST_F(AttachConnectionTest, WhatIsNoMessageIsNamed) {
   auto hello = Make<attach::Hello>(MessageType::kHello);
   EXPECT_EQ(WhatIsWrong(Say(&hello, sizeof(hello.header) - 1)),

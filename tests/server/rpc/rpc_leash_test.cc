@@ -189,6 +189,24 @@ TEST_F(RpcLeashTest, LargeDataIsFree) {
   EXPECT_EQ(leash_.num_streams(), 1);
 }
 
+TEST_F(RpcLeashTest, LargeMessagesMayEndInSmallFrames) {
+  ASSERT_THAT(Send(Frame(Type::kHeaders, 4, 1, 20)), IsNull());
+  const std::string message =
+      Frame(Type::kData, 0, 1, 16384) + Frame(Type::kData, 0, 1, 7);
+  for (int i = 0; i < 5000; ++i) ASSERT_THAT(Send(message), IsNull());
+  // Little data pays for few.
+  const std::string small =
+      Frame(Type::kData, 0, 1, 64) + Frame(Type::kData, 0, 1, 7);
+  const char* reason = nullptr;
+  int num_messages = 0;
+  while (reason == nullptr && num_messages < 5000) {
+    reason = Send(small);
+    ++num_messages;
+  }
+  EXPECT_THAT(reason, HasSubstr("without a call"));
+  EXPECT_LE(num_messages, 1010);
+}
+
 TEST_F(RpcLeashTest, MetadataIsBounded) {
   EXPECT_THAT(Send(Frame(Type::kHeaders, 0, 1, 40000)), HasSubstr("metadata"));
   RpcLeash other(now_);
