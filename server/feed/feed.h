@@ -125,10 +125,10 @@ class Feed {
   // backend's max_launch_operations is split: each call starts the next part
   // after the previous one has ended. Returns false if nothing was started:
   // either the order of the first batch takes more than that and
-  // has_partial_order(), so that the next call goes on; or the client is still
-  // sending its order, and wakes the producer afterwards. DATA_LOSS if the
-  // dataset cannot be read any more: what was launched before is not published.
-  // REQUIRES: CanLaunch().
+  // has_partial_order(), so that the next call continues; or the client is
+  // still sending its order, and wakes the producer afterwards. DATA_LOSS if
+  // the dataset cannot be read any more: what was launched before is not
+  // published. REQUIRES: CanLaunch().
   absl::StatusOr<bool> Launch(int max_batches);
   // True if the next batch is known in part.
   bool has_partial_order() const { return has_part_; }

@@ -42,10 +42,10 @@
 #include "server/feed/client_order.h"
 #include "server/feed/feed_channel.h"
 #include "server/feed/feed_info.h"
-#include "server/feed/feed_plan.h"
+#include "server/feed/feed_maker.h"
 #include "server/feed/feed_quota.h"
+#include "server/feed/feed_record.h"
 #include "server/feed/producer.h"
-#include "server/feed/scratch_pool.h"
 #include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_registry.h"
@@ -146,51 +146,39 @@ class FeedTable {
   std::map<std::string, ProducerProgress> ProducersProgress() const;
 
  private:
-  struct Record;
-  enum class SlabUse : uint8_t {
-    kUsed,    // the client may use it
-    kUnused,  // the client is done with it
-    kLeft,    // the client may use it, and the daemon exits
-  };
-
   FeedTable(Options options, DeviceTable* devices, DatasetRegistry* datasets,
-            FeedChannelFactory make_channel, const Clock* clock,
+            std::unique_ptr<FeedMaker> maker, const Clock* clock,
             Observer observer);
-  // Creates a feed with its memory, of plan.feed; use and place are not set
-  // yet. Called without the lock.
-  absl::StatusOr<std::unique_ptr<Record>> MakeRecord(
-      uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
-      const DatasetUse& use, FeedPlan& plan);
-  static void FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use);
+  void Tell(const char* event, const FeedRecord& record) const;
   // Records that the slab is no longer wanted; ends the feed if it lingers.
   void GiveUpSlab(uint64_t feed_id, SlabUse use);
   // Ends the pending feeds that satisfy `predicate`; `event` may be null.
   void EndPending(const char* event,
-                  absl::FunctionRef<bool(const Record&)> predicate)
+                  absl::FunctionRef<bool(const FeedRecord&)> predicate)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What DropPending does, with the feeds that are meant.
-  std::vector<uint64_t> Drop(absl::FunctionRef<bool(const Record&)> predicate)
+  // As DropPending, for the feeds that satisfy `predicate`.
+  std::vector<uint64_t> Drop(
+      absl::FunctionRef<bool(const FeedRecord&)> predicate)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the feed to `ending`. REQUIRES: it is not ending.
-  void BeginEnd(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginEnd(FeedRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Queues the feed's memory for the reaper. REQUIRES: it is `ending`, and
   // nothing of it runs.
   void Free(uint64_t feed_id);
   // On the reaper's thread: moves the feed to `lingering`, or removes it.
   void FreeNow(uint64_t feed_id);
-  FeedInfo InfoOf(const Record& record) const;
 
   const Options options_;
   DeviceTable* const devices_;
   DatasetRegistry* const datasets_;
-  const FeedChannelFactory make_channel_;
   const Clock* const clock_;
   const Observer observer_;
   // Declared before the records, which hold places in it.
   FeedQuota quota_;
 
   mutable Mutex mutex_;
-  std::map<uint64_t, std::unique_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::unique_ptr<FeedRecord>> records_
+      ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   int num_ending_ ABSL_GUARDED_BY(mutex_) = 0;
   // Totals by device: number of feeds opened, and the counters of feeds that
@@ -198,9 +186,7 @@ class FeedTable {
   std::map<std::string, FeedTotals> ended_ ABSL_GUARDED_BY(mutex_);
   // Declared last, so that the threads end before what they use.
   Worker reaper_{"reaper"};
-  std::map<std::string, std::unique_ptr<Producer>> producers_;
-  // By device, the host left out. Their streams call the producers.
-  std::map<std::string, std::unique_ptr<ScratchPool>> scratch_pools_;
+  const std::unique_ptr<FeedMaker> maker_;
 };
 
 }  // namespace datasetd

@@ -1,0 +1,143 @@
+#include "server/feed/feed_maker.h"
+
+#include <unistd.h>
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "server/feed/feed_options.h"
+#include "server/feed/slab_allocation.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxKeptTransformsBytes = 16 * 1024;
+
+// For FeedRecord::transforms.
+std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
+  v1::GetFeedTransformsResponse transforms;
+  *transforms.mutable_fields() = options.fields();
+  if (transforms.ByteSizeLong() > kMaxKeptTransformsBytes) return std::nullopt;
+  return transforms.SerializeAsString();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FeedMaker>> FeedMaker::Create(
+    std::vector<ExportKind> allowed_exports, DeviceTable* devices,
+    DatasetRegistry* datasets, FeedChannelFactory make_channel,
+    Producer::FailureFunction on_failure) {
+  std::unique_ptr<FeedMaker> maker(new FeedMaker(
+      std::move(allowed_exports), devices, datasets, std::move(make_channel)));
+  for (const ServedDevice& device : devices->devices()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        maker->producers_[device.name()],
+        Producer::Start(device.backend.get(), on_failure));
+    if (device.backend->info().is_host) continue;
+    DATASETD_ASSIGN_OR_RETURN(
+        maker->scratch_pools_[device.name()],
+        ScratchPool::Create(device.backend.get(), device.budget.get(),
+                            maker->producers_[device.name()]->on_done()));
+  }
+  return maker;
+}
+
+FeedMaker::FeedMaker(std::vector<ExportKind> allowed_exports,
+                     DeviceTable* devices, DatasetRegistry* datasets,
+                     FeedChannelFactory make_channel)
+    : allowed_exports_(std::move(allowed_exports)),
+      devices_(devices),
+      datasets_(datasets),
+      make_channel_(std::move(make_channel)) {}
+
+absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
+    uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
+    const DatasetUse& use, FeedPlan& plan) {
+  const v1::FeedOptions& options = request.options();
+  Backend& backend = *plan.feed.backend;
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(backend.info().name));
+  auto record = std::make_unique<FeedRecord>();
+  record->transforms = KeptTransforms(options);
+  record->info.visibility = use.visibility();
+  record->info.device = device->name();
+  record->info.owner = owner;
+  v1::Feed& feed = record->info.feed;
+  feed.set_feed_id(id);
+  feed.set_name(options.name());
+  feed.set_dataset(options.dataset());
+  feed.set_uid(owner.uid);
+  feed.set_pid(owner.pid);
+  feed.set_batch_size(options.batch_size());
+  feed.set_rank(options.rank());
+  feed.set_world_size(WorldSize(options));
+  feed.set_seed(options.seed());
+  feed.set_slab_bytes(static_cast<uint64_t>(plan.slab_bytes));
+  feed.set_num_slots(static_cast<uint32_t>(plan.num_slots));
+  const std::string what = absl::StrCat(
+      "feed ", id, " of dataset '", options.dataset(), "' (", plan.num_slots,
+      " slots of ", plan.layout.slot_stride_bytes, " bytes)");
+  const MemoryBudget::Terms terms = {.is_privileged = owner.is_privileged,
+                                     .is_private = use.visibility().is_private};
+  const auto reserve = [&](MemoryKind kind, int64_t size_bytes) {
+    return device->budget->Reserve(
+        kind, owner.uid, static_cast<uint64_t>(size_bytes), what, terms);
+  };
+  // Check the user's limit first, so that no dataset is evicted in vain.
+  DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
+      MemoryKind::kSlab, owner.uid, feed.slab_bytes(), what, terms));
+  const auto pool = scratch_pools_.find(device->name());
+  if (!options.keeps_datasets()) {
+    const int64_t wanted =
+        SaturatingSum(plan.slab_bytes, plan.scratch_bytes,
+                      pool == scratch_pools_.end()
+                          ? 0
+                          : pool->second->MissingBytes(plan.team_bytes));
+    if (wanted < std::numeric_limits<int64_t>::max()) {
+      datasets_->MakeRoom(device->name(), wanted);
+    }
+  }
+  DATASETD_ASSIGN_OR_RETURN(record->slab_reservation,
+                            reserve(MemoryKind::kSlab, plan.slab_bytes));
+  DATASETD_ASSIGN_OR_RETURN(record->scratch_reservation,
+                            reserve(MemoryKind::kScratch, plan.scratch_bytes));
+  if (plan.order.has_value()) {
+    record->order = std::make_shared<ClientOrder>(*plan.order);
+  }
+  if (plan.weights.has_value()) {
+    record->weights = std::make_shared<WeightTable>(*plan.weights);
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      std::unique_ptr<ExportedMemory> slab,
+      AllocateSlab(backend, feed.slab_bytes(), allowed_exports_,
+                   request.excluded_exports(),
+                   /*has_daemons_pid=*/owner.own_pid == getpid()));
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedChannel> channel,
+                            make_channel_(feed.num_slots()));
+  record->producer = producers_.at(device->name()).get();
+  Feed::Options feed_options = std::move(plan.feed);
+  if (pool != scratch_pools_.end()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        feed_options.scratch,
+        pool->second->Take(
+            plan.team_bytes, owner.uid,
+            absl::StrCat("the scratch memory of op chains, first for feed ",
+                         id),
+            {.is_privileged = owner.is_privileged}));
+  }
+  feed_options.id = id;
+  feed_options.uid = owner.uid;
+  feed_options.order = record->order;
+  feed_options.sampler.weights = record->weights;
+  DATASETD_ASSIGN_OR_RETURN(
+      record->feed,
+      Feed::Create(std::move(feed_options), std::move(slab), std::move(channel),
+                   record->producer->on_done()));
+  return record;
+}
+
+}  // namespace datasetd

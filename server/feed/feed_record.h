@@ -1,0 +1,69 @@
+// A feed of the table (feed_table.h) and what it holds.
+
+#ifndef DATASETD_SERVER_FEED_FEED_RECORD_H_
+#define DATASETD_SERVER_FEED_FEED_RECORD_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cuda/device/backend.h"
+#include "datasetd/v1/feed.pb.h"
+#include "server/dataset/memory_budget.h"
+#include "server/feed/client_order.h"
+#include "server/feed/feed.h"
+#include "server/feed/feed_info.h"
+#include "server/feed/feed_quota.h"
+#include "server/feed/producer.h"
+#include "server/feed/slot_layout.h"
+#include "server/feed/weight_table.h"
+#include "server/registry/dataset_use.h"
+
+namespace datasetd {
+
+enum class SlabUse : uint8_t {
+  kUsed,    // the client may use it
+  kUnused,  // the client is done with it
+  kLeft,    // the client may use it, and the daemon exits
+};
+
+struct FeedRecord {
+  // With the counters of the feed and of its scratch pool. `now` is of the
+  // monotonic clock.
+  FeedInfo InfoAt(absl::Duration now) const;
+
+  // Without what is from FeedStats and the scratch pool; see InfoAt.
+  FeedInfo info;
+  // A serialized v1::GetFeedTransformsResponse; nullopt: too long to keep.
+  std::optional<std::string> transforms;
+  // Times of the monotonic clock.
+  absl::Duration opened;
+  absl::Duration deadline;  // while pending
+  SlabUse slab_use = SlabUse::kUsed;
+  std::shared_ptr<ClientOrder> order;    // null: the daemon makes the order
+  std::shared_ptr<WeightTable> weights;  // null: the order is not weighted
+  // Destroyed in reverse order if opening fails: memory before its reservation,
+  // and everything before the place.
+  FeedQuota::Place place;
+  Reservation slab_reservation;
+  Reservation scratch_reservation;
+  DatasetUse use;
+  std::unique_ptr<ExportedMemory> slab;  // while lingering
+  std::unique_ptr<Feed> feed;            // before lingering
+  Producer* producer = nullptr;
+};
+
+// Frees a slab, and takes it from a client that is done with it. One that was
+// exported by CUDA IPC handle and may be in use stays to the end of the
+// process. REQUIRES: `use` is not kUsed.
+void ReleaseSlab(std::unique_ptr<ExportedMemory> slab, SlabUse use);
+
+// Describes the memory of a feed to its client, as it is in OpenFeedResponse.
+void DescribeSlots(const SlotLayout& layout, v1::SlotLayout* to);
+void DescribeSlab(const Feed& feed, v1::SlabExport* to);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_FEED_FEED_RECORD_H_
