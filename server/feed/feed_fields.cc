@@ -134,20 +134,25 @@ absl::Status CheckOptions(const Dataset& dataset,
 
 absl::StatusOr<FieldOptionsMap> CompleteFieldOptions(
     const google::protobuf::Map<std::string, v1::FieldOptions>& fields) {
+  if (fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fields: there are ", fields.size(),
+                     "; a feed has at most ", kMaxDatasetFields));
+  }
   FieldOptionsMap complete;
   for (const auto& [name, given] : fields) {
+    DATASETD_ASSIGN_OR_RETURN(
+        const Transforms transforms,
+        CompleteTransforms(given.transforms(),
+                           absl::StrCat("field '", name, "', transforms")));
     v1::FieldOptions& options = complete[name];
     options = given;
+    *options.mutable_transforms() = {transforms.begin(), transforms.end()};
     if (options.view() > static_cast<uint32_t>(kMaxView)) {
       return absl::InvalidArgumentError(absl::StrCat("fields: view of '", name,
                                                      "' is ", options.view(),
                                                      ": at most ", kMaxView));
     }
-    DATASETD_ASSIGN_OR_RETURN(
-        const Transforms transforms,
-        CompleteTransforms(given.transforms(),
-                           absl::StrCat("field '", name, "', transforms")));
-    *options.mutable_transforms() = {transforms.begin(), transforms.end()};
     if (!v1::Layout_IsValid(options.layout())) {
       return absl::InvalidArgumentError(absl::StrCat(
           "field '", name, "': layout ", static_cast<int>(options.layout()),

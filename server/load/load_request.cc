@@ -49,6 +49,7 @@ absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
         absl::StrCat("device_bytes: ", spec.device_bytes(),
                      " is out of range; at most ", INT64_MAX));
   }
+  DATASETD_RETURN_IF_ERROR(CheckSpecTexts(spec));
   LoadRequest request;
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(
@@ -56,7 +57,6 @@ absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
         CompleteTransforms(pipeline.transforms(),
                            absl::StrCat("field '", field, "', pretransforms")));
   }
-  DATASETD_RETURN_IF_ERROR(CheckSpecTexts(spec));
   if (spec.pin() && caller.session_id != 0 && !caller.is_privileged) {
     return absl::PermissionDeniedError(
         "pin: only root, the daemon's user and its configuration may pin a "

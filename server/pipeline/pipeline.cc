@@ -87,7 +87,7 @@ class PipelineCompiler {
   absl::Status Compile(const v1::Transform& transform) {
     const v1::OpOptions& options = OptionsOf(transform);
     const bool is_for_masks = options.family() == v1::OP_FAMILY_GEOMETRY ||
-                              options.family() == v1::OP_FAMILY_NUMBER ||
+                              options.family() == v1::OP_FAMILY_DTYPE ||
                               options.family() == v1::OP_FAMILY_GROUP;
     if (image_.is_mask() && !is_for_masks) {
       return Invalid(
@@ -109,8 +109,8 @@ class PipelineCompiler {
         return CompileColourOp(transform, image_);
       case v1::OP_FAMILY_ERASE:
         return CompileEraseOp(transform, image_);
-      case v1::OP_FAMILY_NUMBER:
-        return CompileNumberOp(transform, image_);
+      case v1::OP_FAMILY_DTYPE:
+        return CompileDtypeOp(transform, image_);
       case v1::OP_FAMILY_BATCH:
         return CompileBatchOp(transform, image_);
       case v1::OP_FAMILY_POLICY:

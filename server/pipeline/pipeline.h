@@ -16,8 +16,6 @@
 
 namespace datasetd {
 
-// Maximum number of ops per field.
-inline constexpr int kMaxTransforms = 256;
 // Largest number of a view.
 inline constexpr int kMaxView = 255;
 

@@ -22,7 +22,7 @@ absl::Status CompileGeometryOp(const v1::Transform& op, ImageCompiler& image);
 absl::Status CompileMoveOp(const v1::Transform& op, ImageCompiler& image);
 absl::Status CompileColourOp(const v1::Transform& op, ImageCompiler& image);
 absl::Status CompileEraseOp(const v1::Transform& op, ImageCompiler& image);
-absl::Status CompileNumberOp(const v1::Transform& op, ImageCompiler& image);
+absl::Status CompileDtypeOp(const v1::Transform& op, ImageCompiler& image);
 absl::Status CompileBatchOp(const v1::Transform& op, ImageCompiler& image);
 absl::Status CompilePolicyOp(const v1::Transform& op, ImageCompiler& image);
 

@@ -210,11 +210,29 @@ absl::Status CheckAll(const Transforms& transforms, absl::string_view where) {
   return absl::OkStatus();
 }
 
+int CountTransforms(
+    const google::protobuf::RepeatedPtrField<v1::Transform>& transforms) {
+  int count = transforms.size();
+  for (const v1::Transform& transform : transforms) {
+    count += CountTransforms(transform.random_apply().transforms());
+  }
+  return count;
+}
+
 }  // namespace
 
 absl::StatusOr<Transforms> CompleteTransforms(
     const google::protobuf::RepeatedPtrField<v1::Transform>& transforms,
     absl::string_view where) {
+  // A message holds a million ops, whose completion takes seconds.
+  const int count = CountTransforms(transforms);
+  if (count > kMaxTransforms) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": ", count,
+                     " transforms, those inside others counted; there "
+                     "can be ",
+                     kMaxTransforms));
+  }
   Transforms complete(transforms.begin(), transforms.end());
   for (v1::Transform& transform : complete) FillDefaults(&transform);
   DATASETD_RETURN_IF_ERROR(CheckAll(complete, where));

@@ -1,5 +1,5 @@
-// What the options of transform.proto say of an op (op_options.proto): its
-// family, the values and the defaults of its parameters.
+// The family of an op, and the values and defaults of its parameters, from the
+// options of transform.proto (op_options.proto).
 //
 // Pure functions; thread-safe.
 
@@ -22,10 +22,14 @@ namespace datasetd {
 // The ops of one field, in order.
 using Transforms = std::vector<v1::Transform>;
 
+// Maximum number of ops per field, those inside others counted.
+inline constexpr int kMaxTransforms = 256;
+
 // Returns the transforms of a request with their defaults filled in: the form
 // that the functions of server/pipeline take.
 //   INVALID_ARGUMENT  an op or the value of a parameter is unknown or out of
-//                     range; names `where`, the position, op and parameter
+//                     range; names `where`, the position, op and parameter.
+//                     There are more than kMaxTransforms
 absl::StatusOr<Transforms> CompleteTransforms(
     const google::protobuf::RepeatedPtrField<v1::Transform>& transforms,
     absl::string_view where);

@@ -37,6 +37,19 @@ v1::Transform One(const std::string& list) {
   return transforms.ok() ? transforms->at(0) : v1::Transform();
 }
 
+// A message of 4 MiB has a million; completed they took 8 s and 760 MB.
+TEST(TransformTest, TooManyAreRefusedBeforeTheyAreCompleted) {
+  v1::Pipeline pipeline;
+  auto& outer = *pipeline.mutable_transforms();
+  while (outer.size() < kMaxTransforms - 1) outer.Add()->mutable_pad();
+  auto& inner = *outer.Add()->mutable_random_apply()->mutable_transforms();
+  EXPECT_THAT(CompleteTransforms(outer, "transforms").status(), IsOk());
+  inner.Add();  // It would be refused itself.
+  EXPECT_THAT(CompleteTransforms(outer, "transforms"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("transforms: 257 transforms")));
+}
+
 TEST(TransformTest, DefaultsAreTorchvisions) {
   EXPECT_EQ(One(R"([{"random_grayscale": {}}])").random_grayscale().p(), 0.1);
   EXPECT_EQ(One(R"([{"random_invert": {}}])").random_invert().p(), 0.5);

@@ -50,7 +50,7 @@ absl::Status AddNormalize(const v1::Normalize& op, ImageCompiler& image) {
 
 }  // namespace
 
-absl::Status CompileNumberOp(const v1::Transform& op, ImageCompiler& image) {
+absl::Status CompileDtypeOp(const v1::Transform& op, ImageCompiler& image) {
   switch (op.op_case()) {
     case v1::Transform::kToDtype:
       return AddToDtype(op.to_dtype(), image);
