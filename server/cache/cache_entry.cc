@@ -88,6 +88,7 @@ v1::CacheHeader ToMessage(const CacheHeader& header) {
   message.mutable_class_names()->Assign(header.class_names.begin(),
                                         header.class_names.end());
   message.set_num_bad_samples(header.bad_samples.num_samples);
+  message.set_num_transient(header.bad_samples.num_transient);
   for (const BadSample& sample : header.bad_samples.listed) {
     v1::CacheHeader::BadSample* const to = message.add_bad_samples();
     to->set_index(sample.index);
@@ -124,6 +125,7 @@ absl::StatusOr<CacheHeader> FromMessage(const v1::CacheHeader& message) {
                             message.class_names().end());
   BadSampleReport& report = header.bad_samples;
   report.num_samples = message.num_bad_samples();
+  report.num_transient = message.num_transient();
   for (const v1::CacheHeader::BadSample& from : message.bad_samples()) {
     report.num_text_bytes += from.path().size() + from.reason().size();
     report.listed.push_back({.index = from.index(),
@@ -133,7 +135,8 @@ absl::StatusOr<CacheHeader> FromMessage(const v1::CacheHeader& message) {
   }
   if (report.listed.size() > kMaxListedBadSamples ||
       report.num_text_bytes > kMaxReportBytes ||
-      report.num_samples < static_cast<int64_t>(report.listed.size())) {
+      report.num_samples < static_cast<int64_t>(report.listed.size()) ||
+      report.num_transient < 0 || report.num_transient > report.num_samples) {
     return Damaged("its report of bad samples makes no sense");
   }
   return header;

@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "base/status_macros.h"
 #include "server/cache/cache_writer.h"
+#include "server/dataset/load_cancelled.h"
 
 namespace datasetd {
 namespace {
@@ -31,12 +32,6 @@ std::string SpecIdOf(absl::string_view name, absl::string_view suffix) {
 absl::Span<const uint8_t> BlockOf(absl::Span<const uint8_t> place,
                                   size_t block) {
   return place.subspan(block * kCacheBlockBytes, kCacheBlockBytes);
-}
-
-absl::Status CheckNotCancelled(const std::atomic<bool>& is_cancelled) {
-  return is_cancelled.load(std::memory_order_relaxed)
-             ? absl::CancelledError("the load was cancelled")
-             : absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<uint64_t>> Checksums(
@@ -67,6 +62,12 @@ bool HasPlacesOf(const CacheLayout& written, const CacheLayout& wanted) {
     }
   }
   return wanted.file_bytes <= written.file_bytes;
+}
+
+// True if a load may find more good samples. A push cannot be read again.
+bool MayImprove(const BadSampleReport& report,
+                const std::optional<uint32_t>& owner_uid) {
+  return report.num_transient > 0 && !owner_uid.has_value();
 }
 
 void Add(std::atomic<uint64_t>& counter, int64_t value = 1) {
@@ -170,9 +171,6 @@ std::unique_ptr<CachedSource> DatasetCache::OpenEntry(
     Report("damaged, removed", RemoveEntry(spec_id), name, source.status());
     return nullptr;
   }
-  index_.Use(spec_id);
-  // For the order after a restart; without it only that is worse.
-  directory_->Touch(name).IgnoreError();
   return *std::move(source);
 }
 
@@ -180,7 +178,18 @@ std::unique_ptr<CachedSource> DatasetCache::Find(const std::string& spec_id) {
   MutexLock lock(&mutex_);
   std::unique_ptr<CachedSource> source;
   if (index_.Contains(spec_id)) source = OpenEntry(spec_id);
-  if (source == nullptr) Add(counters_.num_misses);
+  // Only a mapped dataset has such an entry. Those that are loaded share it.
+  if (source != nullptr && !index_.IsPinned(spec_id) &&
+      MayImprove(source->header().bad_samples, source->header().owner_uid)) {
+    source = nullptr;
+  }
+  if (source == nullptr) {
+    Add(counters_.num_misses);
+    return nullptr;
+  }
+  index_.Use(spec_id);
+  // For the order after a restart; without it only that is worse.
+  directory_->Touch(FileName(spec_id)).IgnoreError();
   return source;
 }
 
@@ -214,6 +223,15 @@ void DatasetCache::Evict(const std::vector<std::string>& spec_ids) {
 
 void DatasetCache::Store(Description description,
                          const std::shared_ptr<const Dataset>& dataset) {
+  const int64_t num_transient = dataset->bad_samples().num_transient;
+  if (MayImprove(dataset->bad_samples(), description.owner_uid)) {
+    Report("not stored", description.stored_by_uid,
+           FileName(description.spec_id),
+           absl::CancelledError(absl::StrCat(
+               num_transient,
+               " of its bad samples may be good when they are read again")));
+    return;
+  }
   Job job;
   job.header.spec_id = std::move(description.spec_id);
   job.header.content_hash = dataset->content_hash();

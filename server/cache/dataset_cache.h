@@ -66,7 +66,9 @@ class DatasetCache {
   // exist.
   ~DatasetCache();
 
-  // Null if there is no entry. Marks the entry as used.
+  // Null if there is no entry, or one that no dataset is served from and that
+  // has bad samples that may be good when they are read again. Marks the entry
+  // as used.
   std::unique_ptr<CachedSource> Find(const std::string& spec_id);
 
   // Counts a load from this source.
@@ -75,7 +77,8 @@ class DatasetCache {
   // Removes a damaged entry.
   void Discard(const std::string& spec_id, const absl::Status& why);
 
-  // Starts storing the dataset in the background, unless it is freed first.
+  // Starts storing the dataset in the background, unless it is freed first or
+  // has bad samples that may be good when they are read again.
   // Fields, samples, bad samples and hash are taken from the dataset.
   struct Description {
     std::string spec_id;

@@ -27,6 +27,8 @@ inline constexpr size_t kMaxReportBytes = 256 << 10;
 
 struct BadSampleReport {
   int64_t num_samples = 0;
+  // How many of them may be good another time: IsInBytes is false.
+  int64_t num_transient = 0;
   // The first bad samples, within the limits above.
   std::vector<BadSample> listed;
   size_t num_text_bytes = 0;  // of `listed`
@@ -45,6 +47,13 @@ inline bool IsBadSample(const absl::Status& status) {
       return false;
   }
 }
+
+// Marks the error of a sample as one of its bytes: it is bad as long as its
+// file stays the same. Without the mark, the cause may be another one that
+// passes, such as permissions, a disk or a limit of the configuration.
+// Those of Probe and Decode need no mark.
+absl::Status InBytes(absl::Status status);
+bool IsInBytes(const absl::Status& status);
 
 }  // namespace datasetd
 

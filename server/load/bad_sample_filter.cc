@@ -33,6 +33,7 @@ absl::Status LocatedStatus(const SampleSource& source, int64_t index,
 void AddBadSample(const SampleSource& source, int64_t index,
                   const absl::Status& status, BadSampleReport& report) {
   ++report.num_samples;
+  if (!IsInBytes(status)) ++report.num_transient;
   if (report.listed.size() >= kMaxListedBadSamples) return;
   const SampleLocation location = source.Locate(index);
   absl::string_view reason = status.message();

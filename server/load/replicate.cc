@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
+#include "server/dataset/load_cancelled.h"
 
 namespace datasetd {
 namespace {
@@ -17,13 +18,6 @@ constexpr int64_t kPeerChunkBytes = int64_t{64} << 20;
 constexpr int64_t kStagedChunkBytes = int64_t{8} << 20;
 // One is written to while the other is read.
 constexpr int kNumCopyBuffers = 2;
-
-absl::Status CheckNotCancelled(const LoadCounters& counters) {
-  if (!counters.is_cancelled.load(std::memory_order_relaxed)) {
-    return absl::OkStatus();
-  }
-  return absl::CancelledError("the load was cancelled");
-}
 
 class Replicator {
  public:
@@ -63,7 +57,7 @@ class Replicator {
     DATASETD_RETURN_IF_ERROR(
         reads_peer_ ? CopyFromPeer(memory->data(), from, size_bytes)
                     : CopyStaged(memory->data(), from, size_bytes));
-    DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_));
+    DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_.is_cancelled));
     return memory;
   }
 
@@ -71,7 +65,7 @@ class Replicator {
   absl::Status CopyFromPeer(uint8_t* to, const uint8_t* from,
                             int64_t size_bytes) {
     for (int64_t at = 0; at < size_bytes; at += kPeerChunkBytes) {
-      DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_));
+      DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_.is_cancelled));
       const int64_t count = std::min(kPeerChunkBytes, size_bytes - at);
       DATASETD_RETURN_IF_ERROR(writer_->CopyFromPeer(
           to + at, from + at, static_cast<size_t>(count)));
@@ -84,7 +78,7 @@ class Replicator {
                           int64_t size_bytes) {
     int turn = 0;
     for (int64_t at = 0; at < size_bytes; at += kStagedChunkBytes) {
-      DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_));
+      DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_.is_cancelled));
       const auto count =
           static_cast<size_t>(std::min(kStagedChunkBytes, size_bytes - at));
       uint8_t* const buffer = buffers_[turn++ % kNumCopyBuffers]->data();

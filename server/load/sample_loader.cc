@@ -14,6 +14,7 @@
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
 #include "server/dataset/content_hasher.h"
+#include "server/dataset/load_cancelled.h"
 #include "server/dataset/ragged_index.h"
 #include "server/files/aligned_buffer.h"
 #include "server/load/bad_sample_filter.h"
@@ -307,9 +308,7 @@ absl::Status Loader::Run() {
 }
 
 absl::Status Loader::Begin() {
-  if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
-    return absl::CancelledError("the load was cancelled");
-  }
+  DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_.is_cancelled));
   const int64_t count = NextCount(num_begun_);
   Staging& staging = staging_[begin_turn_ % staging_.size()];
   DATASETD_RETURN_IF_ERROR(WaitFor(staging));
@@ -354,9 +353,7 @@ absl::Status Loader::End() {
 
 absl::StatusOr<int64_t> Loader::Finish(Staging& staging) {
   const std::vector<absl::Status> statuses = workers_->Finish();
-  if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
-    return absl::CancelledError("the load was cancelled");
-  }
+  DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_.is_cancelled));
   if (!plan_.is_encoded) {
     for (const absl::Status& status : statuses) {
       DATASETD_RETURN_IF_ERROR(status);

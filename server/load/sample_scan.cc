@@ -5,6 +5,7 @@
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "server/dataset/load_cancelled.h"
 #include "server/load/bad_sample_filter.h"
 
 namespace datasetd {
@@ -124,9 +125,7 @@ absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
       },
       [](int64_t, const absl::Status&) {});
   scan.Await(absl::InfiniteDuration());
-  if (is_cancelled.load(std::memory_order_relaxed)) {
-    return absl::CancelledError("the load was cancelled");
-  }
+  DATASETD_RETURN_IF_ERROR(CheckNotCancelled(is_cancelled));
   DATASETD_RETURN_IF_ERROR(scan.error());
   return table.sizes();
 }

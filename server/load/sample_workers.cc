@@ -9,6 +9,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/program/host_checkpoint.h"
+#include "server/dataset/load_cancelled.h"
 #include "server/dataset/ragged_index.h"
 
 namespace datasetd {
@@ -100,16 +101,9 @@ class SampleWorkers::Worker {
   }
 
  private:
-  absl::Status CheckCancelled() const {
-    if (!workers_.is_cancelled_->load(std::memory_order_relaxed)) {
-      return absl::OkStatus();
-    }
-    return absl::CancelledError("the load was cancelled");
-  }
-
   template <typename F>
   absl::Status Guarded(F make) {
-    DATASETD_RETURN_IF_ERROR(CheckCancelled());
+    DATASETD_RETURN_IF_ERROR(CheckNotCancelled(*workers_.is_cancelled_));
     DecodeBudget::Share share(workers_.account_.budget, workers_.account_.uid);
     absl::Status status = make(share);
     // Before the memory is released from the budget.
@@ -139,7 +133,7 @@ class SampleWorkers::Worker {
   // Reads samples of a plain source to their rows, or to the inputs of their
   // pretransforms.
   absl::Status Read(const Started& started, int64_t begin, int64_t end) {
-    DATASETD_RETURN_IF_ERROR(CheckCancelled());
+    DATASETD_RETURN_IF_ERROR(CheckNotCancelled(*workers_.is_cancelled_));
     const Chunk& chunk = started.chunk;
     const int64_t first = begin - started.first;
     const int64_t last = end - started.first;
@@ -203,7 +197,7 @@ class SampleWorkers::Worker {
       DATASETD_RETURN_IF_ERROR(share.Take(size_bytes));
       DATASETD_RETURN_IF_ERROR(source.Fetch(index, raw_));
       probe_ = SampleProbe();
-      DATASETD_RETURN_IF_ERROR(source.Probe(index, raw_, probe_));
+      DATASETD_RETURN_IF_ERROR(InBytes(source.Probe(index, raw_, probe_)));
       DATASETD_RETURN_IF_ERROR(FindSizes());
       DATASETD_ASSIGN_OR_RETURN(size_bytes, NeededBytes());
       DATASETD_ASSIGN_OR_RETURN(const bool is_enough,
@@ -215,7 +209,7 @@ class SampleWorkers::Worker {
     }
     DATASETD_RETURN_IF_ERROR(FindRows(started.chunk, row));
     ChoosePlaces();
-    DATASETD_RETURN_IF_ERROR(source.Decode(index, raw_, places_));
+    DATASETD_RETURN_IF_ERROR(InBytes(source.Decode(index, raw_, places_)));
     for (size_t f = 0; f < runners_.size(); ++f) {
       if (TransformOf(f).is_identity()) continue;
       DATASETD_RETURN_IF_ERROR(

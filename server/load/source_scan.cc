@@ -5,13 +5,10 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "server/dataset/load_cancelled.h"
 
 namespace datasetd {
 namespace {
-
-absl::Status Cancelled() {
-  return absl::CancelledError("the load was cancelled");
-}
 
 // Active until the source is open.
 struct Watch {
@@ -21,9 +18,7 @@ struct Watch {
   absl::Status Count(int64_t num_entries) {
     if (is_open.load(std::memory_order_relaxed)) return absl::OkStatus();
     scan->num_entries.fetch_add(num_entries, std::memory_order_relaxed);
-    return scan->is_cancelled.load(std::memory_order_relaxed)
-               ? Cancelled()
-               : absl::OkStatus();
+    return CheckNotCancelled(scan->is_cancelled);
   }
 };
 
@@ -130,7 +125,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenScanned(
   auto scanned = std::make_unique<ScannedSource>(files, std::move(scan));
   auto source = open(scanned->files());
   // Cancellation takes precedence over the reader's result.
-  if (wish->is_cancelled.load(std::memory_order_relaxed)) return Cancelled();
+  DATASETD_RETURN_IF_ERROR(CheckNotCancelled(wish->is_cancelled));
   if (!source.ok()) return source.status();
   scanned->Take(*std::move(source));
   return scanned;

@@ -156,7 +156,10 @@ class JoinSource : public Reader {
       raw.parts[f].resize(static_cast<size_t>(fields[f].sample_bytes()));
       spans.push_back(absl::MakeSpan(raw.parts[f]));
     }
-    return part.Read(index, 1, spans);
+    absl::Status status = part.Read(index, 1, spans);
+    // A value is out of range.
+    return absl::IsInvalidArgument(status) ? InBytes(std::move(status))
+                                           : status;
   }
 
   // Adds the path of the failing part, since Locate names the first part's
@@ -166,8 +169,9 @@ class JoinSource : public Reader {
     if (status.ok()) return status;
     const std::string path = part.Locate(index).path;
     if (absl::StrContains(status.message(), path)) return status;
-    return absl::Status(status.code(),
-                        absl::StrCat(path, ": ", status.message()));
+    absl::Status named(status.code(),
+                       absl::StrCat(path, ": ", status.message()));
+    return IsInBytes(status) ? InBytes(std::move(named)) : named;
   }
 
   std::vector<RawSample> Split(const RawSample& raw) const {

@@ -150,6 +150,39 @@ def test_images_of_files_with_bad_ones_left_out():
                           transforms={"image": [T.CenterCrop(8)]})
 
 
+def test_what_was_skipped_comes_back_when_its_cause_has_gone():
+    """A sample above a limit that is raised: no change of its file."""
+    with World(max_sample_memory_mib=1) as world:
+        root = _write_folder(world, bad=(17,))
+        large = np.random.default_rng(5).integers(
+            0, 256, (700, 700, 3), np.uint8)
+        Image.fromarray(large).save(os.path.join(root, "class0", "large.png"))
+        residencies = ("mapped", "device")
+        with world.daemon.connect() as client:
+            for residency in residencies:
+                dataset = client.load_dataset(
+                    residency, format="image_folder", path=root,
+                    bad_samples="skip", residency=residency)
+                assert len(dataset) == 39
+        harness.poll_until(
+            lambda: "1 of its bad samples may be good when they are read again"
+            in world.daemon.log(), "the log says why it is not stored")
+        assert len(world.entries()) == 1
+        del world.daemon.config["max_sample_memory_mib"]
+        world.daemon.kill()
+        world.daemon.write_config()
+        world.daemon.start()
+        with world.daemon.connect() as client:
+            for residency in residencies:
+                world.await_state(client, "READY", residency)
+                dataset = client.get_dataset(residency)
+                assert len(dataset) == 40
+                (bad,) = dataset.bad_samples
+                assert os.path.basename(bad.path) == "017.png"
+            # What has no other cause than its bytes is left out for good.
+            world.await_stored(2)
+
+
 def test_pretransforms():
     ops = {"image": [T.Resize((24, 24))]}
     with World() as world, world.daemon.connect() as client:

@@ -44,6 +44,9 @@ class FakeEncodedSource : public SampleSource {
     return static_cast<uint8_t>(index + 3 * y + 5 * x);
   }
 
+  void SetUnreadable(int64_t index, absl::Status status) {
+    unreadable_[index] = status;
+  }
   void SetBad(int64_t index, absl::Status status) { bad_[index] = status; }
   void SetBadHeader(int64_t index, absl::Status status) {
     bad_headers_[index] = status;
@@ -60,6 +63,8 @@ class FakeEncodedSource : public SampleSource {
 
   const SourceInfo& info() const override { return info_; }
   absl::Status Fetch(int64_t index, RawSample& raw) const override {
+    const auto unreadable = unreadable_.find(index);
+    if (unreadable != unreadable_.end()) return unreadable->second;
     raw.parts.resize(1);
     raw.parts[0].assign(1, static_cast<uint8_t>(index));
     return absl::OkStatus();
@@ -103,6 +108,7 @@ class FakeEncodedSource : public SampleSource {
  private:
   const SizeOf size_of_;
   SourceInfo info_;
+  std::map<int64_t, absl::Status> unreadable_;
   std::map<int64_t, absl::Status> bad_;
   std::map<int64_t, absl::Status> bad_headers_;
   std::function<void(int64_t)> on_probe_;

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/files/reopened_file.h"
 #include "server/readers/archives/brace_pattern.h"
 #include "server/readers/inflated_file.h"
 #include "server/readers/option_values.h"
@@ -67,11 +68,8 @@ absl::StatusOr<ShardFiles> ShardFiles::Open(const v1::DatasetSpec& spec,
     DATASETD_ASSIGN_OR_RETURN(const int64_t size,
                               file->ReadAt(0, absl::MakeSpan(head)));
     shards.is_compressed_.push_back(IsGzip({head, static_cast<size_t>(size)}));
-    if (shards.open_.size() < kMaxOpenFiles) {
-      shards.open_.push_back(shards.is_compressed_.back() ? nullptr
-                                                          : std::move(file));
-    }
   }
+  shards.CloseAll();
   MutexLock lock(&shards.inflated_->mutex);
   shards.inflated_->size_bytes.resize(paths.size(), -1);
   return shards;
@@ -81,7 +79,17 @@ absl::StatusOr<std::shared_ptr<const RandomAccessFile>> ShardFiles::OpenOne(
     size_t shard) const {
   if (is_compressed_[shard]) return OpenInflated(shard);
   if (shard < open_.size()) return open_[shard];
-  return files_->Open(infos_[shard].path);
+  return OpenUnchanged(*files_, infos_[shard]);
+}
+
+void ShardFiles::CloseAll() {
+  open_.resize(std::min(infos_.size(), kMaxOpenFiles));
+  for (size_t shard = 0; shard < open_.size(); ++shard) {
+    if (is_compressed_[shard]) continue;
+    open_[shard] = OpenWhenRead(*files_, infos_[shard]);
+  }
+  MutexLock lock(&inflated_->mutex);
+  inflated_->open.clear();
 }
 
 absl::StatusOr<std::shared_ptr<const RandomAccessFile>>
@@ -95,7 +103,7 @@ ShardFiles::OpenInflated(size_t shard) const {
     open.splice(open.begin(), open, it);
     return it->second;
   }
-  DATASETD_ASSIGN_OR_RETURN(auto file, files_->Open(infos_[shard].path));
+  DATASETD_ASSIGN_OR_RETURN(auto file, OpenUnchanged(*files_, infos_[shard]));
   int64_t& size_bytes = inflated_->size_bytes[shard];
   if (size_bytes < 0) {
     const int64_t max_bytes =

@@ -3,8 +3,8 @@
 // Compressed shards are inflated transparently (inflated_file.h). Each may
 // inflate to at most the option max_inflated_bytes (default: the larger of 100
 // times its size and 64 MiB), and never more than the context allows.
-// Keeps the first 64 plain shards and the last four used compressed ones open;
-// others are opened for every read.
+// Keeps the first 64 plain shards and the last four used compressed ones open
+// once they were read; others are opened for every read.
 
 #ifndef DATASETD_SERVER_READERS_ARCHIVES_SHARD_FILES_H_
 #define DATASETD_SERVER_READERS_ARCHIVES_SHARD_FILES_H_
@@ -45,9 +45,13 @@ class ShardFiles {
 
   // Opens one shard; a compressed one is inflated fully on first open, to find
   // its size.
-  //   INVALID_ARGUMENT  it inflates to more than the limit
+  //   INVALID_ARGUMENT     it inflates to more than the limit
+  //   FAILED_PRECONDITION  it was changed since Open
   absl::StatusOr<std::shared_ptr<const RandomAccessFile>> OpenOne(
       size_t shard) const;
+
+  // Until they are read again. REQUIRES: no other call is in progress.
+  void CloseAll();
 
   absl::Status ReadAt(size_t shard, int64_t offset,
                       absl::Span<uint8_t> buffer) const;
@@ -71,7 +75,7 @@ class ShardFiles {
   int64_t configured_bytes_ = 0;    // upper bound of any limit
   std::vector<FileInfo> infos_;
   std::vector<bool> is_compressed_;
-  // The first shards; null for compressed ones.
+  // The first shards, opened when they are read; null for compressed ones.
   std::vector<std::shared_ptr<const RandomAccessFile>> open_;
   std::unique_ptr<Inflated> inflated_ = std::make_unique<Inflated>();
 };

@@ -162,13 +162,13 @@ class WebdatasetSource : public Reader {
     for (size_t f = 0; f < choices_.size(); ++f) {
       const Place& place = PlaceOf(index, f);
       if (place.size_bytes < 0 || place.size_bytes > kMaxMemberBytes) {
-        return absl::InvalidArgumentError(absl::StrCat(
+        return InBytes(absl::InvalidArgumentError(absl::StrCat(
             "field '", choices_[f].field, "': ",
             place.size_bytes < 0
                 ? absl::StrCat("the sample has no .",
                                absl::StrJoin(choices_[f].endings, ", ."))
                 : absl::StrCat(place.size_bytes, " bytes, expected at most ",
-                               kMaxMemberBytes)));
+                               kMaxMemberBytes))));
       }
       raw.parts[f].resize(static_cast<size_t>(place.size_bytes));
       DATASETD_RETURN_IF_ERROR(shards_.ReadAt(ShardOf(index), place.offset,
@@ -229,7 +229,7 @@ class WebdatasetSource : public Reader {
                                first_of_shard_.begin() - 1);
   }
 
-  const ShardFiles shards_;
+  ShardFiles shards_;
   std::vector<Choice> choices_;
   const ImageOptions options_;
   const DecodeAccount account_;
@@ -246,6 +246,8 @@ absl::Status WebdatasetSource::Index() {
     first_of_shard_.push_back(info_.num_samples);
     DATASETD_RETURN_IF_ERROR(IndexShard(shard));
   }
+  // Until the samples are read, which may be long after.
+  shards_.CloseAll();
   if (info_.num_samples > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       info_.files.front().path,

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "server/files/reopened_file.h"
 #include "server/readers/arrays/npy_fields.h"
 #include "server/readers/npy_header.h"
 #include "server/readers/read_buffers.h"
@@ -77,8 +78,9 @@ absl::StatusOr<NpyField> OpenField(const FileInfo& entry, ImageChoices& choices,
       absl::string_view(entry.path).substr(entry.path.rfind('/') + 1);
   const std::string name(absl::StripSuffix(file_name, ".npy"));
   NpyField field;
-  DATASETD_ASSIGN_OR_RETURN(field.file, files.Open(entry.path));
-  DATASETD_ASSIGN_OR_RETURN(field.header, ReadNpyHeader(*field.file));
+  DATASETD_ASSIGN_OR_RETURN(const auto file, files.Open(entry.path));
+  DATASETD_ASSIGN_OR_RETURN(field.header, ReadNpyHeader(*file));
+  field.file = OpenWhenRead(files, file->info());
   DATASETD_ASSIGN_OR_RETURN(
       field.spec, MakeNpyField(entry.path, name, field.header, choices));
   return field;

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/files/reopened_file.h"
 #include "server/readers/images/image_codec.h"
 
 namespace datasetd {
@@ -75,11 +76,17 @@ class ImageListSource : public Reader {
   const SourceInfo& info() const override { return info_; }
 
   absl::Status Fetch(int64_t index, RawSample& raw) const override {
-    DATASETD_ASSIGN_OR_RETURN(const auto file, files_.Open(FileOf(index).path));
+    const auto opened = OpenUnchanged(files_, FileOf(index));
+    // A bad sample, which need not end the load.
+    if (absl::IsFailedPrecondition(opened.status())) {
+      return absl::DataLossError(opened.status().message());
+    }
+    DATASETD_RETURN_IF_ERROR(opened.status());
+    const RandomAccessFile* const file = opened->get();
     const int64_t size = file->info().size_bytes;
     if (size > kMaxImageFileBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          size, " bytes, and an image may have ", kMaxImageFileBytes));
+      return InBytes(absl::InvalidArgumentError(absl::StrCat(
+          size, " bytes, and an image may have ", kMaxImageFileBytes)));
     }
     raw.parts.resize(1);
     raw.parts[0].resize(static_cast<size_t>(size));

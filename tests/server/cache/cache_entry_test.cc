@@ -35,6 +35,7 @@ CacheHeader Header() {
   // Names of files are bytes.
   header.bad_samples = {
       .num_samples = 7,
+      .num_transient = 2,
       .listed = {{.index = 3, .path = "/a/\xff", .offset = 5, .reason = "cut"}},
       .num_text_bytes = 7};
   // 6,144,000 bytes and 16,000.

@@ -239,6 +239,8 @@ TEST_F(DatasetLoaderTest, SkippedSamplesLeaveNoGap) {
   for (int64_t i = 0; i < 4000; ++i) {
     if (i % 5 == 0 && i != 5) {
       source.SetBad(i, absl::DataLossError("torn"));
+    } else if (i == 6) {
+      source.SetUnreadable(i, absl::PermissionDeniedError("not mine"));
     } else {
       good.push_back(i);
     }
@@ -250,8 +252,10 @@ TEST_F(DatasetLoaderTest, SkippedSamplesLeaveNoGap) {
     ExpectSample(**loaded, static_cast<int64_t>(row), good[row],
                  ManySizes(good[row]));
   }
-  EXPECT_EQ((*loaded)->bad_samples().num_samples, 799);
-  EXPECT_EQ((*loaded)->bad_samples().listed[1].path, "/fake/10");
+  EXPECT_EQ((*loaded)->bad_samples().num_samples, 800);
+  EXPECT_EQ((*loaded)->bad_samples().num_transient, 1);
+  EXPECT_EQ((*loaded)->bad_samples().listed[1].path, "/fake/6");
+  EXPECT_EQ((*loaded)->bad_samples().listed[1].reason, "not mine");
   EXPECT_EQ(counters_.num_samples, static_cast<int64_t>(good.size()));
 }
 

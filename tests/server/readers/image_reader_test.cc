@@ -77,6 +77,22 @@ TEST(ImageFolderReaderTest, TheFirstGoodImageGivesTheShape) {
   EXPECT_THAT((*reader)->info().fields[0].shape, ElementsAre(1, 2, 3));
 }
 
+TEST(ImageFolderReaderTest, AFileThatChangedIsABadSample) {
+  MemoryFileSystem files;
+  for (const char* const path : {"/d/a/1.bmp", "/d/a/2.bmp"}) {
+    files.Write(path, TinyBmp());
+  }
+  const auto reader = OpenReader(SpecOf("image_folder", "/d"), {files});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  files.Write("/d/a/2.bmp", TinyBmp());
+  RawSample raw;
+  EXPECT_TRUE((*reader)->Fetch(0, raw).ok());
+  const absl::Status status = (*reader)->Fetch(1, raw);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Message(status),
+              HasSubstr("/d/a/2.bmp: was changed after the load"));
+}
+
 TEST(ImageFolderReaderTest, OnlyBadImagesAreAnErrorThatSaysWhy) {
   MemoryFileSystem files;
   files.Write("/d/a/0.tif", std::string("II*\0", 4));

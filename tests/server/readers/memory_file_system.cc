@@ -12,7 +12,10 @@ namespace datasetd::testing {
 class MemoryFileSystem::File : public RandomAccessFile {
  public:
   File(const MemoryFileSystem* files, FileInfo info)
-      : files_(files), info_(std::move(info)) {}
+      : files_(files), info_(std::move(info)), num_open_(files->num_open_) {
+    ++*num_open_;
+  }
+  ~File() override { --*num_open_; }
 
   const FileInfo& info() const override { return info_; }
 
@@ -35,6 +38,7 @@ class MemoryFileSystem::File : public RandomAccessFile {
  private:
   const MemoryFileSystem* const files_;
   const FileInfo info_;
+  const std::shared_ptr<std::atomic<int>> num_open_;
 };
 
 int64_t MemoryFileSystem::total_bytes() const {
@@ -59,6 +63,7 @@ absl::StatusOr<FileInfo> MemoryFileSystem::Stat(const std::string& path) const {
   const auto content = contents_.find(path);
   if (content != contents_.end()) {
     info.size_bytes = static_cast<int64_t>(content->second.size());
+    info.mtime_nanoseconds = times_.at(path);
     return info;
   }
   const std::string prefix = absl::StrCat(path, "/");

@@ -5,6 +5,7 @@
 #ifndef DATASETD_TESTS_SERVER_READERS_MEMORY_FILE_SYSTEM_H_
 #define DATASETD_TESTS_SERVER_READERS_MEMORY_FILE_SYSTEM_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,14 +18,16 @@ namespace datasetd::testing {
 
 class MemoryFileSystem : public FileSystem {
  public:
-  // Files opened before see the change too.
+  // Files opened before see the change too. Each write has a time of its own.
   void Write(const std::string& path, std::string content) {
     contents_[path] = std::move(content);
+    times_[path] = ++num_writes_;
   }
   const std::map<std::string, std::string>& contents() const {
     return contents_;
   }
   int64_t total_bytes() const;
+  int num_open_files() const { return *num_open_; }
 
   // The reads after the next `count` fail with DATA_LOSS; negative: none does.
   void FailReadsAfter(int64_t count) { reads_left_ = count; }
@@ -40,6 +43,10 @@ class MemoryFileSystem : public FileSystem {
   class File;
 
   std::map<std::string, std::string> contents_;
+  std::map<std::string, int64_t> times_;
+  int64_t num_writes_ = 0;
+  std::shared_ptr<std::atomic<int>> num_open_ =
+      std::make_shared<std::atomic<int>>(0);
   mutable int64_t reads_left_ = -1;
   mutable bool has_failed_ = false;
 };

@@ -1,8 +1,10 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/readers/formats.h"
@@ -10,6 +12,7 @@
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
 
@@ -60,6 +63,24 @@ TEST(NpyReaderTest, OtherFilesAreLeftOutAndAnEmptyDirectoryIsInvalid) {
   EXPECT_THAT(ErrorOf(files), HasSubstr("holds no .npy file"));
   files.Write("/n/a.npy", Npy("|u1", "(3,)", 3));
   EXPECT_TRUE(Read(files).ok());
+}
+
+TEST(NpyReaderTest, FilesAreOpenedAgainIfTheyAreUnchanged) {
+  MemoryFileSystem files;
+  files.Write("/n/a.npy", Npy("|u1", "(3,)", 3, '\5'));
+  const auto reader = OpenReader(SpecOf("npy", "/n"), {files});
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_EQ(files.num_open_files(), 0);
+  std::vector<uint8_t> values(2);
+  const absl::Span<uint8_t> buffer = absl::MakeSpan(values);
+  EXPECT_THAT((*reader)->Read(1, 2, {&buffer, 1}), IsOk());
+  EXPECT_EQ(values, std::vector<uint8_t>(2, 5));
+
+  const auto late = OpenReader(SpecOf("npy", "/n"), {files});
+  files.Write("/n/a.npy", Npy("|u1", "(3,)", 3, '\6'));
+  EXPECT_THAT((*late)->Read(1, 2, {&buffer, 1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("/n/a.npy: was changed after the load")));
 }
 
 TEST(NpyReaderTest, FieldNamesAreIdentifiers) {

@@ -7,6 +7,7 @@
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
 
@@ -49,6 +50,21 @@ TEST(WebdatasetReaderTest, FieldsAreChecked) {
                     HasSubstr("field 'a': the sample has no .png")));
 }
 
+TEST(WebdatasetReaderTest, ASampleWithoutAFieldStaysBad) {
+  const GeneratedCase generated = LoadGeneratedCase("webdataset_gnu");
+  const MemoryFileSystem files = CopyToMemory(generated);
+  v1::DatasetSpec spec = generated.spec;
+  SetOption(spec, "fields", "a:png");
+  const auto reader = OpenReader(spec, {files});
+  ASSERT_THAT(reader, IsOk());
+  RawSample raw;
+  EXPECT_THAT((*reader)->Fetch(0, raw), IsOk());
+  // It is a JPEG.
+  const absl::Status status = (*reader)->Fetch(1, raw);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(IsInBytes(status));
+}
+
 TEST(WebdatasetReaderTest, ASplitIsAPattern) {
   EXPECT_EQ(ReadWith({}, "/none-{0..3}.tar").code(),
             absl::StatusCode::kNotFound);
@@ -73,6 +89,26 @@ TEST(WebdatasetReaderTest, DamagedGzipNamesTheFileAndItsOffset) {
                              HasSubstr("incorrect data check")));
   content.resize(content.size() - 9);
   EXPECT_THAT(error(), HasSubstr("all.tgz: gzip data ends early"));
+}
+
+TEST(WebdatasetReaderTest, ShardsAreOpenedAgainIfTheyAreUnchanged) {
+  for (const char* const name : {"webdataset_shards", "webdataset_gzip"}) {
+    const GeneratedCase generated = LoadGeneratedCase(name);
+    MemoryFileSystem files = CopyToMemory(generated);
+    const auto reader = OpenReader(generated.spec, {files});
+    ASSERT_THAT(reader, IsOk());
+    EXPECT_EQ(files.num_open_files(), 0) << name;
+    const std::string path = (*reader)->info().files[0].path;
+    RawSample raw;
+    EXPECT_THAT((*reader)->Fetch(0, raw), IsOk());
+    EXPECT_EQ(files.num_open_files(), 1) << name;
+
+    const auto late = OpenReader(generated.spec, {files});
+    files.Write(path, files.contents().at(path));
+    EXPECT_THAT((*late)->Fetch(0, raw),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr(path + ": was changed after the load")));
+  }
 }
 
 TEST(WebdatasetReaderTest, WhatAShardInflatesToHasALimit) {

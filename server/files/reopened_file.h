@@ -1,0 +1,26 @@
+// Files of a source that are opened again after it was scanned.
+
+#ifndef DATASETD_SERVER_FILES_REOPENED_FILE_H_
+#define DATASETD_SERVER_FILES_REOPENED_FILE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/files/file_system.h"
+
+namespace datasetd {
+
+// Opens the file of `info`, which must still have its size and time.
+//   FAILED_PRECONDITION  it was changed
+// Also errors of FileSystem::Open.
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenUnchanged(
+    const FileSystem& files, const FileInfo& info);
+
+// A file that OpenUnchanged opens when it is first read, so that a source that
+// waits for its turn holds no descriptor. Thread-safe. `files` outlives it.
+std::unique_ptr<RandomAccessFile> OpenWhenRead(const FileSystem& files,
+                                               FileInfo info);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_FILES_REOPENED_FILE_H_
