@@ -353,7 +353,7 @@ void Server::Impl::OnDataset(DatasetEvent event, const DatasetInfo& info,
   if (manifest_ == nullptr || info.owner.session_id == 0) return;
   if (event == DatasetEvent::kReady) manifest_->Add(info);
   if (event == DatasetEvent::kUnloadAsked || event == DatasetEvent::kEvicted) {
-    manifest_->Remove(info.spec->name());
+    manifest_->Remove(info.spec->name(), info.owner.uid);
   }
 }
 
@@ -560,7 +560,10 @@ void Server::Impl::EndProcess(absl::Duration timeout) {
   Log(LogSubsystem::kServer)
       .warn("what runs has not ended within {}; ending it with the process",
             absl::FormatDuration(timeout));
-  if (manifest_ != nullptr) manifest_->AwaitWritten(kMaxLastSaveTime);
+  if (manifest_ != nullptr) {
+    manifest_->ForgetReading();
+    manifest_->AwaitWritten(kMaxLastSaveTime);
+  }
   sockets_->Remove();
   Log(LogSubsystem::kServer).flush();
   std::_Exit(EXIT_SUCCESS);

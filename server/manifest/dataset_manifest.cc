@@ -122,7 +122,17 @@ void DatasetManifest::EndRestore(const std::string& name) {
   OnChanged();
 }
 
+void DatasetManifest::ForgetReading() {
+  writer_.Run([this] {
+    MutexLock lock(&journal_mutex_);
+    reading_.clear();
+    WriteJournal();
+    is_forgotten_ = true;
+  });
+}
+
 void DatasetManifest::WriteJournal() {
+  if (is_forgotten_) return;
   const std::string data =
       absl::StrCat(kJournalTitle, "\n", absl::StrJoin(reading_, "\n"));
   const absl::Status status =
@@ -189,9 +199,12 @@ absl::Status DatasetManifest::CheckSize(
       "; unload datasets, or give them shorter specs"));
 }
 
-void DatasetManifest::Remove(const std::string& name) {
+void DatasetManifest::Remove(const std::string& name, uint32_t owner_uid) {
   MutexLock lock(&mutex_);
-  if (entries_.erase(name) > 0) OnChanged();
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || found->second.owner_uid() != owner_uid) return;
+  entries_.erase(found);
+  OnChanged();
 }
 
 void DatasetManifest::OnChanged() {

@@ -53,11 +53,15 @@ class DatasetManifest final : public RestoreJournal {
 
   // Does not block. A READY dataset counts as restored successfully.
   void Add(const DatasetInfo& info);
-  void Remove(const std::string& name);
+  // If the entry is this user's.
+  void Remove(const std::string& name, uint32_t owner_uid);
 
   void BeginRead(const std::string& name) override;
   void EndRead(const std::string& name) override;
   void EndRestore(const std::string& name) override;
+  // For a clean end of the process that does not wait for what is read: that is
+  // no suspect of the next daemon. Does not block; see AwaitWritten.
+  void ForgetReading();
 
   // Blocks until all changes made before were written, or failed; false after
   // `timeout`.
@@ -95,6 +99,7 @@ class DatasetManifest final : public RestoreJournal {
   // Held while the journal is written. Never held together with mutex_.
   Mutex journal_mutex_;
   std::set<std::string> reading_ ABSL_GUARDED_BY(journal_mutex_);
+  bool is_forgotten_ ABSL_GUARDED_BY(journal_mutex_) = false;
   Worker writer_{"manifest"};
 };
 

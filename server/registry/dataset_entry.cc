@@ -18,7 +18,8 @@ bool DatasetEntry::IsReplaceable(const Caller& caller,
   if (state != DatasetState::kFailed) return false;
   const bool is_same = !request.empty() && request == request_id &&
                        visibility().IsSeenBy(caller);
-  return !is_kept || is_same || caller.is_privileged || caller.uid == owner.uid;
+  return !kept_for.has_value() || is_same || caller.is_privileged ||
+         caller.uid == *kept_for;
 }
 
 bool DatasetEntry::IsLost() const {
@@ -67,7 +68,6 @@ void DatasetEntry::SetSource(const OpenedSource& source,
   SetPlan(source.plan, placed);
   scan = nullptr;
   calls.clear();
-  replaced = nullptr;
   is_planned = true;
 }
 

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,8 +45,10 @@ struct DatasetEntry {
   Caller owner;
   // Loaded even if no session holds it.
   bool is_restored = false;
-  // The next daemon loads it again: it was restored, or has been READY.
-  bool is_kept = false;
+  // The user for whom the next daemon loads the name again: it was restored, or
+  // has been READY. What replaces a failed dataset keeps the name for the same
+  // user until it is READY itself.
+  std::optional<uint32_t> kept_for;
   // What the spec id is of but for the files, so that it is known before they
   // are; empty for a push.
   std::string request_id;
@@ -83,8 +86,8 @@ struct DatasetEntry {
   std::vector<std::shared_ptr<LoadCall>> calls;
   // All calls that wait for the load, and some that have ended.
   std::vector<std::weak_ptr<LoadCall>> waiting;
-  // The failed load that had its name; it comes back if this one fails before
-  // it is planned.
+  // The failed load that had its name, while this one is LOADING; it comes back
+  // if this one fails before it is planned, or is cancelled.
   std::shared_ptr<DatasetEntry> replaced;
   // For a push, while it is LOADING.
   std::function<void()> cancel;

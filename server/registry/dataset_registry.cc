@@ -116,7 +116,6 @@ std::vector<std::shared_ptr<const Dataset>> DatasetRegistry::FailDevice(
     entry->state = DatasetState::kFailed;
     entry->error = devices_->CheckServes(device);
     entry->report_reservation.Release();
-    counters_.num_failed.fetch_add(1, std::memory_order_relaxed);
     observer_(DatasetEvent::kFailed, DescribeBriefly(*entry), Caller());
     std::move(entry->replicas.begin(), entry->replicas.end(),
               std::back_inserter(lost));

@@ -232,18 +232,15 @@ class DatasetRegistry {
   friend class DatasetUse;
   using EntryPtr = DatasetTable::EntryPtr;
 
-  struct Restored {
-    EntryPtr entry;
-    std::string content_hash;
-    bool is_suspect = false;
-  };
-
   // A scan of the files of a source.
   struct ScanJob {
-    std::shared_ptr<LoadCall> call;
+    std::shared_ptr<LoadCall> call;  // null: the entry is restored
     EntryPtr entry;  // null: whether the call means one is not known yet
+    std::string content_hash;  // of an entry that was pushed
   };
   void RunScans();
+  // Slow. Opens the source and queues the load.
+  void Scan(ScanJob job);
   // Adds a dataset that is not planned yet, for the call. Errors as
   // CheckAdmission, and of the budget of texts.
   absl::StatusOr<EntryPtr> AddEntry(const std::shared_ptr<LoadCall>& call)
@@ -288,9 +285,8 @@ class DatasetRegistry {
   // Reserves memory for an entry's load, unless its sizes must be found first.
   absl::Status Prepare(DatasetEntry& entry, OpenedSource source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunRestore(std::vector<Restored> datasets);
-  // Opens a source and queues the load; returns false if it was not queued.
-  bool BeginRestored(const Restored& restored);
+  // Scans one after another, each when nothing else is being restored.
+  void RestoreSuspects(std::vector<ScanJob> suspects);
   // Slow. `content_hash` is set for pushed datasets.
   absl::StatusOr<OpenedSource> OpenAgain(const DatasetEntry& entry,
                                          const std::string& content_hash) const;
@@ -354,8 +350,10 @@ class DatasetRegistry {
   LoadQueue<EntryPtr> loads_ ABSL_GUARDED_BY(mutex_);
   // The calls without a dataset.
   std::set<std::shared_ptr<LoadCall>> joining_ ABSL_GUARDED_BY(mutex_);
-  // Number of restored datasets that are queued or being loaded.
+  // Number of restored datasets that are LOADING, and of those among them that
+  // wait for RestoreSuspects.
   int num_restoring_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_suspects_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

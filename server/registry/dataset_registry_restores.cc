@@ -1,11 +1,11 @@
 // How a registry loads again what an earlier daemon had.
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/background_thread.h"
 #include "base/status_macros.h"
 #include "server/cache/cached_source.h"
@@ -13,9 +13,16 @@
 #include "server/registry/dataset_registry.h"
 
 namespace datasetd {
+namespace {
+
+// Alone it shows whether it is what ends the daemon; but a hanging file of
+// somebody else must not keep it out.
+constexpr absl::Duration kMaxSuspectWait = absl::Minutes(5);
+
+}  // namespace
 
 void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
-  std::vector<Restored> restored;
+  std::vector<ScanJob> suspects;
   MutexLock lock(&mutex_);
   for (RestoredDataset& dataset : datasets) {
     if (table_.Get(dataset.spec.name()) != nullptr) continue;
@@ -29,59 +36,55 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
         SourceInfo());
     entry->spec = request.spec;
     entry->owner = dataset.owner;
-    entry->is_restored = entry->is_kept = true;
+    entry->is_restored = true;
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     table_.Add(entry);
+    entry->kept_for = dataset.owner.uid;
+    ++num_restoring_;
     counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
     if (!dataset.refusal.ok()) {
       FinishLoad(*entry, dataset.refusal);
       continue;
     }
     entry->scan = std::make_shared<SourceScan>();
-    restored.push_back({.entry = entry,
-                        .content_hash = std::move(dataset.content_hash),
-                        .is_suspect = dataset.is_suspect});
+    ScanJob job = {.entry = entry,
+                   .content_hash = std::move(dataset.content_hash)};
+    if (dataset.is_suspect) {
+      suspects.push_back(std::move(job));
+    } else {
+      scans_.Add(dataset.owner.uid, std::move(job));
+    }
   }
-  std::stable_partition(
-      restored.begin(), restored.end(),
-      [](const Restored& dataset) { return !dataset.is_suspect; });
-  threads_.emplace_back([this, restored = std::move(restored)]() mutable {
-    RunRestore(std::move(restored));
+  num_suspects_ = static_cast<int>(suspects.size());
+  threads_.emplace_back([this, suspects = std::move(suspects)]() mutable {
+    RestoreSuspects(std::move(suspects));
   });
 }
 
-void DatasetRegistry::RunRestore(std::vector<Restored> datasets) {
+void DatasetRegistry::RestoreSuspects(std::vector<ScanJob> suspects) {
   BecomeBackgroundThread("restore");
   const auto is_alone = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return num_restoring_ == 0 || is_stopping_;
+    return num_restoring_ == num_suspects_ || is_stopping_;
   };
-  for (Restored& restored : datasets) {
-    if (restored.is_suspect) {
-      MutexLock lock(&mutex_, Condition(&is_alone));
+  for (ScanJob& suspect : suspects) {
+    {
+      MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(Condition(&is_alone), kMaxSuspectWait);
+      if (is_stopping_) return;
+      --num_suspects_;
     }
-    const std::string name = restored.entry->spec->name();
-    if (!BeginRestored(restored) && journal_ != nullptr) {
-      journal_->EndRestore(name);
-    }
-    // Only the table owns the entry now, as in RunLoads.
-    restored.entry.reset();
-    MutexLock lock(&mutex_);
-    if (is_stopping_) return;
+    Scan(std::move(suspect));
   }
-}
-
-bool DatasetRegistry::BeginRestored(const Restored& restored) {
-  DatasetEntry& entry = *restored.entry;
-  if (journal_ != nullptr) journal_->BeginRead(entry.spec->name());
-  auto source = OpenAgain(entry, restored.content_hash);
-  if (journal_ != nullptr) journal_->EndRead(entry.spec->name());
-  MutexLock lock(&mutex_);
-  return QueueLoad(restored.entry, source);
 }
 
 absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
     const DatasetEntry& entry, const std::string& content_hash) const {
+  const std::string& name = entry.spec->name();
+  if (journal_ != nullptr) journal_->BeginRead(name);
+  const absl::Cleanup end_read = [&] {
+    if (journal_ != nullptr) journal_->EndRead(name);
+  };
   DATASETD_ASSIGN_OR_RETURN(LoadRequest request,
                             CheckRequest(*entry.spec, entry.owner));
   if (entry.spec->format() == kPushedFormat) {

@@ -57,6 +57,8 @@ void DatasetTable::Add(EntryPtr entry) {
   EntryPtr& place = entries_[entry->spec->name()];
   // Its feeds may still have to end.
   if (place != nullptr && place->num_feeds_of.empty()) by_id_.erase(place->id);
+  if (place != nullptr) entry->kept_for = place->kept_for;
+  entry->replaced = place;
   place = entry;
   by_id_[entry->id] = std::move(entry);
 }
@@ -165,7 +167,7 @@ std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
 void DatasetTable::ForgetOldFailures() {
   std::map<uint32_t, std::vector<EntryPtr>> failures;
   for (const auto& [name, entry] : entries_) {
-    if (entry->state == DatasetState::kFailed && !entry->is_kept) {
+    if (entry->state == DatasetState::kFailed && !entry->kept_for.has_value()) {
       failures[entry->owner.uid].push_back(entry);
     }
   }

@@ -85,8 +85,9 @@ TEST_F(DatasetManifestTest, WhatWasAddedIsThereAfterARestart) {
   EXPECT_EQ(entry.spec().path(), "/data/b");
   EXPECT_TRUE(entry.spec().pin());
   EXPECT_EQ(entry.content_hash(), std::string(64, 'a'));
-  manifest_->Remove("a");
-  manifest_->Remove("c");
+  manifest_->Remove("a", 1000);
+  manifest_->Remove("b", 1000);  // of another user
+  manifest_->Remove("c", 1000);
   Open();
   EXPECT_THAT(Names(), ElementsAre("b"));
 }
@@ -214,6 +215,14 @@ TEST_F(DatasetManifestTest, WhatWasBeingReadAtTheEndIsKnownAtTheNextStart) {
   Open();
   EXPECT_EQ(state_of("b"), "0");
   EXPECT_EQ(state_of("c"), "0");
+  // Nor is what a clean end of the process breaks off.
+  manifest_->BeginRead("b");
+  manifest_->ForgetReading();
+  EXPECT_TRUE(manifest_->AwaitWritten(absl::Seconds(60)));
+  manifest_->BeginRead("c");
+  Open();
+  EXPECT_EQ(state_of("b"), "0");
+  EXPECT_EQ(state_of("c"), "0");
 }
 
 TEST_F(DatasetManifestTest, AJournalThatMakesNoSenseIsNoReasonNotToStart) {
@@ -241,7 +250,7 @@ TEST_F(DatasetManifestTest, OneUserFillsTheListForNobodyElse) {
                                HasSubstr("this user's datasets"),
                                HasSubstr("1048576")));
   // There is room again when one goes.
-  manifest_->Remove("d10");
+  manifest_->Remove("d10", 1000);
   events_.clear();
   manifest_->Add(Info("d39", 1000, 60'000));
   EXPECT_THAT(events_, IsEmpty());

@@ -630,6 +630,20 @@ TEST_F(DatasetRegistryTest, PinnedDatasetsStayAndOnlyThePrivilegedPin) {
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
+TEST_F(DatasetRegistryTest, ALoadedDatasetBecomesNeitherPinnedNorPrivate) {
+  LoadAndAwait("a", kRoot);
+  EXPECT_THAT(registry_->Load(With(NamedSpec("a"), "pin: true"), kRoot),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("pin: dataset 'a' is loaded")));
+  EXPECT_THAT(registry_->Load(With(NamedSpec("a"), "private: true"), kRoot),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("private: dataset 'a' is loaded")));
+  ASSERT_THAT(
+      registry_->Load(With(NamedSpec("b"), "pin: true private: true"), kRoot),
+      IsOk());
+  EXPECT_THAT(registry_->Load(NamedSpec("b"), kRoot), IsOk());
+}
+
 TEST_F(DatasetRegistryTest, OneUserHasOnlySoManyDatasets) {
   num_samples_ = 1;
   LoadAndAwait("a", kAlice);

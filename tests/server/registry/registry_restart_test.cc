@@ -532,6 +532,47 @@ TEST_F(RegistryRestartTest, WhatFailedIsKeptForItsUser) {
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
 
+TEST_F(RegistryRestartTest, TheNameStaysKeptWhileSomebodyLoadsTheSame) {
+  registry_->Restore({{.spec = NamedSpec("a"),
+                       .owner = kEarlierAlice,
+                       .refusal = absl::FailedPreconditionError("too often")}});
+  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
+  const auto is_kept =
+      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a' of uid 1000"));
+  // Given up once it is planned, or while its files are looked for.
+  for (SourceGate* const gate : {&gate_, &opened_}) {
+    gate->Close();
+    const auto call = registry_->BeginLoad(NamedSpec("a"), kBob);
+    ASSERT_THAT(call, IsOk());
+    const int num_before = gate->num_reads();
+    while (gate->num_reads() == num_before) std::this_thread::yield();
+    registry_->Cancel(*call);
+    gate->Open();
+    registry_->AwaitCancelled("a", kLong);
+    EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
+    EXPECT_THAT(AwaitSettled("a").error,
+                StatusIs(absl::StatusCode::kFailedPrecondition, "too often"));
+    EXPECT_THAT(registry_->Load(other, kBob), is_kept);
+  }
+  // Alice tries again, and it fails when its samples are read.
+  gate_.FailWith(absl::DataLossError("torn"));
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  EXPECT_THAT(AwaitSettled("a").error,
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("torn")));
+  EXPECT_THAT(registry_->Load(other, kBob), is_kept);
+}
+
+TEST_F(RegistryRestartTest, FilesThatHangHoldNoOthersBack) {
+  opened_.Close();
+  registry_->Restore({{.spec = NamedSpec("a"), .owner = kEarlierAlice},
+                      {.spec = NamedSpec("b"), .owner = kEarlierAlice}});
+  // The second does not wait for the first.
+  while (opened_.num_reads() < 2) std::this_thread::yield();
+  opened_.Open();
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+}
+
 TEST_F(RegistryRestartTest, WhatIsRefusedIsFailedAndCanBeLoadedAgain) {
   registry_->Restore({{.spec = NamedSpec("a"),
                        .owner = kEarlierAlice,
