@@ -202,7 +202,7 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
         totals.num_feeds += info.num_feeds;
         for (const v1::Placement& placement : info.placements) {
           private_by_device[placement.device()].resident_bytes +=
-              ResidentBytes(info);
+              std::min(ResidentBytes(info), placement.device_bytes());
         }
       } else {
         AddDataset(info, page);

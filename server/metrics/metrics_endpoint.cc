@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <prometheus/text_serializer.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/background_thread.h"
 
 namespace datasetd {
 namespace {
@@ -28,6 +28,9 @@ constexpr int kBacklog = 1024;
 constexpr absl::Duration kRequestTimeout = absl::Seconds(1);
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 constexpr int kTickMilliseconds = 100;
+// Pages that are made: whoever asks for more gets the last one.
+constexpr double kPageBurst = 200;
+constexpr double kPagesPerSecond = 20;
 constexpr char kEndOfRequest[] = "\r\n\r\n";
 
 std::string Http(const char* status, absl::string_view body) {
@@ -83,7 +86,8 @@ MetricsEndpoint::MetricsEndpoint(
     : listener_(std::move(listener)),
       stop_(std::move(stop)),
       metrics_(std::move(metrics)),
-      clock_(clock) {}
+      clock_(clock),
+      pages_(kPageBurst, kPagesPerSecond, clock->Monotonic()) {}
 
 MetricsEndpoint::~MetricsEndpoint() {
   const uint64_t one = 1;
@@ -93,7 +97,7 @@ MetricsEndpoint::~MetricsEndpoint() {
 }
 
 void MetricsEndpoint::Run() {
-  pthread_setname_np(pthread_self(), "metrics");
+  BecomeBackgroundThread("metrics");
   std::vector<pollfd> waits;
   while (true) {
     waits.assign({{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
@@ -107,7 +111,7 @@ void MetricsEndpoint::Run() {
          connections_.empty() ? -1 : kTickMilliseconds);
     if (waits[0].revents != 0) return;
     const absl::Duration now = clock_->Monotonic();
-    page_.reset();
+    is_page_current_ = false;
     auto wait = waits.begin() + 2;
     for (auto it = connections_.begin(); it != connections_.end(); ++wait) {
       const bool is_open =
@@ -175,7 +179,11 @@ std::shared_ptr<const std::string> MetricsEndpoint::Answer(
 }
 
 std::shared_ptr<const std::string> MetricsEndpoint::Page() {
-  if (page_ == nullptr) {
+  const absl::Duration now = clock_->Monotonic();
+  if (page_ == nullptr ||
+      (!is_page_current_ && pages_.TimeToPay(now) == absl::ZeroDuration())) {
+    pages_.Take(1, now);
+    is_page_current_ = true;
     page_ = std::make_shared<const std::string>(Http(
         "200 OK", prometheus::TextSerializer().Serialize(metrics_->Collect())));
   }

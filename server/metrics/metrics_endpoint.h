@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/file_descriptor.h"
+#include "server/rpc/token_bucket.h"
 
 namespace datasetd {
 
@@ -62,8 +63,10 @@ class MetricsEndpoint {
   const std::shared_ptr<prometheus::Collectable> metrics_;
   const Clock* const clock_;
   std::list<Connection> connections_;  // in order of arrival
-  // The page of this round, shared by all requests in it.
+  // The last page, and whether it is of this round, whose requests share it.
   std::shared_ptr<const std::string> page_;
+  bool is_page_current_ = false;
+  TokenBucket pages_;
   std::thread thread_;
 };
 
