@@ -52,6 +52,10 @@ struct datasetd_push {
 
 namespace {
 
+// Set by datasetd_set_capsule_functions.
+int (*is_valid_capsule)(void* capsule, const char* name) = nullptr;
+void* (*capsule_pointer)(void* capsule, const char* name) = nullptr;
+
 static_assert(sizeof(datasetd_error) == 4096);
 static_assert(sizeof(datasetd_batch) == 56);
 static_assert(DATASETD_UNAUTHENTICATED ==
@@ -434,4 +438,19 @@ void datasetd_batch_release(datasetd_batch* batch) {
 
 void datasetd_tensor_delete(DLManagedTensor* tensor) {
   tensor->deleter(tensor);
+}
+
+void datasetd_set_capsule_functions(int (*is_valid)(void* capsule,
+                                                    const char* name),
+                                    void* (*get_pointer)(void* capsule,
+                                                         const char* name)) {
+  is_valid_capsule = is_valid;
+  capsule_pointer = get_pointer;
+}
+
+void datasetd_capsule_delete(void* capsule) {
+  constexpr char kName[] = "dltensor";
+  if (is_valid_capsule(capsule, kName) == 0) return;
+  datasetd_tensor_delete(
+      static_cast<DLManagedTensor*>(capsule_pointer(capsule, kName)));
 }

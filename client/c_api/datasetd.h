@@ -269,6 +269,15 @@ DATASETD_API void datasetd_batch_release(datasetd_batch* batch);
 /* Calls the tensor's deleter. */
 DATASETD_API void datasetd_tensor_delete(struct DLManagedTensor* tensor);
 
+/* A destructor for PyCapsules of tensors: deletes the tensor if nobody has
+ * taken it. It is not written in Python because it may be called while an
+ * exception is raised. Give it Python's PyCapsule_IsValid and
+ * PyCapsule_GetPointer first; they must be the same at each call. */
+DATASETD_API void datasetd_set_capsule_functions(
+    int (*is_valid)(void* capsule, const char* name),
+    void* (*get_pointer)(void* capsule, const char* name));
+DATASETD_API void datasetd_capsule_delete(void* capsule);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

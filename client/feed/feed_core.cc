@@ -318,8 +318,10 @@ void FeedCore::Close() {
     num_released = ReleasePending();
     RetryIfClosed();
   }
-  // The caller's own reference keeps this object alive.
-  if (references_.load(std::memory_order_acquire) > num_released + 1) {
+  // The caller's own reference keeps this object alive. On a GPU it also waits
+  // for work that uses the slab before it detaches.
+  if (slab_.cuda() != nullptr ||
+      references_.load(std::memory_order_acquire) > num_released + 1) {
     lease_.SendClosing();
   }
   Unreference(num_released + 1);
@@ -521,7 +523,6 @@ void FeedCore::Destroy() {
     // The daemon stops producing; the process's end frees the slab. The list is
     // for leak checkers.
     static std::atomic<FeedCore*> kept{nullptr};
-    lease_.SendClosing();
     next_kept_ = kept.exchange(this);
     return;
   }

@@ -173,6 +173,20 @@ def test_dlpack_objects(dataset):
             pass
 
 
+def test_a_tensor_that_is_refused_gives_its_hold_back(dataset):
+    """NumPy drops it with its error raised."""
+    with loader(
+        dataset,
+        framework="dlpack",
+        prefetch=1,
+        on_held="error",
+        transforms=[T.ToDtype("bfloat16", scale=True)],
+    ) as batches:
+        for batch in batches:
+            with pytest.raises(RuntimeError, match="Unsupported dtype"):
+                np.from_dlpack(batch[0])
+
+
 def test_dtypes_and_normalize(dataset):
     for name in ("float16", "bfloat16", "float32"):
         ops = [T.ToDtype(name, scale=True), T.Normalize([0.0] * 3, [0.5] * 3)]

@@ -146,6 +146,23 @@ def run_watched(daemon, directory, program=PROGRAM, **variables):
     )
 
 
+def test_the_packages_own_loaders_are_not_watched(
+    client, tmp_path, monkeypatch
+):
+    """They read labels, and what a push is compared with."""
+    monkeypatch.setenv("DATASETD_BENCH_DIRECTORY", str(tmp_path))
+    samples = {
+        "label": np.arange(20_000) % 3,
+        "x": np.random.default_rng(1).random((20_000, 200), np.float32),
+    }
+    for _ in range(2):
+        dataset = client.push_dataset("benched", samples)
+    with loader(dataset, weights="balanced", framework="numpy") as batches:
+        assert len(batches) == 2_000
+    dataset.close()
+    client.unload_dataset("benched")
+
+
 def test_watched_program_ends_with_a_report(daemon, dataset, tmp_path):
     done = run_watched(
         daemon, tmp_path, DATASETD_BENCH_STEPS="3", DATASETD_BENCH_ROUNDS="2"

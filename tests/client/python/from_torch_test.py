@@ -314,6 +314,24 @@ def test_padding_that_accelerate_cannot_drop(
             assert accelerate.loaders[0].remainder == -1
 
 
+def test_padding_of_an_epoch_that_was_cut_anew(dataset, accelerate):
+    """103 samples are no multiple of two ranks, the 88 that are left are."""
+    with loader(dataset, batch_size=5) as batches:
+        iterator = iter(batches)
+        for _ in range(3):
+            next(iterator)
+        state = batches.state_dict()
+    with loader(dataset, batch_size=5, rank=0, world_size=2) as batches:
+        batches.load_state_dict(state)
+        remainders = [accelerate.loaders[0].remainder for _ in batches]
+        assert remainders == 9 * [0]
+
+
+def test_accelerate_and_tensors_of_dlpack(dataset, accelerate):
+    with loader(dataset, framework="dlpack") as batches:
+        assert len(list(told(accelerate, batches))) == len(batches)
+
+
 def test_accelerate_and_a_sampler(dataset, accelerate):
     with loader(dataset, shuffle=False, sampler=range(20)) as batches:
         assert told(accelerate, batches) == [(0, False), (1, True)]

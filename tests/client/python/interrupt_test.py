@@ -57,6 +57,54 @@ def every_step(stride=1):
     return range(1, 100_000, stride)
 
 
+def test_interrupted_next_of_a_sampler_keeps_its_place(dataset):
+    order = list(reversed(range(60)))
+    with datasetd.DataLoader(
+        dataset, batch_size=10, sampler=order, framework="numpy"
+    ) as loader:
+        for step in every_step():
+            iterator = iter(loader)
+            next(iterator)
+            with interrupted_at(step) as came, contextlib.suppress(
+                KeyboardInterrupt
+            ):
+                next(iterator)
+            try:
+                for batch in iterator:
+                    assert batch.indices[0] == 59 - 10 * batch.index, step
+                    state = loader.state_dict()
+                    if batch.index < 5:
+                        assert state["batch"] == batch.index + 1, step
+                        assert state["row"] == 10 * state["batch"], step
+                assert batch.index == 5, step
+            except datasetd.FailedPrecondition as error:
+                assert "the sampler was interrupted" in str(error), step
+            if not came():
+                break
+
+
+def test_an_interrupted_opening_is_made_up_for(dataset, monkeypatch):
+    """A state with another seed opens the feed anew."""
+    with datasetd.DataLoader(
+        dataset, batch_size=10, shuffle=True, framework="numpy"
+    ) as loader, datasetd.DataLoader(
+        dataset, batch_size=10, shuffle=True, seed=5, framework="numpy"
+    ) as other:
+        loader.load_state_dict(dict(loader.state_dict(), seed=5))
+        feed = type(loader._feeds.newest)
+        open_feed = feed._open
+
+        def interrupt(_):
+            monkeypatch.setattr(feed, "_open", open_feed)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(feed, "_open", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            iter(loader)
+        for ours, theirs in zip(loader, other):
+            np.testing.assert_array_equal(ours.indices, theirs.indices)
+
+
 FRAMEWORKS = ["torch", "numpy", "dlpack"]
 
 

@@ -89,6 +89,35 @@ def test_an_iterator_that_was_never_used_begins_nothing(dataset, epochs):
 
 
 @pytest.mark.parametrize("has_sampler", [False, True])
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_an_unused_iterator_does_not_change_the_state(
+    dataset, is_under_way, has_sampler
+):
+    """Neither beside an iterator under way, nor after one that was left."""
+    order = np.random.default_rng(2).permutation(NUM_SAMPLES).tolist()
+    arguments = {"shuffle": False, "sampler": order} if has_sampler else {}
+    with loader(dataset, **arguments) as batches:
+        iterator = iter(batches)
+        for _ in range(3):
+            next(iterator)
+        state = batches.state_dict()
+        assert (state["epoch"], state["batch"]) == (0, 3)
+        if not is_under_way:
+            del iterator
+        for _ in range(2):
+            iter(batches)
+            assert batches.state_dict() == state
+        if is_under_way:
+            rest = rows(iterator)
+    with loader(dataset, **arguments) as again:
+        again.load_state_dict(state)
+        if is_under_way:
+            assert rows(again) == rest
+        else:
+            assert next(iter(again)).index == 3
+
+
+@pytest.mark.parametrize("has_sampler", [False, True])
 def test_an_unused_iterator_keeps_a_loaded_position(dataset, has_sampler):
     order = np.random.default_rng(2).permutation(NUM_SAMPLES).tolist()
     arguments = {"shuffle": False, "sampler": order} if has_sampler else {}

@@ -294,9 +294,6 @@ def test_auto_takes_the_device_as_far_as_the_budget_allows():
         assert 23 * _MIB < placement.device_bytes <= 24 * _MIB
         assert placement.device_bytes + placement.host_bytes == whole
         feed = _sums(dataset)
-        harness.poll_until(
-            lambda: client.list_datasets()[0]["num_feeds"] == 0,
-            "the feed's end")
         client.unload_dataset("d")
         pinned = client.load_dataset("d", residency="pinned", **arguments)
         assert pinned.content_hash == dataset.content_hash
@@ -454,9 +451,7 @@ def test_memory_after_100_loads():
                         dataset, batch_size=8, framework="dlpack",
                         timeout=60) as loader:
                     next(iter(loader))
-            harness.poll_until(
-                lambda: client.list_datasets()[0]["num_feeds"] == 0,
-                "the feed's end")
+            # The feed was closed just now.
             client.unload_dataset("d")
             sizes.append(daemon.pss_bytes())
         harness.poll_until(

@@ -18,13 +18,6 @@ _new_capsule = ctypes.PYFUNCTYPE(
 _is_named = ctypes.PYFUNCTYPE(
     ctypes.c_int, ctypes.py_object, ctypes.c_char_p
 )(("PyCapsule_IsValid", ctypes.pythonapi))
-# By address: a capsule under destruction must not be referenced.
-_is_valid = ctypes.PYFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
-)(("PyCapsule_IsValid", ctypes.pythonapi))
-_get_pointer = ctypes.PYFUNCTYPE(
-    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
-)(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
 class FieldInfo(NamedTuple):
@@ -58,21 +51,15 @@ def bind(library: _library.Library) -> None:
     """Makes handles and capsules release through `library`."""
     global _release, _destructor
     if _release is None:
-        _destructor = _make_destructor(library.quick.tensor_delete)
+        library.quick.set_capsule_functions(
+            _address_of(ctypes.pythonapi.PyCapsule_IsValid),
+            _address_of(ctypes.pythonapi.PyCapsule_GetPointer),
+        )
+        _destructor = _address_of(library.quick.capsule_delete)
         _release = library.quick.batch_release
 
 
-def _make_destructor(delete: Any) -> ctypes.c_void_p:
-    """Returns the address of the destructor of capsules. It outlives the
-    module's variables, since capsules may."""
-    is_valid, get_pointer, name = _is_valid, _get_pointer, _NAME
-
-    def destroy(capsule: int) -> None:
-        if is_valid(capsule, name):
-            delete(get_pointer(capsule, name))
-
-    function = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(destroy)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
+def _address_of(function: Any) -> ctypes.c_void_p:
     return ctypes.cast(function, ctypes.c_void_p)
 
 

@@ -173,6 +173,8 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     ),
     "datasetd_batch_release": (None, [_P]),
     "datasetd_tensor_delete": (None, [_P]),
+    "datasetd_set_capsule_functions": (None, [_P, _P]),
+    "datasetd_capsule_delete": (None, [_P]),
 }
 
 

@@ -3,31 +3,66 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Iterator, NoReturn
+from typing import Any, Dict, Iterator, NamedTuple, NoReturn, Optional
 
 from .._batches.batch import Batch
 from .order_queue import OrderQueue
-from .reconnecting_feed import ReconnectingFeed
+from .reconnecting_feed import Position, ReconnectingFeed
+
+
+class Progress(NamedTuple):
+    """How far a loader is: attributes of its feed, and of its queue's order."""
+
+    position: Position
+    first_position: int
+    order_state: Dict[str, Any]
 
 
 class Place:
-    """Where a loader is: in `feed`, which began or gave a batch last."""
+    """Where a loader is: in `feed`, which began or gave a batch last, or where
+    it was before an iterator that was dropped unused."""
 
     def __init__(self, feed: ReconnectingFeed) -> None:
         self.feed = feed
+        self._kept: Optional[Progress] = None
+
+    def move(self, feed: ReconnectingFeed) -> None:
+        self.feed, self._kept = feed, None
+
+    def keep(self, progress: Progress) -> None:
+        """Stays at `progress`, wherever the feed goes, until move()."""
+        self._kept = progress
+
+    def progress(self) -> Progress:
+        if self._kept is not None:
+            return self._kept
+        feed = self.feed
+        return Progress(
+            feed.position,
+            feed.first_position,
+            {} if feed.queue is None else feed.queue.state,
+        )
 
 
 class Use:
     """Whether an iterator was used."""
 
-    def __init__(self, iterator: "EpochIterator") -> None:
+    def __init__(
+        self, iterator: "EpochIterator", place: Place, before: Progress
+    ) -> None:
         self._iterator = weakref.ref(iterator)
+        self._place = place
+        self._before = before
         # True once it has given a batch or has ended.
         self.has_begun = False
 
     def is_held(self) -> bool:
         """True while the iterator exists."""
         return self._iterator() is not None
+
+    def undo(self) -> None:
+        """The loader is where it was before the iterator."""
+        self._place.keep(self._before)
 
 
 class EpochIterator(Iterator[Batch[Any]]):
@@ -37,16 +72,18 @@ class EpochIterator(Iterator[Batch[Any]]):
     own until its end. For one thread at a time.
     """
 
-    def __init__(self, feed: ReconnectingFeed, place: Place) -> None:
-        """Begins at the feed's position."""
+    def __init__(
+        self, feed: ReconnectingFeed, place: Place, before: Progress
+    ) -> None:
+        """Begins at the feed's position; `before` is where the loader was."""
         self._feed = feed
         self._place = place
         self.epoch = feed.position[0]
-        self.use = Use(self)
+        self.use = Use(self, place, before)
         # A sampler's epoch has its own length.
         self.is_done = not feed.num_batches
         feed.iterator = weakref.ref(self)
-        place.feed = feed
+        place.move(feed)
 
     def __iter__(self) -> "EpochIterator":
         return self
@@ -58,7 +95,7 @@ class EpochIterator(Iterator[Batch[Any]]):
             raise StopIteration
         batch = feed.take()
         self.use.has_begun = True
-        self._place.feed = feed
+        self._place.move(feed)
         self.is_done = feed.position[0] != self.epoch
         return batch
 
@@ -78,9 +115,13 @@ class SamplerIterator(EpochIterator):
     """The rest of one epoch of a sampler, which decides its end."""
 
     def __init__(
-        self, feed: ReconnectingFeed, place: Place, queue: OrderQueue
+        self,
+        feed: ReconnectingFeed,
+        place: Place,
+        before: Progress,
+        queue: OrderQueue,
     ) -> None:
-        super().__init__(feed, place)
+        super().__init__(feed, place, before)
         self.is_done = False
         self._queue = queue
         queue.top_up(feed.send)
@@ -95,7 +136,7 @@ class SamplerIterator(EpochIterator):
         if not self._queue.has_more():
             self.is_done = True
             raise StopIteration
-        self._place.feed = feed
+        self._place.move(feed)
         # Not in a local: an error of the sampler may keep this frame.
         return feed.take()
 

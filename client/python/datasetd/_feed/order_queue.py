@@ -116,16 +116,22 @@ class OrderQueue:
 
     def pass_on(self, epoch: int, index: int) -> Position:
         """Passes a batch that was returned; returns the position after it."""
-        drawn = self._pending.popleft()
-        if self._pending or not self._is_drawn_out or self._error:
+        # Batches before it were taken, and Ctrl-C came before they were passed.
+        while self._pending[0].number < index:
+            self._pending.popleft()
+        drawn = self._pending[0]
+        if len(self._pending) > 1 or not self._is_drawn_out or self._error:
+            position = epoch, index + 1
             self.state = {
                 "row": drawn.first_row + len(drawn.indices),
                 "order_hash": drawn.digest.hex(),
                 "sampler_state": drawn.sampler_state,
             }
-            return epoch, index + 1
-        self.state = {"sampler_state": self.order.present_state()}
-        return epoch + 1, 0
+        else:
+            position = epoch + 1, 0
+            self.state = {"sampler_state": self.order.present_state()}
+        self._pending.popleft()
+        return position
 
     def _forget(self, block: List[Drawn]) -> None:
         for _ in block:

@@ -263,10 +263,12 @@ class ReconnectingFeed:
     def _found(self) -> Feed:
         """Returns the feed, reopened if it was lost and not found before."""
         self._job.check_open()
-        assert self._lost is not None
-        Recovery(self._job.dataset, self._job.reconnect_seconds).run(
-            self._lost, self._lost_connection, self.content_hash, self._open
-        )
+        if self._lost is None:
+            self._open()  # Ctrl-C came when it was opened anew
+        else:
+            Recovery(self._job.dataset, self._job.reconnect_seconds).run(
+                self._lost, self._lost_connection, self.content_hash, self._open
+            )
         assert self._feed is not None
         return self._feed
 

@@ -72,7 +72,6 @@ class Recovery:
         while time.monotonic() < deadline:
             try:
                 self._session.reconnect(lost)
-                lost = self._session.connection()
                 message = self._await_dataset(deadline)
                 try:
                     if message["content_hash"] != content_hash:
@@ -88,6 +87,9 @@ class Recovery:
                 return
             except _NOT_QUITE_THERE as error:
                 last = error
+                # Other loaders of the client use a session that is well.
+                if isinstance(error, (*LOST, *NOT_OPENED)):
+                    lost = self._session.connection()
                 time.sleep(_RETRY_SECONDS)
         raise last from (None if last is cause else cause)
 

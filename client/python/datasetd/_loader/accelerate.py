@@ -17,39 +17,36 @@ class _Epoch:
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
+        # Of the epoch that begins now.
+        self._num_padding: int = loader._num_padding()
         self._num_rows = 0  # of this rank's last batch
         self.end_of_dataloader = False
 
     def end(self, batch: Any) -> None:
-        self._num_rows = len(batch.indices)
+        self._num_rows = batch.num_samples
         self.end_of_dataloader = True
 
     @property
     def remainder(self) -> int:
         """How many rows of the last batch, gathered rank by rank, to keep; 0:
         all. -1: not known, so that all are kept."""
-        return remainder_of(self._loader, self._num_rows)
-
-
-def remainder_of(loader: Any, num_rows: int) -> int:
-    """Returns _Epoch.remainder; a rank's last batch has `num_rows`."""
-    num_padding: int = loader._num_padding()
-    if num_padding == 0:
-        return 0
-    if num_padding > 1 or loader._has_partition():
-        # One on each of the last ranks, or of some node's: not at the end of
-        # all rows.
-        warn_once(
-            "gather_for_metrics",
-            f"gather_for_metrics() counts {num_padding} samples twice, "
-            f"since {loader.num_samples} samples are padded for "
-            f"{loader.world_size} ranks: gather indices, too, and keep "
-            "the first row of each; or evaluate a subset whose size the "
-            "ranks divide",
-        )
-        return -1
-    num_ranks: int = loader.world_size
-    return num_rows * num_ranks - 1
+        loader, num_padding = self._loader, self._num_padding
+        if num_padding == 0:
+            return 0
+        if num_padding > 1 or loader._has_partition():
+            # One on each of the last ranks, or of some node's: not at the end
+            # of all rows.
+            warn_once(
+                "gather_for_metrics",
+                f"gather_for_metrics() counts {num_padding} samples twice, "
+                f"since {loader.num_samples} samples are padded for "
+                f"{loader.world_size} ranks: gather indices, too, and keep "
+                "the first row of each; or evaluate a subset whose size the "
+                "ranks divide",
+            )
+            return -1
+        num_ranks: int = loader.world_size
+        return self._num_rows * num_ranks - 1
 
 
 class _Told:

@@ -38,7 +38,7 @@ def balanced_weights(
         # Not a subset, which has a limit.
         sampler=samples,
     ) as loader:
-        return balanced([batch[0] for batch in loader])
+        return balanced([batch[0] for batch in loader._iterate()])
 
 
 def _label_field(dataset: Dataset) -> str:

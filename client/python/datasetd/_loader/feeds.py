@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Optional
 
 from .._batches.batch import Batch
-from .._feed.epochs import EpochIterator, Place, SamplerIterator
+from .._feed.epochs import EpochIterator, Place, Progress, SamplerIterator
 from .._feed.fetch import Fetcher
 from .._feed.reconnecting_feed import Job, Position, ReconnectingFeed
 from ..errors import OutOfRange, ResourceExhausted
@@ -18,7 +18,7 @@ class Feeds:
     under way, and the fetcher's.
 
     Attributes: newest, the feed of the newest iterator; current, the one that
-    began or gave a batch last.
+    began or gave a batch last; progress, where the loader is.
     """
 
     def __init__(
@@ -41,15 +41,21 @@ class Feeds:
     def current(self) -> ReconnectingFeed:
         return self._place.feed
 
+    @property
+    def progress(self) -> Progress:
+        return self._place.progress()
+
     def iterate(self, start: NextEpoch) -> EpochIterator:
         """Begins the next epoch."""
+        before = self.progress
+        self._place.keep(before)  # until there is an iterator
         feed, self._peeked = self._peeked, None
         if feed is None:
             feed = self._begun(start)
         self.newest = feed
         if feed.queue is None:
-            return EpochIterator(feed, self._place)
-        return SamplerIterator(feed, self._place, feed.queue)
+            return EpochIterator(feed, self._place, before)
+        return SamplerIterator(feed, self._place, before, feed.queue)
 
     def peek(self, start: NextEpoch) -> Batch[Any]:
         """Returns the first batch of the next epoch."""

@@ -61,12 +61,16 @@ class JobLoader(Generic[ArrayT]):
         )
 
     def __iter__(self) -> Iterator[Batch[ArrayT]]:
+        return accelerate.watch(self, benchmark.watch(self, self._iterate()))
+
+    def _iterate(self) -> Iterator[Batch[ArrayT]]:
+        """iter() for the package's own loaders: no part of the job's epochs."""
         self._settle()
         self._collective.check(self._state.identity())
         epoch, _ = self._start.position()
         iterator = self._feeds.iterate(self._start)
         self._start.begin(epoch, iterator.use)
-        return accelerate.watch(self, benchmark.watch(self, iterator))
+        return iterator
 
     def _settle(self) -> None:
         """Fixes what the next epoch is."""

@@ -100,6 +100,7 @@ class NextEpoch:
         if before.use.is_held():
             self._before = before
             return
+        before.use.undo()
         self.loaded, self.order_state = before.loaded, before.order_state
         self._requested_epoch = before.requested_epoch
         self.last_epoch = before.last_epoch

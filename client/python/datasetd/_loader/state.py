@@ -60,21 +60,24 @@ class State:
         """See DataLoader.state_dict."""
         self._collective.follow()
         self._start.forget_unused()
-        feed = self._feeds.current
+        progress = self._feeds.progress
         position = self._start.asked_for()
-        first = feed.first_position
+        first = progress.first_position
         if position is not None:
             first = self._start.first_position
-        state = make_state(self.identity(), position or feed.position, first)
-        if feed.queue is not None and self._order.is_given:
+        state = make_state(
+            self.identity(), position or progress.position, first
+        )
+        queue = self._feeds.current.queue
+        if queue is not None and self._order.is_given:
             order = (
-                feed.queue.state
+                progress.order_state
                 if position is None
                 else self._start.order_state or {}
             )
             state.update({key: order.get(key) for key in ORDER_KEYS})
             if state["sampler_state"] is None and state["batch"] == 0:
-                state["sampler_state"] = feed.queue.order.present_state()
+                state["sampler_state"] = queue.order.present_state()
         return state
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -132,5 +135,5 @@ class State:
             return order.partition.num_padding_of_all()
         if order.drop_last or order.weighted or not order.is_global:
             return 0
-        first = self._feeds.current.first_position
+        first = self._feeds.progress.first_position
         return -(self.num_samples() - first) % self._share.ranks.world_size

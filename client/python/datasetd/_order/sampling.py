@@ -72,6 +72,7 @@ def _begun(sampler: Any, iterator: Iterator[Any]) -> Iterator[Any]:
 class Drawn(NamedTuple):
     """One batch of a sampler, and the sampler's state after it."""
 
+    number: int  # of the batch within the epoch
     indices: "array.array[int]"
     first_row: int
     digest: bytes  # of the epoch so far
@@ -109,6 +110,7 @@ class SamplerOrder:
         self._state_holder: Any = None
         # State of the sampler at the beginning of the epoch.
         self.start_state: Any = None
+        self._index = 0  # of the next batch
         self._row = 0
         self._digest = b""
 
@@ -170,6 +172,7 @@ class SamplerOrder:
         """
         source = self._source
         self._iterator = None
+        self._index = 0
         self._row = 0
         self._digest = b""
         if sampler_state is not None and _has_state(source):
@@ -191,6 +194,7 @@ class SamplerOrder:
                 )
             if skip == 0 and self._state_holder is source:
                 self._iterator = _begun(source, iterator)
+            self._index = skip
             self._row = row or 0
             self._digest = expected_digest or b""
             return
@@ -222,10 +226,13 @@ class SamplerOrder:
             return None
         if self._subset is not None:
             batch = _indices_of(self._subset, batch)
-        first_row = self._row
+        index, first_row = self._index, self._row
+        self._index += 1
         self._row += len(batch)
         self._digest = digest(batch, self._digest)
-        return Drawn(batch, first_row, self._digest, self._sampler_state())
+        return Drawn(
+            index, batch, first_row, self._digest, self._sampler_state()
+        )
 
     def present_state(self) -> Any:
         """Returns the sampler's state, with which an epoch would begin; None if

@@ -51,7 +51,7 @@ def resident_rows(
         framework="torch" if _needs_torch(dataset) else "numpy",
         layout={name: "NHWC" for name in images},
     ) as loader:
-        for batch in loader:
+        for batch in loader._iterate():
             arrays = []
             for field in dataset.fields:
                 values = getattr(batch, field.name)
