@@ -59,7 +59,7 @@ absl::Status FeedCursor::CheckOrder() const {
   if (!is_order_lost_) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the daemon did not say whether it took the last indices that were sent: "
-      "seek to where the order goes on, and send them again");
+      "seek to where the order continues, and send them again");
 }
 
 absl::Status FeedCursor::CheckMoreComes() const {

@@ -37,7 +37,7 @@ const char* ExportKindName(ExportKind kind);
 
 struct DeviceInfo {
   std::string name;                   // "cpu", "cuda:0"
-  std::string description;            // for people
+  std::string description;            // shown by `datasetctl status`
   std::array<uint8_t, 16> uuid = {};  // of the GPU; zero on the host
   bool is_mig = false;  // the UUID is that of an instance of a divided GPU
   bool is_host = false;

@@ -5,7 +5,7 @@
 // a copy waits for all work before it, and all work after it waits for the
 // copy. Work counts as complete in the order of submission: an event is done
 // once everything submitted before Record is. A launch that the pool interrupts
-// between two samples waits again, and goes on with the next one.
+// between two samples waits again, and continues with the next one.
 
 #ifndef DATASETD_CUDA_HOST_HOST_STREAM_H_
 #define DATASETD_CUDA_HOST_HOST_STREAM_H_

@@ -3,7 +3,7 @@
 //
 // At most num_threads() runs go on at a time. Users take turns by the processor
 // time that their runs have taken, and so do the jobs of a user. A run that
-// goes on while others wait is told so by its HostRun
+// continues while others wait is told so by its HostRun
 // (cuda/kernels/program/host_checkpoint.h): first to return at the end of a
 // sample, then to pause at the next checkpoint. A paused run keeps its thread,
 // which blocks; another thread takes its place. Runs that were paused come
@@ -91,7 +91,7 @@ class HostThreadPool {
   // ones go on at once.
   void Stop(Job* job);
 
-  // Counts when a run ends, and when one that goes on reaches a checkpoint
+  // Counts when a run ends, and when one that continues reaches a checkpoint
   // after RequestProgress: moves as long as no thread hangs.
   uint64_t num_pieces() const {
     return num_pieces_.load(std::memory_order_relaxed);

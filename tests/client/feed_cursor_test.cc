@@ -102,7 +102,7 @@ TEST(FeedCursorTest, AnOrderThatIsLostIsFoundBySeeking) {
   cursor.LoseOrder();
   EXPECT_THAT(cursor.CheckOrder(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("seek to where the order goes on")));
+                       HasSubstr("seek to where the order continues")));
   ASSERT_THAT(cursor.Seek(0, 0), IsOk());
   EXPECT_EQ(cursor.generation(), 1);
   EXPECT_THAT(cursor.CheckOrder(), IsOk());

@@ -1,8 +1,11 @@
 """64 feeds of 8 processes at once: every index is accounted for, no feed
 stands still, and equal feeds get equal shares."""
 
+import contextlib
 import os
 import time
+
+import numpy as np
 
 from tests.testing import daemon_harness as harness
 
@@ -130,6 +133,49 @@ def test_64_feeds_at_once():
     assert min(epochs for _, _, epochs, _ in results) >= 1
     assert longest < _MAX_STALL_SECONDS
     assert max(counts) / min(counts) <= _MAX_SHARE
+
+
+# All begin at once. Their weights are of several messages, and the calls that
+# send them more than a user may have under way.
+_WEIGHTED_JOB = """
+client = datasetd.connect(ADDRESS, timeout=60)
+dataset = client.get_dataset("d")
+weights = np.zeros(len(dataset))
+weights[7::1000] = 1.0
+begin = threading.Barrier(ARGUMENTS["num_feeds"])
+rows = [None] * ARGUMENTS["num_feeds"]
+def run(number):
+    begin.wait()
+    with datasetd.DataLoader(dataset, batch_size=100, weights=weights,
+                             seed=number, framework="numpy") as loader:
+        rows[number] = next(iter(loader)).indices.tolist()
+threads = [threading.Thread(target=run, args=(i,)) for i in range(len(rows))]
+say(ready=True)
+hear()
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+say(rows=rows)
+"""
+
+
+def test_40_weighted_feeds_opened_at_once():
+    with harness.Daemon() as daemon, daemon.connect() as client, \
+            contextlib.ExitStack() as stack:
+        client.push_dataset("d", {"x": np.arange(50_000)})
+        workers = [
+            stack.enter_context(harness.Worker(
+                _WEIGHTED_JOB, daemon.socket_path, num_feeds=5))
+            for _ in range(_NUM_PROCESSES)]
+        for worker in workers:
+            worker.hear()
+        for worker in workers:
+            worker.tell()
+        for worker in workers:
+            for rows in worker.hear()["rows"]:
+                assert len(rows) == 100
+                assert all(row % 1000 == 7 for row in rows)
 
 
 if __name__ == "__main__":

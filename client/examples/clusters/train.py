@@ -1,4 +1,4 @@
-"""Trains on all ranks of a job, and goes on from its last checkpoint.
+"""Trains on all ranks of a job, and continues from its last checkpoint.
 
     python train.py DATA CHECKPOINT [EPOCHS]
 

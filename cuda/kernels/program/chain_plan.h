@@ -1,4 +1,4 @@
-// What one launch of the chain kernel is given.
+// Arguments of one launch of the chain kernel.
 
 #ifndef DATASETD_CUDA_KERNELS_PROGRAM_CHAIN_PLAN_H_
 #define DATASETD_CUDA_KERNELS_PROGRAM_CHAIN_PLAN_H_

@@ -106,16 +106,16 @@ loaders = [
     datasetd.DataLoader(dataset, batch_size=1 << 18, weights=weights, seed=seed,
                         framework="numpy", prefetch=2)
     for seed in range(ARGUMENTS["num_feeds"])]
+have_begun = threading.Barrier(len(loaders) + 1)
 def take(loader):
+    next(iter(loader))
+    have_begun.wait()
     while True:
         for batch in loader:
             del batch
 for loader in loaders:
     threading.Thread(target=take, args=(loader,), daemon=True).start()
-def count():
-    return sum(1 for feed in client.list_feeds() if feed["dataset"] == "tiny")
-while count() < len(loaders):
-    time.sleep(0.01)
+have_begun.wait()
 say(begun=True)
 hear()
 """

@@ -164,7 +164,7 @@ def benchmark(
 
     Calls step(batch) on batches of the loader and on one constant batch that
     is on the device already, in turns: `rounds` rounds of `steps` steps each,
-    after one that warms up. The loader goes on from where it is, over as many
+    after one that warms up. The loader continues from where it is, over as many
     epochs as that takes. torch.cuda is synchronised between rounds, not between
     steps.
     """

@@ -43,7 +43,7 @@ def checked_position(
     job: Mapping[str, Any],
     num_samples: Optional[int],
 ) -> Tuple[Position, int]:
-    """Returns where a job goes on, and the place of the global order at which
+    """Returns where a job continues, and the place of the global order at which
     its epoch begins; FailedPrecondition unless `state` fits `job`.
 
     batch_size and world_size may differ: all ranks together have taken the
