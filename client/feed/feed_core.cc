@@ -318,8 +318,9 @@ void FeedCore::Close() {
     num_released = ReleasePending();
     RetryIfClosed();
   }
-  // The caller's own reference keeps this object alive. On a GPU it also waits
-  // for work that uses the slab before it detaches.
+  // The caller's own reference keeps this object alive. The lease stays open
+  // until batches are released, and on a GPU until work that uses the slab
+  // ends.
   if (slab_.cuda() != nullptr ||
       references_.load(std::memory_order_acquire) > num_released + 1) {
     lease_.SendClosing();

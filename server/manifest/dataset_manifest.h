@@ -53,14 +53,15 @@ class DatasetManifest final : public RestoreJournal {
 
   // Does not block. A READY dataset counts as restored successfully.
   void Add(const DatasetInfo& info);
-  // If the entry is this user's.
+  // Removes the entry if it belongs to this user.
   void Remove(const std::string& name, uint32_t owner_uid);
 
   void BeginRead(const std::string& name) override;
   void EndRead(const std::string& name) override;
   void EndRestore(const std::string& name) override;
-  // For a clean end of the process that does not wait for what is read: that is
-  // no suspect of the next daemon. Does not block; see AwaitWritten.
+  // Clears the journal for good. Call it when the process ends cleanly without
+  // waiting for reads, so that the next daemon does not suspect them of having
+  // ended it. Does not block; see AwaitWritten.
   void ForgetReading();
 
   // Blocks until all changes made before were written, or failed; false after

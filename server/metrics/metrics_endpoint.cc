@@ -28,7 +28,7 @@ constexpr int kBacklog = 1024;
 constexpr absl::Duration kRequestTimeout = absl::Seconds(1);
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 constexpr int kTickMilliseconds = 100;
-// Pages that are made: whoever asks for more gets the last one.
+// The rate at which pages are made. Requests beyond it get the last page.
 constexpr double kPageBurst = 200;
 constexpr double kPagesPerSecond = 20;
 constexpr char kEndOfRequest[] = "\r\n\r\n";

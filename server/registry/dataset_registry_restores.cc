@@ -15,8 +15,8 @@
 namespace datasetd {
 namespace {
 
-// Alone it shows whether it is what ends the daemon; but a hanging file of
-// somebody else must not keep it out.
+// A suspect is loaded alone, so that a crash can be blamed on it. After this
+// time it is loaded beside others, which may hang.
 constexpr absl::Duration kMaxSuspectWait = absl::Minutes(5);
 
 }  // namespace

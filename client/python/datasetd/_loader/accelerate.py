@@ -17,7 +17,7 @@ class _Epoch:
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
-        # Of the epoch that begins now.
+        # Asked now: after the last batch the loader is in the next epoch.
         self._num_padding: int = loader._num_padding()
         self._num_rows = 0  # of this rank's last batch
         self.end_of_dataloader = False
