@@ -179,7 +179,7 @@ def test_what_was_skipped_comes_back_when_its_cause_has_gone():
                 assert len(dataset) == 40
                 (bad,) = dataset.bad_samples
                 assert os.path.basename(bad.path) == "017.png"
-            # What has no other cause than its bytes is left out for good.
+            # The damaged file stays left out, and both are stored now.
             world.await_stored(2)
 
 
