@@ -137,7 +137,7 @@ DATASETD_HOST_DEVICE inline void DrawPasses(const FieldProgram& field,
           pass.statistic_step = planned.first_step;
         }
         if (!is_blended) pass.folded_op = pass.end_op;
-        pass.max_elements = planned.image_elements;
+        pass.max_elements = field.scratch.image_elements[num_passes % 2];
         state->passes[num_passes++] = pass;
         pass.source = PassSource::kMoves;
         pass.has_fill = false;

@@ -34,7 +34,7 @@ inline constexpr uint8_t kNoStep = 0xFF;
 struct DrawnPass {
   // Size of the image that the pass writes.
   int32_t height, width, channels;
-  // Bound of that image's elements, if it is written to scratch memory.
+  // Elements of the scratch memory that it writes, if it does.
   int64_t max_elements;
   PassSource source;
   bool has_fill;  // a move of the pass pads with a constant

@@ -184,9 +184,6 @@ struct ChainPass {
   // The pass begins if its first step is applied and one of these steps is
   // applied in the pass before it or is the first step itself.
   uint32_t after;
-  // Largest image that the pass reads from scratch memory, which the pass
-  // before it writes; 0 for the first pass.
-  int64_t image_elements;
 };
 
 // How an image is mixed with the previous row's image in the batch.

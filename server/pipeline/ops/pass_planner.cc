@@ -106,17 +106,16 @@ class PassPlanner {
   void Begin(size_t s, ChainPass pass) {
     const Step& step = steps_[s];
     pass.first_step = static_cast<uint8_t>(s);
-    pass.image_elements =
+    // The pass before this one writes the image to scratch memory.
+    const int64_t image_elements =
         SaturatingProduct(step.in_height, step.in_width, channels_);
     // Only one turn of a ColorJitter adjusts the contrast.
-    const bool is_same_jitter =
-        num_images_ > 0 && step.kind == StepKind::kColorJitter &&
-        steps_[plan_.passes.back().first_step].kind == step.kind &&
-        steps_[plan_.passes.back().first_step].op_index == step.op_index;
-    if (!is_same_jitter) ++num_images_;
+    const bool is_later_turn = step.kind == StepKind::kColorJitter &&
+                               ParamsAs<ColorJitterPart>(step).turn > 0;
+    if (!is_later_turn) ++num_images_;
     for (int i = 0; i < std::min(num_images_, 2); ++i) {
       int64_t& elements = plan_.scratch.image_elements[i];
-      elements = std::max(elements, pass.image_elements);
+      elements = std::max(elements, image_elements);
     }
     plan_.passes.push_back(pass);
   }

@@ -22,6 +22,7 @@ namespace datasetd {
 namespace {
 
 using ::datasetd::testing::Op;
+using ::datasetd::testing::WithDrawId;
 using ::testing::ElementsAre;
 using testing::IsOk;
 
@@ -218,6 +219,8 @@ TEST(PassPlannerTest, EveryPassFitsItsBuffer) {
        Op("random_crop { height: 60 width: 64 padding { left: 9 right: 9 } }"),
        Op("random_perspective {}"), Op(kCrop), Op("random_erasing {}"),
        Op("random_vertical_flip {}")},
+      // Jitters that draw alike are two nevertheless.
+      {WithDrawId(Op(kJitter), 1), WithDrawId(Op(kJitter), 1)},
   };
   for (const Transforms& ops : pipelines) {
     const FieldProgram field = Compile(ops);
