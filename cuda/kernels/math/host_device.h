@@ -8,14 +8,14 @@
 // not copy into each of its callers; DATASETD_CALLED_ON_DEVICE instead of
 // inline before one that nvcc must not copy; DATASETD_FORCE_INLINE instead of
 // inline before one that must not be called on the device, since its arguments
-// would leave their registers; DATASETD_CHECK_BOUND(condition) for what debug
-// builds of the host check.
+// would leave their registers; DATASETD_CHECK_BOUND(condition) ends the host's
+// process unless it holds.
 
 #ifndef DATASETD_CUDA_KERNELS_MATH_HOST_DEVICE_H_
 #define DATASETD_CUDA_KERNELS_MATH_HOST_DEVICE_H_
 
 #if !defined(__CUDA_ARCH__)
-#include <cassert>
+#include "base/require.h"
 #endif
 
 #if defined(__CUDACC__)
@@ -31,7 +31,8 @@
 #else
 #define DATASETD_UNROLL
 #define DATASETD_NO_UNROLL
-#define DATASETD_CHECK_BOUND(condition) assert(condition)
+#define DATASETD_CHECK_BOUND(condition) \
+  ::datasetd::Require(condition, #condition)
 #endif
 
 #if defined(__CUDACC__)
