@@ -3,32 +3,78 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cuda/kernels/chain/sized_step.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "server/pipeline/ops/transform.h"
 
 namespace datasetd {
 namespace {
 
-// True if the step draws by the sample's size and shares its draws between
-// fields.
+// A draw that depends on the image's size, and is shared between fields.
+struct SharedDraw {
+  uint32_t op_index;
+  SampleSize size;      // of the image that the op gets, if that is fixed
+  int num_sized_steps;  // that come before, if each sample has its own; else -1
+};
+
 bool DrawsBySize(const Step& step) {
-  if ((step.op_index & kSharedOpIndex) == 0) return false;
-  if (step.kind == StepKind::kMove) {
-    return ParamsAs<Move>(step).kind == MoveKind::kRandomCrop;
+  switch (step.kind) {
+    case StepKind::kMove:
+      return ParamsAs<Move>(step).kind == MoveKind::kRandomCrop;
+    case StepKind::kResize:
+      return ParamsAs<ResizeParams>(step).is_random;
+    case StepKind::kAffine:
+      return ParamsAs<AffineParams>(step).is_translate_random;
+    case StepKind::kPerspective:
+    case StepKind::kRandomErasing:
+    case StepKind::kCutout:
+      return true;
+    default:
+      return false;
   }
-  return step.kind == StepKind::kResize &&
-         ParamsAs<ResizeParams>(step).is_random;
 }
 
-bool SharesWindow(const FieldProgram& a, const FieldProgram& b) {
-  return std::any_of(a.steps, a.steps + a.num_sized_steps, [&](const Step& s) {
-    return DrawsBySize(s) &&
-           std::any_of(b.steps, b.steps + b.num_sized_steps,
-                       [&](const Step& t) { return t.op_index == s.op_index; });
-  });
+std::vector<SharedDraw> SharedDrawsOf(const FieldProgram& program) {
+  std::vector<SharedDraw> draws;
+  const auto add = [&](uint32_t op_index, SampleSize size, int sized) {
+    if ((op_index & kSharedOpIndex) != 0) {
+      draws.push_back({op_index, size, sized});
+    }
+  };
+  for (const Move* move = program.moves;
+       move != program.moves + program.num_moves; ++move) {
+    if (move->kind != MoveKind::kRandomCrop) continue;
+    add(move->op_index, {move->in_height, move->in_width}, -1);
+  }
+  for (int s = 0; s < program.num_steps; ++s) {
+    const Step& step = program.steps[s];
+    if (!DrawsBySize(step)) continue;
+    add(step.op_index, {step.in_height, step.in_width},
+        s < program.num_sized_steps ? s : -1);
+  }
+  return draws;
+}
+
+// The size of the image that the op gets, of sample `i`.
+SampleSize SizeOf(const SharedDraw& draw, const FieldProgram& program,
+                  const RaggedIndex* index, int64_t i) {
+  if (draw.num_sized_steps < 0) return draw.size;
+  const ImageSize own = index->size(i);
+  SampleSize size = {static_cast<int32_t>(own.height),
+                     static_cast<int32_t>(own.width)};
+  for (int s = 0; s < draw.num_sized_steps; ++s) {
+    size = SizeAfter(program.steps[s], size);
+  }
+  return size;
+}
+
+std::string Text(const SampleSize& size) {
+  return absl::StrCat(size.height, "x", size.width);
 }
 
 }  // namespace
@@ -36,22 +82,43 @@ bool SharesWindow(const FieldProgram& a, const FieldProgram& b) {
 absl::Status CheckPairedSizes(const Dataset& dataset,
                               absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs) {
+  std::vector<std::vector<SharedDraw>> draws;
+  for (const FieldProgram& program : programs) {
+    draws.push_back(SharedDrawsOf(program));
+  }
+  const auto check = [&](size_t f, const SharedDraw& first, size_t g,
+                         const SharedDraw& second) -> absl::Status {
+    const bool is_fixed =
+        first.num_sized_steps < 0 && second.num_sized_steps < 0;
+    const int64_t num_samples = is_fixed ? 1 : dataset.num_samples();
+    for (int64_t i = 0; i < num_samples; ++i) {
+      const SampleSize a =
+          SizeOf(first, programs[f], dataset.field_index(sources[f]), i);
+      const SampleSize b =
+          SizeOf(second, programs[g], dataset.field_index(sources[g]), i);
+      if (a.height == b.height && a.width == b.width) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "transforms: fields '", dataset.fields()[sources[f]].name, "' and '",
+          dataset.fields()[sources[g]].name,
+          "' share an op that draws by the image's size, but ",
+          is_fixed ? "the image" : absl::StrCat("sample ", i), " is ", Text(a),
+          " in the one and ", Text(b),
+          " in the other (height x width): put an op with a size of its own "
+          "before it in each, such as Resize with height and width"));
+    }
+    return absl::OkStatus();
+  };
   for (size_t f = 0; f < programs.size(); ++f) {
     for (size_t g = f + 1; g < programs.size(); ++g) {
-      if (!SharesWindow(programs[f], programs[g])) continue;
-      const RaggedIndex& first = *dataset.field_index(sources[f]);
-      const RaggedIndex& second = *dataset.field_index(sources[g]);
-      for (int64_t i = 0; i < dataset.num_samples(); ++i) {
-        const ImageSize a = first.size(i);
-        const ImageSize b = second.size(i);
-        if (a == b) continue;
-        return absl::InvalidArgumentError(absl::StrCat(
-            "transforms: fields '", dataset.fields()[sources[f]].name,
-            "' and '", dataset.fields()[sources[g]].name,
-            "' share a crop, but sample ", i, " is ", a.height, "x", a.width,
-            " in the one and ", b.height, "x", b.width,
-            " in the other (height x width): put an op with a size of its own "
-            "before it in each, such as Resize with height and width"));
+      // Ops with one draw_id correspond in their order.
+      std::vector<SharedDraw> others = draws[g];
+      for (const SharedDraw& draw : draws[f]) {
+        const auto other = std::find_if(
+            others.begin(), others.end(),
+            [&](const SharedDraw& o) { return o.op_index == draw.op_index; });
+        if (other == others.end()) continue;
+        DATASETD_RETURN_IF_ERROR(check(f, draw, g, *other));
+        others.erase(other);
       }
     }
   }

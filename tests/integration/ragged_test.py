@@ -314,8 +314,9 @@ def test_a_shared_crop_needs_pairs_of_one_size(client):
     dataset = client.push_dataset("p", samples, ragged=True)
     both = ["image", "mask"]
     with pytest.raises(datasetd.InvalidArgument,
-                       match="'image' and 'mask' share a crop, but sample 1 is "
-                       "21x30 in the one and 20x30 in the other"):
+                       match="'image' and 'mask' share an op that draws by the "
+                       "image's size, but sample 1 is 21x30 in the one and "
+                       "20x30 in the other"):
         datasetd.DataLoader(
             dataset, batch_size=2,
             transforms=[T.RandomResizedCrop(8, fields=both)])
@@ -323,6 +324,39 @@ def test_a_shared_crop_needs_pairs_of_one_size(client):
         dataset, batch_size=2, framework="numpy",
         transforms=[T.Resize((16, 16), fields=both),
                     T.RandomResizedCrop(8, fields=both)]).close()
+
+
+@pytest.mark.parametrize("op", [
+    lambda fields: T.RandomCrop(8, fields=fields),
+    lambda fields: T.RandomResizedCrop(8, fields=fields),
+    lambda fields: T.RandomPerspective(p=1, fields=fields),
+    lambda fields: T.RandomAffine(0, translate=(0.1, 0.1), fields=fields)],
+    ids=["RandomCrop", "RandomResizedCrop", "RandomPerspective",
+         "RandomAffine"])
+@pytest.mark.parametrize("first", [[], [T.Grayscale(3, fields=["image"])]],
+                         ids=["alone", "behind another"])
+def test_a_shared_draw_needs_fields_of_one_size(client, op, first):
+    dataset = client.push_dataset("p", {
+        "image": np.zeros((3, 32, 32, 3), np.uint8),
+        "mask": np.zeros((3, 16, 16), np.uint8)})
+    with pytest.raises(datasetd.InvalidArgument,
+                       match="'image' and 'mask' share an op that draws by the "
+                       "image's size, but the image is 32x32 in the one and "
+                       "16x16 in the other"):
+        datasetd.DataLoader(dataset, batch_size=1,
+                            transforms=first + [op(["image", "mask"])])
+
+
+def test_a_shared_crop_of_a_field_of_one_size_needs_samples_of_it(client):
+    dataset = client.push_dataset(
+        "p", [{"image": np.zeros((16, 16 + i, 3), np.uint8),
+               "mask": np.zeros((16, 16), np.uint8)} for i in range(3)],
+        ragged=True)
+    with pytest.raises(datasetd.InvalidArgument,
+                       match="sample 1 is 16x17 in the one and 16x16"):
+        datasetd.DataLoader(
+            dataset, batch_size=1,
+            transforms=[T.RandomCrop(8, fields=["image", "mask"])])
 
 
 def test_pushed_samples_of_one_size_are_stored_as_ever(client):
