@@ -42,7 +42,16 @@ std::string Exact(double value) {
   return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
 }
 
-// Equal values of all channels are one value, and none is 0.
+// True if pixels outside the image are blended with those inside.
+bool IsBilinear(const Message& op) {
+  const FieldDescriptor* const mode =
+      op.GetDescriptor()->FindFieldByName("interpolation");
+  return mode != nullptr && op.GetReflection()->GetEnumValue(op, mode) ==
+                                v1::INTERPOLATION_MODE_BILINEAR;
+}
+
+// Equal values of all channels are one value. None is 0, except that a bilinear
+// op fades its edges out without a fill.
 std::string Numbers(const Message& op, const FieldDescriptor& field) {
   const Reflection& values = *op.GetReflection();
   const bool is_float = field.cpp_type() == FieldDescriptor::CPPTYPE_FLOAT;
@@ -52,7 +61,7 @@ std::string Numbers(const Message& op, const FieldDescriptor& field) {
                                  ? values.GetRepeatedFloat(op, &field, i)
                                  : values.GetRepeatedDouble(op, &field, i)));
   }
-  if (numbers.empty()) return Number(0);
+  if (numbers.empty()) return IsBilinear(op) ? "none" : Number(0);
   if (std::count(numbers.begin(), numbers.end(), numbers[0]) ==
       static_cast<std::ptrdiff_t>(numbers.size())) {
     return numbers[0];

@@ -377,7 +377,8 @@ DEFAULTS = [
     (T.RandAugment(), {"rand_augment": {}}),
     (T.TrivialAugmentWide(), {"trivial_augment_wide": {}}),
     (T.AutoAugment(), {"auto_augment": {}}),
-    (T.RandomPerspective(), {"random_perspective": {}}),
+    # Python's fill is torchvision's, 0; the wire's is none.
+    (T.RandomPerspective(fill=None), {"random_perspective": {}}),
     (T.GaussianNoise(), {"gaussian_noise": {}}),
     (T.Cutout(8), {"cutout": {"size": 8}}),
     (

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/ops.h"
@@ -191,6 +192,20 @@ TEST(TransformsHashTest, FieldsAreKeptApart) {
   const std::vector<FieldPipeline> two = {{"a", {}}, {"b", {}}};
   const std::vector<FieldPipeline> one = {{"a NCHW\nfield 1 b", {}}};
   EXPECT_NE(TransformsHash(two), TransformsHash(one));
+}
+
+TEST(TransformsHashTest, AnEdgeThatFadesOutIsNoFillOfZero) {
+  for (const char* op : {"rotate", "random_rotation", "affine", "random_affine",
+                         "random_perspective", "rand_augment",
+                         "trivial_augment_wide", "auto_augment"}) {
+    const auto hash_of = [&](const char* mode, const char* fill) {
+      return HashOf(
+          {Op(absl::StrCat(op, " { interpolation: INTERPOLATION_MODE_", mode,
+                           " ", fill, " }"))});
+    };
+    EXPECT_NE(hash_of("BILINEAR", ""), hash_of("BILINEAR", "fill: 0")) << op;
+    EXPECT_EQ(hash_of("NEAREST", ""), hash_of("NEAREST", "fill: 0")) << op;
+  }
 }
 
 TEST(TransformsHashTest, WaysToSayTheSameAreEqual) {
