@@ -250,7 +250,7 @@ absl::Status ImageCompiler::CheckColour() const {
 
 // True if the steps consist of moves and value ops, and fit in the program.
 bool ImageCompiler::IsMovesOnly() const {
-  if (is_mixed() || program_.num_sized_steps > 0) return false;
+  if (is_mixed()) return false;
   if (program_.in_dtype != Dtype::kUint8 &&
       program_.in_dtype != Dtype::kFloat32) {
     return false;
@@ -259,6 +259,7 @@ bool ImageCompiler::IsMovesOnly() const {
   int num_value_ops = 0;
   for (const Step& step : steps_) {
     if (step.group_probability < 1.0f) return false;
+    if (step.size_rule != SizeRule::kFixed) return false;
     if (step.kind == StepKind::kMove) {
       ++num_moves;
     } else if (step.kind == StepKind::kValue) {

@@ -7,9 +7,11 @@
 #ifndef DATASETD_SERVER_PIPELINE_OPS_OP_COMPILERS_H_
 #define DATASETD_SERVER_PIPELINE_OPS_OP_COMPILERS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "cuda/kernels/ops/warp.h"
 #include "server/pipeline/ops/image_compiler.h"
 #include "server/pipeline/ops/transform.h"
@@ -34,11 +36,21 @@ absl::Status NoCompiler(const v1::Transform& op);
 absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
                          int64_t width, ImageCompiler& image);
 
+// The longest side of an image that a warp reads or writes: float32 has halves
+// of pixels up to there.
+inline constexpr int64_t kMaxWarpedSide = 1 << 22;
+
 // Sets how an op with an interpolation and a fill samples, for an output of
 // this size. Masks are sampled nearest.
 template <typename Op>
 absl::Status SetWarp(const Op& op, int64_t height, int64_t width,
                      const ImageCompiler& image, WarpParams* params) {
+  const int64_t side = std::max({height, width, image.height(), image.width()});
+  if (side > kMaxWarpedSide) {
+    return Invalid(absl::StrCat("the image has a side of ", side,
+                                " pixels; the op is for up to ", kMaxWarpedSide,
+                                ": make it smaller before it"));
+  }
   params->is_bilinear =
       op.interpolation() == v1::INTERPOLATION_MODE_BILINEAR && !image.is_mask();
   params->has_fill = !op.fill().empty();

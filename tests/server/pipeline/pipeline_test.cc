@@ -758,6 +758,33 @@ TEST(PipelineTest, MemoryBetweenOpsHasALimit) {
                                      HasSubstr("max_scratch_mib is 8")));
 }
 
+// Moves of samples that differ in size are a chain, with a map of its own.
+TEST(PipelineTest, MemoryOfRaggedMovesHasALimit) {
+  const TransformLimits small = {.max_scratch_bytes = 8 << 20};
+  const std::vector<ImageSize> sizes = {{8, 8}, {9, 7}};
+  const auto compile = [&](int64_t padding) {
+    return CompileField(Image(-1, -1, 3), 0,
+                        {Op("pad { padding { right: $0 } }", padding),
+                         Op("crop { height: 4 width: 4 }")},
+                        Layout::kNchw, sizes, small)
+        .status();
+  };
+  EXPECT_THAT(compile(1 << 10), IsOk());
+  EXPECT_THAT(compile(1 << 23),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("transforms[0] Pad"),
+                             HasSubstr("max_scratch_mib is 8"))));
+}
+
+TEST(PipelineTest, WarpsAreForSidesThatFloat32HasHalvesOf) {
+  for (const char* op : {"affine {}", "rotate { angle: 0.0 }",
+                         "random_perspective {}", "rand_augment {}"}) {
+    EXPECT_THAT(Compile(Image(1, 1 << 22, 1), {Op(op)}), IsOk()) << op;
+    ExpectInvalid(Image(1, (1 << 22) + 1, 1), {Op(op)}, 0,
+                  {"a side of 4194305 pixels", "up to 4194304"});
+  }
+}
+
 TEST(PipelineTest, OperationsHaveALimit) {
   const FieldSpec image = Image(64, 64, 3);
   Transforms ops;
