@@ -508,8 +508,10 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
 
 bool Feed::PrepareNextEpoch() {
   if (is_stopped_ || batches_per_epoch_ == 0) return false;
-  if (prepared_epoch_ == next_.epoch + 1) return false;
-  prepared_epoch_ = next_.epoch + 1;
+  // Of an epoch that has not begun, the order may be missing itself.
+  const uint64_t epoch = next_.batch == 0 ? next_.epoch : next_.epoch + 1;
+  if (prepared_epoch_ == epoch) return false;
+  prepared_epoch_ = epoch;
   sampler_->Prepare(prepared_epoch_);
   return true;
 }

@@ -133,8 +133,8 @@ class Feed {
   // True if the next batch is known in part.
   bool has_partial_order() const { return has_part_; }
 
-  // Computes the next epoch's order ahead of time. Returns true if there was
-  // work to do.
+  // Computes ahead of time the order of the epoch that begins next. Returns
+  // true if there was work to do.
   bool PrepareNextEpoch();
 
   // Stops production and tells the client. Running launches are cancelled if

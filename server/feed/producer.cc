@@ -1,11 +1,13 @@
 #include "server/feed/producer.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -34,11 +36,23 @@ thread_local bool is_producer_thread = false;
 
 int Sleep(int epoll, epoll_event* events, int max_events,
           int64_t timeout_nanoseconds) {
-  timespec timeout = {};
-  timeout.tv_sec = timeout_nanoseconds / 1'000'000'000;
-  timeout.tv_nsec = timeout_nanoseconds % 1'000'000'000;
-  return epoll_pwait2(epoll, events, max_events,
-                      timeout_nanoseconds < 0 ? nullptr : &timeout, nullptr);
+  timespec duration = {};
+  duration.tv_sec = timeout_nanoseconds / 1'000'000'000;
+  duration.tv_nsec = timeout_nanoseconds % 1'000'000'000;
+  const timespec* const timeout = timeout_nanoseconds < 0 ? nullptr : &duration;
+  static std::atomic<bool> has_epoll_pwait2 = true;
+  if (has_epoll_pwait2.load(std::memory_order_relaxed)) {
+    const int num_events =
+        epoll_pwait2(epoll, events, max_events, timeout, nullptr);
+    if (num_events >= 0 || (errno != ENOSYS && errno != EPERM)) {
+      return num_events;
+    }
+    has_epoll_pwait2.store(false, std::memory_order_relaxed);
+  }
+  // Linux before 5.11, or a seccomp filter that does not know the call.
+  pollfd ready = {.fd = epoll, .events = POLLIN, .revents = 0};
+  ppoll(&ready, 1, timeout, nullptr);
+  return epoll_wait(epoll, events, max_events, 0);
 }
 
 }  // namespace
@@ -138,8 +152,15 @@ void Producer::Listen(Member& member, bool listen) {
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLET;
   event.data.ptr = &member;
-  epoll_ctl(epoll_.get(), listen ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
-            member.feed->channel().wake_descriptor(), &event);
+  const int result =
+      epoll_ctl(epoll_.get(), listen ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
+                member.feed->channel().wake_descriptor(), &event);
+  if (result == 0 || !listen) return;
+  // Its releases would not be seen.
+  on_failure_(member.feed->id(),
+              absl::ErrnoToStatus(
+                  errno, "feed: epoll_ctl; see fs.epoll.max_user_watches"));
+  member.feed->Stop();
 }
 
 void Producer::TakeCommands() {

@@ -1,5 +1,12 @@
 #include "server/feed/subset.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -13,7 +20,6 @@ absl::StatusOr<Subset> MakeSubset(absl::Span<const int64_t> indices,
         absl::StrCat("subset: ", indices.size(), " samples; it can have 1 to ",
                      kMaxSubsetSize, ". Send a larger one as a client_order"));
   }
-  std::vector<bool> is_named(num_samples);
   auto subset = std::make_shared<std::vector<uint32_t>>();
   subset->reserve(indices.size());
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -23,13 +29,17 @@ absl::StatusOr<Subset> MakeSubset(absl::Span<const int64_t> indices,
           "subset[", i, "]: ", index, " is out of range; dataset '", dataset,
           "' has ", num_samples, " samples, counted from 0"));
     }
-    if (is_named[index]) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("subset[", i, "]: sample ", index,
-                       " is named twice; a client_order may repeat samples"));
-    }
-    is_named[index] = true;
     subset->push_back(static_cast<uint32_t>(index));
+  }
+  std::vector<uint32_t> sorted = *subset;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    const auto first = std::find(subset->begin(), subset->end(), *twice);
+    const auto second = std::find(first + 1, subset->end(), *twice);
+    return absl::InvalidArgumentError(
+        absl::StrCat("subset[", second - subset->begin(), "]: sample ", *twice,
+                     " is named twice; a client_order may repeat samples"));
   }
   return subset;
 }

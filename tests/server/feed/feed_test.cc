@@ -247,6 +247,24 @@ TEST_P(OrderCostTest, ALaunchMakesOneLargeTableAtMost) {
   EXPECT_FALSE(made.feed->CanLaunch());
 }
 
+TEST_P(OrderCostTest, TheOrderThatIsNeededNextIsPrepared) {
+  // As above: the next batch is an epoch that has not begun.
+  const TestFeed made = MakeTestFeed(&backend_, {.num_samples = 65536,
+                                                 .batch_size = 1,
+                                                 .num_slots = 6,
+                                                 .shuffle = true,
+                                                 .world_size = 65536});
+  ASSERT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  Collect(*made.feed);
+  EXPECT_EQ(made.feed->stats().next_epoch.load(), 1);
+  EXPECT_TRUE(made.feed->PrepareNextEpoch());
+  EXPECT_FALSE(made.feed->PrepareNextEpoch());
+  // The launch has time for the table of one more epoch.
+  ASSERT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_EQ(made.feed->stats().next_epoch.load(), 3);
+  Collect(*made.feed);
+}
+
 TEST_P(OrderCostTest, ALaunchMakesManySmallTables) {
   const TestFeed made = MakeTestFeed(
       &backend_,

@@ -1,11 +1,20 @@
 #include "server/feed/producer.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -15,6 +24,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/file_descriptor.h"
+#include "base/require.h"
 #include "cuda/device/device_failure.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
@@ -441,6 +452,55 @@ TEST_P(OrderTurnsTest, TimeUsedWhileAloneIsNotPaidForLater) {
 INSTANTIATE_TEST_SUITE_P(Backends, OrderTurnsTest, ::testing::Bool(),
                          [](const auto& info) {
                            return info.param ? "TakesTurns" : "RunsInOrder";
+                         });
+
+// As Linux before 5.11, which lacks epoll_pwait2.
+void ForbidEpollPwait2(int error) {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_pwait2, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K,
+               SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program = {std::size(code), code};
+  Require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+              prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
+          "the test may have a seccomp filter");
+}
+
+class OldKernelTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(OldKernelTest, TheThreadSleepsWithoutEpollPwait2) {
+  EXPECT_EXIT(
+      {
+        ForbidEpollPwait2(GetParam());
+        const auto wait = Producer::RealPollTime().wait;
+        const FileDescriptor epoll(epoll_create1(0));
+        const FileDescriptor wake(eventfd(0, EFD_NONBLOCK));
+        epoll_event event = {};
+        event.events = EPOLLIN | EPOLLET;
+        Require(epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) == 0,
+                "an eventfd can be waited for");
+        for (int i = 0; i < 2; ++i) {
+          constexpr uint64_t kNanoseconds = 3'000'000;
+          const uint64_t start = MonotonicNanoseconds();
+          Require(wait(epoll.get(), &event, 1, kNanoseconds) == 0,
+                  "no event comes");
+          Require(MonotonicNanoseconds() - start >= kNanoseconds,
+                  "the call waits as long as it is told");
+        }
+        Require(eventfd_write(wake.get(), 1) == 0, "an eventfd is written");
+        Require(wait(epoll.get(), &event, 1, -1) == 1, "the event comes");
+        Require(wait(epoll.get(), &event, 1, 0) == 0, "and comes once");
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Errors, OldKernelTest,
+                         ::testing::Values(ENOSYS, EPERM),
+                         [](const auto& info) {
+                           return info.param == ENOSYS ? "Enosys" : "Eperm";
                          });
 
 // A device whose launches, one after another, take as long as the test says, by
