@@ -24,7 +24,8 @@
 DATASETD_BEFORE_NAMESPACE();
 namespace DATASETD_TEAM_NAMESPACE {
 
-// Loads channels of the pixel whose first one is element `at`.
+// Loads channels of the pixel whose first one is element `at`; those of a pixel
+// outside the image are 0.
 template <int kNumChannels, typename Team>
 class PlanePixels {
  public:
@@ -35,9 +36,11 @@ class PlanePixels {
         data_(reinterpret_cast<const float*>(image.data) + first_c * stride_) {}
 
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Load(
-      int32_t at, float (&to)[kChannels]) const {
+      bool is_inside, int32_t at, float (&to)[kChannels]) const {
     DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) to[c] = data_[at + c * stride_];
+    for (int c = 0; c < kChannels; ++c) {
+      to[c] = is_inside ? data_[at + c * stride_] : 0.0f;
+    }
   }
 
  private:
@@ -45,6 +48,8 @@ class PlanePixels {
   const float* data_;
 };
 
+// The same of resident bytes, which are finite: those of a pixel outside are
+// undefined.
 template <typename Team>
 class RgbPixels {
  public:
@@ -54,15 +59,15 @@ class RgbPixels {
       : data_(image.data) {}
 
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Load(
-      int32_t at, float (&to)[kChannels]) const {
-    datasetd::LoadRgb(data_ + at, to);
+      bool is_inside, int32_t at, float (&to)[kChannels]) const {
+    datasetd::LoadRgb(data_ + (is_inside ? at : 0), to);
   }
 
  private:
   const uint8_t* data_;
 };
 
-// AffineMap or PerspectiveMap, in the same code.
+// Where the lanes come from: AffineMap or PerspectiveMap, in the same code.
 template <typename Team>
 class WarpMap {
  public:
@@ -99,15 +104,13 @@ class WarpMap {
   float step_[3];
 };
 
-// Samples `pixels` of an image where `map` has the lanes' sources, with the
-// fills of its channels. Pixels outside count as the image's first one, with
-// weight 0.
-template <typename Pixels, typename Team>
+// Samples `pixels` of an image at the lanes' sources `at`, with the fills of
+// its channels. Pixels outside have weight 0.
+template <typename Team, typename Pixels>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void WarpPixels(
     const ChainImage& image, const Pixels& pixels, const WarpParams& params,
-    const float* fills, const WarpMap<Team>& map, const Lanes<Team>& lanes,
+    const float* fills, const float (&at)[2][Team::kLanes],
     float (&made)[Pixels::kChannels][Team::kLanes]) {
-  const float center_x = params.out_middle[0];
   const auto height = static_cast<uint32_t>(image.height);
   const auto width = static_cast<uint32_t>(image.width);
   const int32_t row_stride = image.row_stride;
@@ -116,18 +119,15 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void WarpPixels(
   const bool has_fill = params.has_fill;
   DATASETD_UNROLL
   for (int k = 0; k < Team::kLanes; ++k) {
-    const float x = static_cast<float>(lanes.X(k)) - center_x;
-    float at_x, at_y;
-    map.Find(x, &at_x, &at_y);
-    at_x = NearImage<Team>(at_x, image.width);
-    at_y = NearImage<Team>(at_y, image.height);
+    const float at_x = at[0][k];
+    const float at_y = at[1][k];
     float value[Pixels::kChannels];
     if (!is_bilinear) {
       const auto column = static_cast<int32_t>(RoundHalfEven(at_x));
       const auto row = static_cast<int32_t>(RoundHalfEven(at_y));
       const bool is_inside = static_cast<uint32_t>(row) < height &&
                              static_cast<uint32_t>(column) < width;
-      pixels.Load(is_inside ? row * row_stride + column * stride : 0, value);
+      pixels.Load(is_inside, row * row_stride + column * stride, value);
       DATASETD_UNROLL
       for (int c = 0; c < Pixels::kChannels; ++c) {
         const float fill = has_fill ? fills[c] : 0.0f;
@@ -158,10 +158,8 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void WarpPixels(
       const int right = corner % 2;
       const float weight = weight_y[below] * weight_x[right];
       mask = corner == 0 ? weight : mask + weight;
-      pixels.Load(has_row[below] && has_column[right]
-                      ? first + below * row_stride + right * stride
-                      : 0,
-                  value);
+      pixels.Load(has_row[below] && has_column[right],
+                  first + below * row_stride + right * stride, value);
       DATASETD_UNROLL
       for (int c = 0; c < Pixels::kChannels; ++c) {
         const float product = weight * value[c];
@@ -183,17 +181,25 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void WarpBlock(
     Lanes<Team>* lanes) {
   const WarpMap<Team> map(drawn,
                           static_cast<float>(lanes->y) - params.out_middle[1]);
+  float at[2][Team::kLanes];
+  DATASETD_UNROLL
+  for (int k = 0; k < Team::kLanes; ++k) {
+    const float x = static_cast<float>(lanes->X(k)) - params.out_middle[0];
+    map.Find(x, &at[0][k], &at[1][k]);
+    at[0][k] = NearImage<Team>(at[0][k], image.width);
+    at[1][k] = NearImage<Team>(at[1][k], image.height);
+  }
   if (!image.is_scratch) {
     float made[3][Team::kLanes];
-    WarpPixels(image, RgbPixels<Team>(image), params, params.fill, map, *lanes,
-               made);
+    WarpPixels<Team>(image, RgbPixels<Team>(image), params, params.fill, at,
+                     made);
     SetLanes(made, 0, lanes);
     return;
   }
   MakeChannels(lanes, [&]<int kChannels>(float(&made)[kChannels][Team::kLanes],
                                          int first_c) {
-    WarpPixels(image, PlanePixels<kChannels, Team>(image, first_c), params,
-               params.fill + first_c, map, *lanes, made);
+    WarpPixels<Team>(image, PlanePixels<kChannels, Team>(image, first_c),
+                     params, params.fill + first_c, at, made);
   });
 }
 

@@ -241,7 +241,8 @@ DATASETD_FLATTEN inline void WarpBilinear(const ChainImage& image,
   const int32_t height = image.height;
   const int32_t width = image.width;
   VisitGroups<Team>(lanes->count, [&](int first) {
-    // Four neighbours; those outside the image have weight 0.
+    // Four neighbours. Those outside the image have weight 0, index -1 and
+    // value 0: 0 times NaN were NaN.
     int32_t index[4][Team::kGroup];
     float weight[4][Team::kGroup];
     for (int k = 0; k < Team::kGroup; ++k) {
@@ -260,7 +261,7 @@ DATASETD_FLATTEN inline void WarpBilinear(const ChainImage& image,
         const float weight_x = corner % 2 == 0 ? 1.0f - part_x : part_x;
         const float weight_y = corner / 2 == 0 ? 1.0f - part_y : part_y;
         const bool is_inside = (r >= 0) & (r < height) & (i >= 0) & (i < width);
-        index[corner][k] = is_inside ? r * width + i : 0;
+        index[corner][k] = is_inside ? r * width + i : -1;
         weight[corner][k] = is_inside ? weight_y * weight_x : 0.0f;
       }
     }
@@ -272,11 +273,16 @@ DATASETD_FLATTEN inline void WarpBilinear(const ChainImage& image,
       const float fill = params.fill[c];
       const bool has_fill = params.has_fill;
       float* const pixel = lanes->pixel[c] + first;
+      const auto weighed = [&](int corner, int k) {
+        const int32_t at = index[corner][k];
+        const float value = plane[at < 0 ? 0 : at];
+        return weight[corner][k] * (at < 0 ? 0.0f : value);
+      };
       for (int k = 0; k < Team::kGroup; ++k) {
-        float sum = weight[0][k] * plane[index[0][k]];
-        sum = sum + weight[1][k] * plane[index[1][k]];
-        sum = sum + weight[2][k] * plane[index[2][k]];
-        sum = sum + weight[3][k] * plane[index[3][k]];
+        float sum = weighed(0, k);
+        sum = sum + weighed(1, k);
+        sum = sum + weighed(2, k);
+        sum = sum + weighed(3, k);
         const float mask =
             ((weight[0][k] + weight[1][k]) + weight[2][k]) + weight[3][k];
         const float filled = mask * sum + (1.0f - mask) * fill;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -321,6 +322,44 @@ TEST(ChainTest, NearestAffineTakesAPixel) {
       }
     }
   });
+}
+
+// Outside of an image there is nothing, not its first pixel times 0.
+TEST(ChainTest, WhatIsNotFiniteInACornerStaysThere) {
+  for (const int channels : {1, 3}) {
+    for (const float corner : {std::numeric_limits<float>::quiet_NaN(),
+                               std::numeric_limits<float>::infinity()}) {
+      TestImage image({8, 20}, channels, Dtype::kFloat32);
+      for (int c = 0; c < channels; ++c) {
+        std::memcpy(image.bytes.data() + 4 * c, &corner, sizeof(corner));
+      }
+      for (const char* fill : {"", "fill: 0.25"}) {
+        const FieldProgram field = Compile(
+            image.field(), {Op(absl::StrCat("affine { translate { x: 3 y: 2 } "
+                                            "interpolation: "
+                                            "INTERPOLATION_MODE_BILINEAR ",
+                                            fill, " }"))});
+        const std::vector<float> actual =
+            ChainRunner(field, image.bytes).All().Floats(field);
+        for (int c = 0; c < channels; ++c) {
+          for (int y = 0; y < 8; ++y) {
+            for (int x = 0; x < 20; ++x) {
+              const auto value =
+                  static_cast<double>(actual[(c * 8 + y) * 20 + x]);
+              // Neighbours inside count even with weight 0, as in grid_sample.
+              if ((y == 1 || y == 2) && (x == 2 || x == 3)) {
+                EXPECT_FALSE(std::isfinite(value));
+              } else if (y >= 2 && x >= 3) {
+                EXPECT_EQ(value, image.planar.at(c, y - 2, x - 3));
+              } else {
+                EXPECT_EQ(value, *fill == '\0' ? 0.0 : 0.25) << y << " " << x;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(ChainTest, RotateIsCounterClockwise) {
