@@ -31,7 +31,7 @@ def validate():
         capture_output=True, text=True)
     if installed.returncode != 0:
         shutil.rmtree(directory)
-        pytest.skip(f"{_VALIDATOR} cannot be installed: "
+        pytest.fail(f"{_VALIDATOR} cannot be installed: "
                     f"{installed.stderr[-500:]}")
 
     def run(resource, version):

@@ -29,7 +29,7 @@ def python():
         capture_output=True, text=True)
     if installed.returncode != 0:
         shutil.rmtree(directory)
-        pytest.skip(f"{_RAY} cannot be installed: {installed.stderr[-500:]}")
+        pytest.fail(f"{_RAY} cannot be installed: {installed.stderr[-500:]}")
     yield made
     shutil.rmtree(directory)
 

@@ -57,10 +57,10 @@ def world():
             env=environment, stdin=subprocess.DEVNULL, stdout=file,
             stderr=file, timeout=840).returncode
     if code == 77:
-        with open(os.path.join(job.directory, "apt.log")) as file:
-            end = file.read()[-500:]
+        end = "".join(read(job, name)[-500:] for name in ("log", "apt.log")
+                      if os.path.exists(os.path.join(job.directory, name)))
         job.close()
-        pytest.skip(f"Slurm cannot be installed into an overlay: {end}")
+        pytest.fail(f"Slurm cannot be installed into an overlay: {end}")
     yield job, code
     job.close()
 
