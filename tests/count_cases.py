@@ -12,8 +12,9 @@ failed or there was none.
 --reduce replaces build events by a line of counts for each target. The logs
 that the events name are read then: the next `bazel test` overwrites them.
 
-A test whose log is XML of GoogleTest or pytest counts by its cases, one of
-Python's unittest by what it printed, any other as one. A test that failed
+A test that writes XML of GoogleTest or pytest counts by its cases, one of
+Python's unittest by what it printed, any other as one. Targets with failed or
+skipped cases are named. A test that failed
 without a failed case (a crash, a time-out, a build that broke) is one failure.
 """
 
@@ -177,6 +178,8 @@ def main(arguments: List[str]) -> int:
         for label in sorted(counts):
             if counts[label].failed:
                 print(f"  FAILED {label}: {counts[label]}")
+            elif counts[label].skipped:
+                print(f"  skipped {label}: {counts[label]}")
         total += subtotal
     print(total)
     return 1 if total.failed or not total.passed else 0

@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -42,6 +44,19 @@ Ran 12 tests in 1.757s
 FAILED (failures=2, errors=1, skipped=3)
 """
 
+# Its process cannot see where the report goes.
+_SOME_TEST = """
+import os, pytest
+@pytest.mark.parametrize("i", [1, 2])
+def test_passes(i):
+    assert "XML_OUTPUT_FILE" not in os.environ
+def test_fails():
+    assert False
+@pytest.mark.skip(reason="no GPU")
+def test_skips():
+    pass
+"""
+
 
 class CountTest(unittest.TestCase):
     def test_googletest(self):
@@ -57,6 +72,29 @@ class CountTest(unittest.TestCase):
                          Count(6, 3, 3))
         self.assertEqual(
             count_cases.count_unittest("Ran 1 test in 0.1s\n\nOK\n"), Count(1))
+
+    def test_what_tests_that_run_pytest_write(self):
+        # The way of tests/testing, and the scripts of the client's tests.
+        runs = {
+            "a": [sys.executable, "-c",
+                  "import sys; from tests.testing import pytest_file; "
+                  "pytest_file.main(sys.argv.pop(1))"],
+            "b": [sys.executable, "tests/client/python/pytest_main.py"],
+            "c": [sys.executable, "tests/frameworks/pytest_main.py"],
+        }
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "some_test.py")
+            with open(file, "w") as test:
+                test.write(_SOME_TEST)
+            for name, command in runs.items():
+                report = os.path.join(directory, name)
+                done = subprocess.run(
+                    [*command, file], stdout=subprocess.PIPE,
+                    env=dict(os.environ, XML_OUTPUT_FILE=report))
+                self.assertEqual(done.returncode, 1, done.stdout)
+                with open(report) as xml:
+                    self.assertEqual(count_cases.count_xml(xml.read()),
+                                     Count(2, 1, 1))
 
     def test_another_test_is_one_case(self):
         self.assertEqual(count_cases.count_outputs(BAZEL, "", True), Count(1))
@@ -100,7 +138,8 @@ class PassTest(unittest.TestCase):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             code = count_cases.main([self.directory, *passes])
-        return code, out.getvalue().splitlines()[-1]
+        self.printed = out.getvalue()
+        return code, self.printed.splitlines()[-1]
 
     def test_all_passed(self):
         self.write("all", self.result("//a", "PASSED", BAZEL),
@@ -113,6 +152,16 @@ class PassTest(unittest.TestCase):
         self.write("all", self.result("//a", "FAILED", GTEST))
         self.assertEqual(self.run_main("all"),
                          (1, "1 passed, 1 failed, 2 skipped"))
+
+    def test_targets_with_skipped_cases_are_named(self):
+        skips = PYTEST.replace("<error", "<note").replace("</error", "</note")
+        self.write("all", self.result("//a", "PASSED", skips),
+                   self.result("//b", "PASSED", BAZEL))
+        self.assertEqual(self.run_main("all"),
+                         (0, "3 passed, 0 failed, 1 skipped"))
+        self.assertIn("  skipped //a: 2 passed, 0 failed, 1 skipped\n",
+                      self.printed)
+        self.assertNotIn("//b", self.printed)
 
     def test_what_was_not_built_failed(self):
         self.write("all", self.result("//a", "PASSED", BAZEL), {

@@ -10,7 +10,8 @@
 # under ThreadSanitizer; then checks the form of the sources (tests/lint.sh), asks
 # Bazel whether the layers depend on each other as they may, and whether the
 # documentation names files that are there. Every test case counts in every pass it
-# ran in. Exits non-zero if anything failed, was not built, or ran no case.
+# ran in, and targets with skipped cases are named. Exits non-zero if anything failed,
+# was not built, or ran no case.
 #
 #   --full  every test, in its long form; each source compiled by itself; all C++ tests under
 #           Address- and UBSanitizer, and the tests of processes with a daemon

@@ -3,11 +3,12 @@
 import inspect
 import os
 import re
-import sys
 
 import pytest
 from datasetd import transforms as T
 from product import Product
+
+from tests.testing import pytest_file
 
 # What an op cannot be made without, by the parameter's name.
 REQUIRED = {
@@ -116,7 +117,4 @@ def test_pythons_defaults_are_those_of_the_proto(ops):
 
 
 if __name__ == "__main__":
-    arguments = ["-q", "-p", "no:cacheprovider", os.path.abspath(__file__)]
-    if "XML_OUTPUT_FILE" in os.environ:
-        arguments.append("--junitxml=" + os.environ["XML_OUTPUT_FILE"])
-    sys.exit(pytest.main(arguments))
+    pytest_file.main(__file__)

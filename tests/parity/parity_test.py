@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import itertools
 import os
-import sys
 
 import completeness
 import numpy as np
@@ -13,6 +12,8 @@ import pytest
 import torch
 from product import Product
 from row import BatchCase, Shape
+
+from tests.testing import pytest_file
 
 SIZES = ((1, 1), (2, 3), (31, 33), (32, 32), (123, 66), (224, 224))
 # tests/run_all.sh runs these unless it is given --full.
@@ -183,7 +184,4 @@ def test_page_is_current():
 
 
 if __name__ == "__main__":
-    arguments = ["-q", "-p", "no:cacheprovider", os.path.abspath(__file__)]
-    if "XML_OUTPUT_FILE" in os.environ:
-        arguments.append("--junitxml=" + os.environ["XML_OUTPUT_FILE"])
-    sys.exit(pytest.main(arguments))
+    pytest_file.main(__file__)

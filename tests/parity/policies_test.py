@@ -7,7 +7,6 @@ classes; explain says what was drawn.
 import collections
 import math
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -15,6 +14,8 @@ import torch
 import torchvision.transforms as V
 from product import Product
 from row import Case
+
+from tests.testing import pytest_file
 
 HEIGHT, WIDTH = 331, 97  # torchvision's translations are in 331ths
 IMAGE = np.zeros((1, HEIGHT, WIDTH), np.uint8)
@@ -256,7 +257,4 @@ def test_magnitudes_are_v2s(product):
 
 
 if __name__ == "__main__":
-    arguments = ["-q", "-p", "no:cacheprovider", os.path.abspath(__file__)]
-    if "XML_OUTPUT_FILE" in os.environ:
-        arguments.append("--junitxml=" + os.environ["XML_OUTPUT_FILE"])
-    sys.exit(pytest.main(arguments))
+    pytest_file.main(__file__)

@@ -2,13 +2,14 @@
 bit."""
 
 import os
-import sys
 
 import numpy as np
 import parity_table
 import pytest
 from product import Product
 from row import BatchCase, Shape
+
+from tests.testing import pytest_file
 
 SIZES = ((9, 11), (31, 33))
 
@@ -74,7 +75,4 @@ def test_ptx_has_the_bits_of_the_host(row, host, ptx):
 
 
 if __name__ == "__main__":
-    arguments = ["-q", "-p", "no:cacheprovider", os.path.abspath(__file__)]
-    if "XML_OUTPUT_FILE" in os.environ:
-        arguments.append("--junitxml=" + os.environ["XML_OUTPUT_FILE"])
-    sys.exit(pytest.main(arguments))
+    pytest_file.main(__file__)

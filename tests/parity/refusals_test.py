@@ -6,9 +6,7 @@ parameter of every op has bounds.
 """
 
 import math
-import os
 import re
-import sys
 
 import datasetd
 import numpy as np
@@ -20,6 +18,8 @@ from product import Product, Refused
 from row import Case
 from torchvision.transforms import functional as F
 from torchvision.transforms.functional import InterpolationMode
+
+from tests.testing import pytest_file
 
 # (torchvision's class or function, good arguments), by our name.
 OPS = {
@@ -413,7 +413,4 @@ def test_sizes_that_exclude_each_other(message, text, product):
 
 
 if __name__ == "__main__":
-    arguments = ["-q", "-p", "no:cacheprovider", os.path.abspath(__file__)]
-    if "XML_OUTPUT_FILE" in os.environ:
-        arguments.append("--junitxml=" + os.environ["XML_OUTPUT_FILE"])
-    sys.exit(pytest.main(arguments))
+    pytest_file.main(__file__)

@@ -20,6 +20,8 @@ import time
 
 import numpy as np
 
+from tests.testing import pytest_file
+
 CIFAR_RECORD_BYTES = 1 + 3 * 32 * 32
 DEADLINE_SECONDS = 60.0
 
@@ -415,8 +417,4 @@ def limit_descriptors(pid, count):
 
 def main(file):
     """Runs the tests of a file; exits with pytest's code."""
-    import pytest
-
-    sys.exit(pytest.main(
-        [file, "-q", "-p", "no:cacheprovider", "-rs", "--durations=5"]
-        + sys.argv[1:]))
+    pytest_file.main(file)

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tests.benchmarks.kernel_cost import kernel_cost
+from tests.testing import pytest_file
 
 # A small count may differ by this, which is more than a twentieth of it.
 _LEAST_STEP = 1.0
@@ -64,4 +65,4 @@ def test_stage_in_costs_what_the_page_says():
 
 
 if __name__ == "__main__":
-    raise SystemExit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    pytest_file.main(__file__)

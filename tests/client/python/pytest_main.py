@@ -11,6 +11,10 @@ if __name__ == "__main__":
         os.path.join(directory, name) if name.endswith(".py") else name
         for name in sys.argv[1:]
     ]
+    # Processes that the tests start have reports of their own, or none.
+    report = os.environ.pop("XML_OUTPUT_FILE", None)
+    if report:
+        arguments.append("--junitxml=" + report)
     sys.exit(
         pytest.main(
             ["-q", "-p", "no:cacheprovider", "--confcutdir", directory,

@@ -2,9 +2,6 @@
 
 import json
 import subprocess
-import sys
-
-import pytest
 
 from tests.testing import daemon_harness as harness
 
@@ -40,4 +37,4 @@ def test_the_probe_answers():
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    harness.main(__file__)

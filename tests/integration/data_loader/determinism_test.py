@@ -2,7 +2,6 @@
 for."""
 
 import os
-import sys
 
 import pytest
 from datasetd import transforms as T
@@ -162,4 +161,4 @@ def test_both_devices_give_the_same(directory):
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    harness.main(__file__)

@@ -5,7 +5,6 @@ The whole product of sizes is the sampler's own test; here every edge of it
 stands once.
 """
 
-import sys
 from typing import NamedTuple
 
 import datasetd
@@ -232,4 +231,4 @@ def test_errors_name_what_is_wrong(daemon, dataset_of):
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    harness.main(__file__)

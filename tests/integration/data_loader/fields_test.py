@@ -1,7 +1,5 @@
 """Batches of some of the fields, against those of all."""
 
-import sys
-
 import datasetd
 import numpy as np
 import pytest
@@ -195,4 +193,4 @@ def test_of_many_fields_some_are_served(daemon, tmp_path):
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    harness.main(__file__)

@@ -1,7 +1,6 @@
 """What is done once at load is what would be done at every batch; and the
 identity of what was loaded."""
 
-import sys
 
 import datasetd
 import numpy as np
@@ -231,4 +230,4 @@ def test_mnist_gzip(daemon, tmp_path):
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    harness.main(__file__)

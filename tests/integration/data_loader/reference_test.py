@@ -5,7 +5,6 @@ functional ops of the installed torchvision; both with random parameters drawn
 by the NumPy Philox. Equal bit for bit.
 """
 
-import sys
 
 import numpy as np
 import pytest
@@ -328,4 +327,4 @@ def test_the_numpy_philox_gives_the_known_answers():
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    harness.main(__file__)

@@ -1,7 +1,6 @@
 """state_dict, load_state_dict, set_epoch, and iterators that are broken off."""
 
 import json
-import sys
 
 import datasetd
 import pytest
@@ -372,4 +371,4 @@ def test_keeping_all_is_the_stated_error(open_loader):
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    harness.main(__file__)

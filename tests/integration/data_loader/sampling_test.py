@@ -3,7 +3,6 @@ samplers; subsets; random access."""
 
 import itertools
 import json
-import sys
 import time
 
 import datasetd
@@ -708,4 +707,4 @@ def test_fetch_of_the_client(daemon, dataset, image):
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+    harness.main(__file__)
