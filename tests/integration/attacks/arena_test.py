@@ -3,11 +3,13 @@
 import select
 import signal
 
+import pytest
+
 from tests.testing import arena
 from tests.testing import daemon_harness as harness
 
 _STOP_SECONDS = 1.5
-_NUM_SAMPLES = 20_000
+_NUM_SAMPLES = 40_000
 
 _PUSHER = """
 client = datasetd.connect(ADDRESS)
@@ -34,6 +36,8 @@ def test_a_stopped_daemon_is_a_stall():
             select.select([], [], [], _STOP_SECONDS)
             a.daemon.terminate(signal.SIGCONT)
         assert measure.victim_stall_seconds > _STOP_SECONDS / 2
+        with pytest.raises(AssertionError, match="victim_stall_seconds"):
+            a.expect_unhurt(measure, max_stall_seconds=_STOP_SECONDS / 2)
         a.expect_well()
 
 
@@ -45,8 +49,15 @@ def test_attackers_are_another_user():
             said = pusher.hear()
             assert said["uid"] == arena.ATTACKER_UID
             assert said["groups"] in ([], [said["gid"]])
-        assert measure.peak_bytes > _NUM_SAMPLES * 3072
-        a.expect_well()
+        size_bytes = _NUM_SAMPLES * 3072
+        assert measure.peak_bytes > size_bytes
+        # The dataset is still there.
+        with pytest.raises(AssertionError, match="memory is back"):
+            a.expect_unhurt(measure, max_left_bytes=size_bytes // 2,
+                            timeout=1.0)
+        with a.daemon.connect() as client:
+            client.unload_dataset("mine")
+        a.expect_unhurt(measure, max_left_bytes=size_bytes // 2)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ def test_a_users_pushes_evict_that_users_entries_alone():
                                        "the attacker's entry")
                     worker.tell()
             assert not measure.prober_errors, measure.prober_errors
+            a.expect_unhurt(measure)
             # The attacker has half of the cache, and the victim all it had.
             kept = [id for id in theirs if _stored(cache, id)]
             assert kept == theirs[-(_CACHE_MIB // 2 // _MIB - 1):]

@@ -126,10 +126,10 @@ def _let_it_go_on():
     select.select([], [], [], _SECONDS)
 
 
-def _expect_unhurt(measure):
-    assert measure.victim_stall_seconds < _MAX_STALL_SECONDS, measure
+def _expect_unhurt(a, measure):
     assert measure.prober_wait_seconds < _MAX_PROBER_SECONDS, measure
     assert not measure.prober_errors, measure
+    a.expect_unhurt(measure, _MAX_STALL_SECONDS)
 
 
 @pytest.mark.parametrize("kinds", [
@@ -143,8 +143,7 @@ def test_heavy_feeds(kinds):
             worker.hear()
             with a.attack() as measure:
                 _let_it_go_on()
-            _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
 
 
 def test_slow_loads():
@@ -154,8 +153,7 @@ def test_slow_loads():
             worker.hear()
             with a.attack() as measure:
                 _let_it_go_on()
-            _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
 
 
 @pytest.mark.parametrize("source, num_feeds", [
@@ -169,8 +167,7 @@ def test_heavy_orders(source, num_feeds):
             worker.hear()
             with a.attack() as measure:
                 _let_it_go_on()
-            _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
 
 
 def test_work_of_a_dead_client_ends():

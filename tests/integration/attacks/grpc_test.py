@@ -29,12 +29,12 @@ def _source(text):
         return file.read() + text
 
 
-def _expect_unhurt(measure, max_wait_seconds=_MAX_WAIT_SECONDS):
+def _expect_unhurt(a, measure):
     assert measure.prober_errors == []
     assert measure.prober_rounds > 0
-    assert measure.prober_wait_seconds < max_wait_seconds
-    assert measure.victim_stall_seconds < max_wait_seconds
+    assert measure.prober_wait_seconds < _MAX_WAIT_SECONDS
     assert measure.peak_bytes < _MAX_PEAK_BYTES
+    a.expect_unhurt(measure, _MAX_WAIT_SECONDS, _MAX_LEFT_BYTES)
 
 
 def _go_on(seconds):
@@ -68,8 +68,7 @@ def test_rapid_resets(path):
                 _RESETS, path=path, seconds=_SECONDS) as attacker:
             said = attacker.hear()
             assert said["closed"] > 0
-        _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
         # Once for the user, however often.
         assert a.daemon.log().count("too many calls were given up") == 1
 
@@ -91,8 +90,7 @@ def test_a_compressed_message_is_never_inflated():
                         + http2_wire.message(1, bomb, compressed=True))
                     assert client.await_status(1) == _UNIMPLEMENTED
             _go_on(1.0)
-        _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
 
 
 _IDLE = """
@@ -125,8 +123,7 @@ def test_idle_connections_are_closed_and_keep_nobody_out():
             # Most at once, and the user's share when they have said nothing
             # for a while.
             assert attacker.hear()["closed"] == 500
-        _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
 
 
 def test_a_moment_without_descriptors_is_only_that():
@@ -187,8 +184,7 @@ def test_idle_reflection_streams_take_no_place_of_others():
                 path=_REFLECTION, body=_body(b":\0", flags=0)) as attacker:
             attacker.hear()
             _go_on(_SECONDS)
-        _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
 
 
 def test_reflection_is_off_by_default():
@@ -226,8 +222,7 @@ def test_answers_that_are_not_read_hold_no_place(method):
             harness.poll_until(
                 lambda: a.daemon.num_threads() < threads + 16,
                 "the threads are back")
-        _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
 
 
 @arena.needs_users
@@ -238,8 +233,7 @@ def test_half_requests_cost_their_maker_alone():
                 path=_STATUS, body="") as attacker:
             attacker.hear()
             _go_on(_SECONDS)
-        _expect_unhurt(measure)
-        a.expect_well()
+        _expect_unhurt(a, measure)
 
 
 @pytest.mark.parametrize("name,frames", [
@@ -336,7 +330,7 @@ def test_metrics_are_served_beside_half_requests_and_slow_readers(text):
         print(f"a scrape took at most {longest:.2f} s")
         assert longest < _MAX_WAIT_SECONDS
         assert measure.peak_bytes < _MAX_PEAK_BYTES
-        a.expect_well()
+        a.expect_unhurt(measure, _MAX_WAIT_SECONDS, _MAX_LEFT_BYTES)
 
 
 def test_a_client_comes_back_after_an_idle_connection_was_closed():

@@ -52,7 +52,9 @@ def test_a_push_comes_back_as_its_owners_or_not_at_all():
 
         # Equal samples of two users are two entries.
         own = push("own", arena.VICTIM_UID, 7)
-        copy = push("copy", arena.ATTACKER_UID, 7)
+        with a.attack() as measure:
+            copy = push("copy", arena.ATTACKER_UID, 7)
+        a.expect_unhurt(measure)
         assert own["hash"] == copy["hash"]
         assert own["spec_id"] != copy["spec_id"]
         assert len(own["hash"]) == len(own["spec_id"]) == 64

@@ -73,7 +73,7 @@ def test_private_names_are_not_told():
         assert 'datasetd_private_datasets{device="cpu"} 1' in page
         assert 'datasetd_private_dataset_feeds{device="cpu"} 1' in page
         assert not measure.prober_errors
-        a.expect_well()
+        a.expect_unhurt(measure)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def test_stalled_pushes_leave_places_to_others():
         assert measure.victim_batches > 0
         assert measure.prober_rounds > 0
         assert not measure.prober_errors, measure.prober_errors
-        a.expect_well()
+        a.expect_unhurt(measure)
 
 
 if __name__ == "__main__":

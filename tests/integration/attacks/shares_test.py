@@ -93,6 +93,7 @@ def test_the_shares_as_shipped_leave_room_for_others():
             ("user_limits.max_sessions", "user_limits.max_feeds",
              "user_limits.max_datasets"), said["refusals"])] == [True] * 3
         assert not measure.prober_errors, measure.prober_errors
+        a.expect_unhurt(measure)
         # Of a user who has nothing yet.
         with a.attacker(_FILL, uid=arena.ATTACKER_UID + 1,
                         mib=300) as worker:
@@ -121,7 +122,7 @@ def test_nobody_evicts_for_a_wish_that_cannot_be_granted(is_limited):
         with a.daemon.connect() as client:
             assert "idle" in {d["name"] for d in client.list_datasets()}
         assert not measure.prober_errors
-        a.expect_well()
+        a.expect_unhurt(measure)
 
 
 if __name__ == "__main__":

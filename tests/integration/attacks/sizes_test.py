@@ -71,7 +71,7 @@ def _refusal(world, worker, **attack):
         refusal = worker.hear()["refusal"]
     assert refusal is not None, f"{attack} is accepted"
     assert measure.peak_bytes < 64 * _MIB
-    world.expect_well()
+    world.expect_unhurt(measure)
     return refusal
 
 
@@ -166,7 +166,7 @@ def test_pretransform_memory():
                        for reason in loaded["reasons"])
         # Two buffers of a chunk, and the samples.
         assert measure.peak_bytes < 256 * _MIB
-        world.expect_well()
+        world.expect_unhurt(measure)
 
 
 if __name__ == "__main__":

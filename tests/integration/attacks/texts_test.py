@@ -66,7 +66,7 @@ def test_names_of_classes_are_limited_and_counted():
             assert "max_text_mib" in said["refused"][0][1]
         assert measure.peak_bytes < 120 * _MIB
         assert not measure.prober_errors
-        a.expect_well()
+        a.expect_unhurt(measure)
 
 
 def test_lists_come_in_pages_and_without_the_texts():
@@ -79,7 +79,7 @@ def test_lists_come_in_pages_and_without_the_texts():
         assert said["class_names"] == []
         assert said["described"] == ["cat", "dog"]
         assert not measure.prober_errors
-        a.expect_well()
+        a.expect_unhurt(measure)
 
 
 def test_one_user_cannot_have_others_datasets_forgotten():
