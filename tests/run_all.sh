@@ -87,6 +87,8 @@ if $full; then
   # memory, and those of how it is started.
   sanitized=$events/datasetd
   options=quarantine_size_mb=4:detect_leaks=1:abort_on_error=1
+  # As in .bazelrc, which says why.
+  options+=:handle_sigbus=0:intercept_tls_get_addr=0
   tests=(bad_input_test closed_test detach_test fork_test hostile_attach_test
     hostile_flood_test hostile_order_test hostile_ring_test kill_storm_test
     kill_test many_feeds_test)

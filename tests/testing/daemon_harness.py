@@ -151,7 +151,8 @@ class Daemon(ProcessView):
     `environment` adds to this process's; `config` overrides keys of its
     configuration file; `data_root` is made for it; `program`, `user` and
     `group` (numbers) replace those of this process. A context manager: the end
-    kills it if it still runs.
+    kills it if it still runs. Another build, of DATASETD_TEST_DAEMON, is asked to
+    end, and must end with 0.
     """
 
     def __init__(self, await_ready=True, directory=None, arguments=(),
@@ -254,11 +255,21 @@ class Daemon(ProcessView):
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        # Of no use after an orderly end.
-        self.kill()
-        if self._owns_directory:
-            shutil.rmtree(self.directory, ignore_errors=True)
+    def __exit__(self, kind=None, *_):
+        try:
+            # A sanitizer looks for leaks when the process ends by itself.
+            if (kind is None and self.is_running()
+                    and os.environ.get("DATASETD_TEST_DAEMON")):
+                self.terminate()
+                self.terminate(signal.SIGCONT)
+                code = self.wait()
+                assert code == 0, (
+                    f"the daemon ended with {code}: {self.log()[-8000:]}")
+        finally:
+            # Of no use after an orderly end.
+            self.kill()
+            if self._owns_directory:
+                shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class Footprint:

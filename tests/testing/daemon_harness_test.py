@@ -1,0 +1,54 @@
+"""The harness itself, with a program in place of the daemon."""
+
+import os
+import sys
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+# Says that it serves, and ends with $CODE when it is asked to.
+_PROGRAM = f"""#!{sys.executable}
+import os, signal, socket, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+notices.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+signal.sigwait([signal.SIGTERM])
+sys.exit(int(os.environ["CODE"]))
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    path = tmp_path / "program"
+    path.write_text(_PROGRAM)
+    path.chmod(0o755)
+    monkeypatch.setenv("DATASETD_TEST_DAEMON", str(path))
+
+
+def _run(code, end=lambda daemon: None):
+    with harness.Daemon(environment={"CODE": str(code)}) as daemon:
+        end(daemon)
+    assert not os.path.exists(daemon.directory)
+    return daemon.process.returncode
+
+
+def test_another_build_ends_in_order(program):
+    assert _run(0) == 0
+    # Also one that does not run at the moment.
+    assert _run(0, lambda daemon: daemon.stop()) == 0
+
+
+def test_its_complaint_at_its_end_is_a_failure(program):
+    with pytest.raises(AssertionError, match="ended with 23"):
+        _run(23)
+
+
+def test_a_test_that_killed_it_or_failed_hears_of_nothing_else(program):
+    assert _run(23, lambda daemon: daemon.kill()) == -9
+    with pytest.raises(ZeroDivisionError):
+        _run(23, lambda daemon: 1 / 0)
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
