@@ -5,6 +5,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import time
 
 PYTHON = "/usr/bin/python3"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1",
@@ -62,15 +63,30 @@ class Daemon:
         notice_path = directory / "notify.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
             notices.bind(str(notice_path))
-            notices.settimeout(60)
             self.process = subprocess.Popen(
                 [str(program), f"--socket_path={self.address}",
                  "--device=cpu", "--memory_budget_mib=64",
                  *(str(argument) for argument in arguments)],
                 env={**ENVIRONMENT, "NOTIFY_SOCKET": str(notice_path)})
-            while b"READY=1" not in notices.recv(4096):
-                pass
+            try:
+                self._await_ready(notices)
+            except BaseException:
+                self.__exit__()
+                raise
         notice_path.unlink()
+
+    def _await_ready(self, notices):
+        deadline = time.monotonic() + 60
+        notices.settimeout(0.2)
+        while True:
+            try:
+                if b"READY=1" in notices.recv(4096):
+                    return
+            except socket.timeout:
+                pass
+            assert self.process.poll() is None, (
+                f"the daemon ended with {self.process.returncode}")
+            assert time.monotonic() < deadline, "the daemon is not ready"
 
     def __enter__(self):
         return self

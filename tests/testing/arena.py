@@ -13,6 +13,7 @@ are one user, and tests of what users may do to each other skip
         a.expect_unhurt(measure)
 """
 
+import contextlib
 import os
 import shutil
 import sys
@@ -212,6 +213,7 @@ class Arena:
         self.directory = tempfile.mkdtemp(prefix="ar", dir="/tmp")
         self._environment_before = dict(os.environ)
         self._processes = []
+        self.daemon = None
         try:
             self._install()
             self.daemon = harness.Daemon(
@@ -378,13 +380,15 @@ class Arena:
         self._begin()
 
     def close(self):
-        for worker in self._processes:
-            worker.__exit__()
-        if getattr(self, "daemon", None) is not None:
-            self.daemon.kill()
-        os.environ.clear()
-        os.environ.update(self._environment_before)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        # The last is called first, and each of them whatever another raises.
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            stack.callback(os.environ.update, self._environment_before)
+            stack.callback(os.environ.clear)
+            if self.daemon is not None:
+                stack.callback(self.daemon.kill)
+            for worker in self._processes:
+                stack.push(worker)
 
     def __enter__(self):
         return self

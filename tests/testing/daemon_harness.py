@@ -179,9 +179,13 @@ class Daemon(ProcessView):
             "log_level": "debug",
             **config,
         }
-        self.write_config()
         self.process = None
-        self.start(await_ready, arguments)
+        try:
+            self.write_config()
+            self.start(await_ready, arguments)
+        except BaseException:
+            self._discard()
+            raise
 
     def write_config(self):
         with open(self.config_path, "w") as file:
@@ -266,10 +270,13 @@ class Daemon(ProcessView):
                 assert code == 0, (
                     f"the daemon ended with {code}: {self.log()[-8000:]}")
         finally:
-            # Of no use after an orderly end.
-            self.kill()
-            if self._owns_directory:
-                shutil.rmtree(self.directory, ignore_errors=True)
+            self._discard()
+
+    def _discard(self):
+        # Of no use after an orderly end.
+        self.kill()
+        if self._owns_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class Footprint:

@@ -1,5 +1,6 @@
 """The harness itself, with a program in place of the daemon."""
 
+import glob
 import os
 import sys
 
@@ -48,6 +49,26 @@ def test_a_test_that_killed_it_or_failed_hears_of_nothing_else(program):
     assert _run(23, lambda daemon: daemon.kill()) == -9
     with pytest.raises(ZeroDivisionError):
         _run(23, lambda daemon: 1 / 0)
+
+
+def test_one_that_does_not_get_ready_leaves_nothing(tmp_path, monkeypatch):
+    program, said = tmp_path / "program", tmp_path / "said"
+    prefix = f"dd{os.getpid()}left"
+    program.write_text("#!/bin/sh\necho $$ >$SAID\nexec sleep 600\n")
+    program.chmod(0o755)
+
+    def give_up(daemon, _):
+        harness.poll_until(lambda: said.exists() and said.read_text(),
+                           "the program runs")
+        raise AssertionError("not ready")
+
+    monkeypatch.setattr(harness.Daemon, "await_notice", give_up)
+    with pytest.raises(AssertionError, match="not ready"):
+        harness.Daemon(program=str(program), prefix=prefix,
+                       environment={"SAID": str(said)})
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(said.read_text()), 0)
+    assert not glob.glob(f"/tmp/{prefix}*")
 
 
 if __name__ == "__main__":
