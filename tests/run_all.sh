@@ -14,8 +14,8 @@
 # was not built, or ran no case.
 #
 #   --full  every test, in its long form; each source compiled by itself; all C++ tests under
-#           Address- and UBSanitizer, and the tests of processes with a daemon
-#           under them; all tests with threads under ThreadSanitizer; fuzzers
+#           Address- and UBSanitizer, and the tests of wrong, hostile and dying
+#           clients with a daemon under them; all tests with threads under ThreadSanitizer; fuzzers
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -82,9 +82,9 @@ if $full; then
   pass asan "${thorough[@]}" --config=asan --build_tests_only \
     --test_lang_filters=cc //tests/...
 
-  # The daemon itself under both sanitizers, driven by the tests of processes,
-  # whose Python and client are as ever. Left out of all: those that measure its
-  # memory, and those of how it is started.
+  # The daemon itself under both sanitizers, driven by those tests of processes in
+  # which clients send what is wrong, are hostile, fork, die or are many. Their
+  # Python and client are as ever.
   sanitized=$events/datasetd
   options=quarantine_size_mb=4:detect_leaks=1:abort_on_error=1
   # As in .bazelrc, which says why.
