@@ -29,11 +29,21 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
       suite: a library with the test cases, linked whole.
       suite_deps: what the source needs; its own library is among them.
       env: of the tests.
-      mutants: (name, text, what replaces it, a case that finds it).
+      mutants: (name, text, what replaces it, a case that finds it), and "hangs"
+        behind them where the case then does not end.
       data: of the tests.
       **kwargs: of all.
     """
-    for i, (name, before, after, case) in enumerate(mutants):
+    plain = suite.split(":")[1] + "_plain"
+    if not native.existing_rule(plain):
+        native.cc_binary(
+            name = plain,
+            testonly = True,
+            deps = [suite],
+            **kwargs
+        )
+    for i, mutant in enumerate(mutants):
+        name, before, after, case = mutant[:4]
         tags = ["full"] if i > 0 else []
         _planted(
             name = name + "_planted",
@@ -67,8 +77,15 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
             name = name,
             size = "medium",
             srcs = ["is_found.sh"],
-            args = ["$(rootpath %s_suite)" % name, case],
-            data = [name + "_suite"] + data,
+            args = [
+                "$(rootpath %s)" % plain,
+                "$(rootpath %s_suite)" % name,
+                case,
+            ] + list(mutant[4:]),
+            data = [
+                plain,
+                name + "_suite",
+            ] + data,
             env = env,
             tags = tags,
             **kwargs
