@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds and runs every test, and closes with the line `N passed, N failed`
+# Builds and runs the tests, and closes with the line `N passed, N failed`
 # (`, N skipped` behind it where some were).
 #
 #   tests/run_all.sh [--full]
