@@ -118,8 +118,8 @@ def test_a_flood_of_rpcs(world):
           f"{slowest:.3f} s, {calm:.3f} s before")
     assert count > 100
     assert slowest < _MAX_SLOWDOWN * calm + 1.0
-    # gRPC may have 64, and no more.
-    assert most_threads <= threads + 64
+    # The gate lets one user have no more calls (server/rpc/rpc_user.h).
+    assert most_threads <= threads + 94
     refused = world.metric("datasetd_requests_total", code="NOT_FOUND")
     assert refused > count // 10
     harness.poll_until(
