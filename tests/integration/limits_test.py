@@ -187,6 +187,14 @@ def _inflated(daemon, client, stack):
         "a", format="webdataset", path=path, options={"fields": "cls"}))
 
 
+def _spool(daemon, client, stack):
+    path = os.path.join(daemon.data_root, "images")
+    harness.write_slow_images(path, num_images=1)
+    with open(os.path.join(path, "class", "0.png"), "rb") as file:
+        image = file.read()  # about a MiB
+    return _refusal(lambda: client.push_dataset("d", {"image": [image] * 2}))
+
+
 _USER_LIMITS = {
     "max_sessions": (2, _sessions),
     "max_feeds": (1, _feeds),
@@ -199,7 +207,6 @@ _USER_LIMITS = {
     "max_calls": (1, _calls),
     "max_loads": (1, _loads),
 }
-# That of max_connections needs two users: rpc_gate_test.
 _LIMITS = {
     "max_sessions": (2, _sessions),
     "max_feeds": (1, _feeds),
@@ -212,7 +219,15 @@ _LIMITS = {
     "transform_limits.max_scratch_mib": (1, _scratch),
     "transform_limits.max_operations": (1000, _operations),
     "max_sample_memory_mib": (1, _sample_memory),
+    "push_spool_mib": (1, _spool),
 }
+# What has its test elsewhere.
+_OTHER_LIMITS = {
+    "decode_memory_mib": "samples wait and are not refused: decode_budget_test",
+    "max_connections": "takes two users: rpc_gate_test",
+    "pinned_budget_mib": "takes a GPU: emulated_gpu/daemon/placement_test",
+}
+_OTHER_NUMBERS = {"host_threads", "max_batches_per_launch", "metrics_port"}
 _CASES = [("user_limits." + key, value, refuse)
           for key, (value, refuse) in _USER_LIMITS.items()]
 _CASES += [(key, value, refuse) for key, (value, refuse) in _LIMITS.items()]
@@ -281,10 +296,19 @@ def test_calls_wait_until_the_user_may_make_them():
     assert found == [3 * order for order in orders]
 
 
-def test_there_is_a_case_for_each_limit_of_a_user():
+def _numbers(message, prefix=""):
+    """The keys of a message's numbers."""
     with open(harness.runfile("proto/datasetd/v1/server.proto")) as file:
-        message = file.read().split("message UserLimits {")[1].split("}")[0]
-    assert set(re.findall(r"(\w+) = \d+;", message)) == set(_USER_LIMITS)
+        text = file.read().split(f"message {message} {{")[1].split("\n}")[0]
+    names = re.findall(r"(?m)^ *(?:optional )?uint\d+ (\w+) = \d+;", text)
+    return {prefix + name for name in names}
+
+
+def test_there_is_a_case_for_each_limit():
+    assert _numbers("UserLimits") == set(_USER_LIMITS)
+    numbers = (_numbers("Config") | _numbers("Cache", "cache.")
+               | _numbers("TransformLimits", "transform_limits."))
+    assert numbers == {*_LIMITS, *_OTHER_LIMITS, *_OTHER_NUMBERS}
 
 
 if __name__ == "__main__":
