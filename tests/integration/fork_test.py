@@ -184,7 +184,7 @@ def test_the_lease_ends_with_the_parent_though_a_child_lives(daemon):
             worker.kill()
             worker.wait()
             harness.poll_until(lambda: not client.list_feeds(),
-                               "the lease's end", 1.0)
+                               "the lease's end")
             harness.poll_until(
                 lambda: harness.Footprint(daemon, client).memory
                 == before.memory, "the memory")

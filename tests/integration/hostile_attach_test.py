@@ -136,7 +136,8 @@ def test_descriptors_sent_along_are_refused_and_closed(daemon):
 def test_silent_connections_do_not_keep_others_out(daemon):
     silent = [wire.connect(daemon.attach_path) for _ in range(200)]
     try:
-        assert _serves(daemon) < 5.0
+        # Each of them may be silent for 5 s.
+        assert _serves(daemon) < 10.0
         # Those that wait are dropped when their time is over.
         for connection in silent:
             connection.settimeout(15.0)
