@@ -24,7 +24,7 @@ class _World:
     def __init__(self, daemon):
         self.daemon = daemon
         self.path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(self.path, _NUM_SAMPLES)
+        self.planes, _ = harness.write_cifar10_test(self.path, _NUM_SAMPLES)
         self.client = daemon.connect()
         self.dataset = self.client.load_dataset(
             "d", format="cifar10", split="test", path=self.path)
@@ -91,6 +91,11 @@ def test_honest_weights_are_drawn_by(world):
     assert world.send(feed_id, [5], first=1999)["code"] == _OK
     with world.attach(feed_id) as feed:
         harness.poll_until(lambda: len(feed.published()) == 4, "all slots")
+        # Every row of the first slot is the one sample that has a weight.
+        drawn = world.planes[1999].reshape(-1)
+        slab = np.fromfile(f"/proc/self/fd/{feed.slab_fd}", np.uint8)
+        rows = slab[:10 * drawn.size].reshape(10, drawn.size)
+        assert (rows == drawn).all()
         # They stay as they are.
         answer = world.send(feed_id, [1], first=2000)
         assert answer["code"] == _NOT_FOUND, answer
