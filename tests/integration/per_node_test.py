@@ -584,7 +584,7 @@ with connect() as client:
         if len(runs) % 4 == 0:
             runs[-4].wait(60)
     assert [run.wait(60) for run in runs] == [0] * num_runs, [
-        run.stderr.read() for run in runs]
+        place.errors(run) for run in runs]
     assert len(place.hear(num_runs)) == num_runs
     assert daemons_of(place.directory) == []
     assert place.jobs() == []
