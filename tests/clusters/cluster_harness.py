@@ -4,12 +4,12 @@ import ast
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 
 from tests.testing import daemon_harness as harness
+from tests.testing import ports
 
 harness.use_python_package()
 
@@ -18,12 +18,6 @@ NUM_SAMPLES = 192
 
 def example(name):
     return harness.runfile("client/examples/clusters/" + name)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Job:
@@ -105,7 +99,7 @@ class Torchrun:
 
     def __init__(self, job, epochs, nodes=None, held=False,
                  script="train.py"):
-        port = free_port()
+        port = ports.free_port()
         self.agents = []
         self._nodes = nodes or job.nodes
         script = [example(script)]

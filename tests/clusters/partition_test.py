@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests.clusters import cluster_harness
 from tests.testing import daemon_harness as harness
+from tests.testing import ports
 
 # Of shards, 192 altogether. Two nodes never have equally many.
 _SIZES = (31, 5, 40, 17, 29, 8, 62)
@@ -127,7 +128,7 @@ def test_the_example_of_the_page(daemons, tmp_path):
             re.MULTILINE | re.DOTALL)
     np.save(tmp_path / "images.npy", np.zeros((101, 8, 8, 3), np.uint8))
     np.save(tmp_path / "labels.npy", np.arange(101) % 10)
-    port = cluster_harness.free_port()
+    port = ports.free_port()
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", example], cwd=tmp_path,
@@ -192,7 +193,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 def run_ranks(daemons, nodes, per_node, samples, source, seconds=120,
               is_killed=False, **variables):
     """What each rank says first; a rank that `is_killed` ends so then."""
-    port = cluster_harness.free_port()
+    port = ports.free_port()
     size = nodes * per_node
     processes, pipes = [], []
     try:

@@ -4,7 +4,6 @@ directory, run, and built against. tests/deploy/debootstrap.sh installs it."""
 import json
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ import unittest
 import urllib.request
 
 from tests.deploy import package_harness as harness
+from tests.testing import ports
 
 LIB = "usr/lib/x86_64-linux-gnu"
 PYTHON_PACKAGES = "usr/lib/python3/dist-packages"
@@ -196,9 +196,7 @@ class DebTest(unittest.TestCase):
                     self.root / "usr/lib/sysusers.d/datasetd.conf")
 
     def test_daemon_with_metrics_and_python_package(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = ports.free_port()
         config = self.directory / "metrics.yaml"
         config.write_text(f"metrics_port: {port}\nsocket_group: \"\"\n")
         with self.start_daemon(f"--config={config}") as daemon:

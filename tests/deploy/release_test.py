@@ -16,6 +16,7 @@ import unittest
 import urllib.request
 
 from tests.deploy import package_harness
+from tests.testing import ports
 
 MAX_BYTES = 40 << 20
 MAX_GLIBC = (2, 36)
@@ -221,9 +222,7 @@ class ReleaseTest(unittest.TestCase):
 
     def test_metrics(self):
         """As elsewhere, and by libraries of the release alone."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = ports.free_port()
         config = self.directory / "metrics.yaml"
         config.write_text(f"metrics_port: {port}\nsocket_group: \"\"\n")
         log = self.directory / "daemon_bindings"

@@ -5,7 +5,6 @@ import contextlib
 import os
 import resource
 import shutil
-import socket
 import subprocess
 import tempfile
 import urllib.request
@@ -13,13 +12,8 @@ import urllib.request
 import pytest
 
 from tests.testing import daemon_harness as harness
+from tests.testing import ports
 from tests.testing.restart_world import World, flip
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _metrics(port):
@@ -33,7 +27,7 @@ def _metrics(port):
 
 
 def test_the_metrics_tell_hits_misses_and_bytes():
-    port = _free_port()
+    port = ports.free_port()
     with World(has_state=False, metrics_port=port) as world:
         with world.daemon.connect() as client:
             world.load(client)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.testing import attach_wire as wire
 from tests.testing import daemon_harness as harness
-from tests.testing import metrics_page
+from tests.testing import metrics_page, ports
 
 harness.use_python_package()
 
@@ -84,7 +84,7 @@ class _World:
 
 @pytest.fixture(name="world")
 def _world():
-    port = metrics_page.free_port()
+    port = ports.free_port()
     with harness.Daemon(
             log_level="error", metrics_port=port,
             user_limits={"max_feeds": _MAX_FEEDS}) as daemon:

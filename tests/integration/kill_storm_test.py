@@ -7,7 +7,7 @@ import signal
 import time
 
 from tests.testing import daemon_harness as harness
-from tests.testing import metrics_page
+from tests.testing import ports
 
 harness.use_python_package()
 
@@ -185,7 +185,7 @@ def _shared_memory():
 
 
 def _with_world(test):
-    port = metrics_page.free_port()
+    port = ports.free_port()
     with harness.Daemon(log_level="error", metrics_port=port,
                         environment=_ENVIRONMENT) as daemon:
         world = _World(daemon, port)

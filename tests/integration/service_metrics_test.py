@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 
 from tests.testing import daemon_harness as harness
+from tests.testing import ports
 
 harness.use_python_package()
 
@@ -26,12 +27,6 @@ for _ in range(ARGUMENTS["epochs"]):
 say(done=True)
 hear()
 """
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class _Page:
@@ -69,7 +64,7 @@ class _Page:
 
 @pytest.fixture(name="port")
 def _port():
-    return _free_port()
+    return ports.free_port()
 
 
 @pytest.fixture(name="daemon")

@@ -2,11 +2,13 @@
 
 import glob
 import os
+import socket
 import sys
 
 import pytest
 
 from tests.testing import daemon_harness as harness
+from tests.testing import ports
 
 # Says that it serves, and ends with $CODE when it is asked to.
 _PROGRAM = f"""#!{sys.executable}
@@ -69,6 +71,17 @@ def test_one_that_does_not_get_ready_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(ProcessLookupError):
         os.kill(int(said.read_text()), 0)
     assert not glob.glob(f"/tmp/{prefix}*")
+
+
+def test_a_port_is_its_servers_alone():
+    port = ports.free_port()
+    with socket.socket() as other:
+        with pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+    # Sets SO_REUSEADDR.
+    with socket.create_server(("127.0.0.1", port)) as server:
+        with socket.create_connection(("127.0.0.1", port)):
+            server.accept()[0].close()
 
 
 if __name__ == "__main__":

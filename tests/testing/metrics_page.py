@@ -1,13 +1,6 @@
 """A scrape of a daemon's metrics."""
 
-import socket
 import urllib.request
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class MetricsPage:

@@ -3,12 +3,12 @@ only there are gone, and the others go on. With the last one the daemon ends."""
 
 import contextlib
 import os
-import socket
 import urllib.request
 
 import pytest
 
 from tests.testing import daemon_harness as harness
+from tests.testing import ports
 
 harness.use_python_package()
 
@@ -214,7 +214,7 @@ def test_a_gpu_that_fails_while_a_replica_is_made_fails_that_load():
 
 
 def test_metrics_and_status_say_which_gpu_failed():
-    port = _free_port()
+    port = ports.free_port()
     with _serve("1/cuMemcpyHtoDAsync_v2@1=214",
                 metrics_port=port) as (daemon, client, folder):
         with pytest.raises(datasetd.FailedPrecondition):
@@ -225,12 +225,6 @@ def test_metrics_and_status_say_which_gpu_failed():
             text = page.read().decode()
         assert 'datasetd_device_failed{device="cuda:0"} 0' in text
         assert 'datasetd_device_failed{device="cuda:1"} 1' in text
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_the_daemon_ends_with_its_last_gpu():

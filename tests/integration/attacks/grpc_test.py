@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from tests.testing import arena, attach_wire, http2_wire, metrics_page
+from tests.testing import arena, attach_wire, http2_wire, metrics_page, ports
 from tests.testing import daemon_harness as harness
 
 _MIB = 1 << 20
@@ -313,7 +313,7 @@ hear()
 @pytest.mark.parametrize("text", [
     "GET /metrics HTTP/1.1\r\nHost: x", "", "GET /metrics HTTP/1.1\r\n\r\n"])
 def test_metrics_are_served_beside_half_requests_and_slow_readers(text):
-    port = metrics_page.free_port()
+    port = ports.free_port()
     with arena.Arena(metrics_port=port) as a:
         with a.attack() as measure, a.attacker(
                 _METRICS, port=port, text=text,
@@ -334,7 +334,7 @@ def test_metrics_are_served_beside_half_requests_and_slow_readers(text):
 
 
 def test_a_client_comes_back_after_an_idle_connection_was_closed():
-    port = metrics_page.free_port()
+    port = ports.free_port()
     with harness.Daemon(idle_timeout="1s", metrics_port=port) as daemon:
         with daemon.connect() as client:
             client.status()

@@ -2,7 +2,7 @@
 
 import urllib.request
 
-from tests.testing import arena, metrics_page
+from tests.testing import arena, ports
 from tests.testing import daemon_harness as harness
 
 _OWNER = """
@@ -47,7 +47,7 @@ hear()
 
 @arena.needs_users
 def test_private_names_are_not_told():
-    port = metrics_page.free_port()
+    port = ports.free_port()
     with arena.Arena(metrics_port=port, memory_budget_mib=256,
                      user_limits={"max_dataset_mib": 0}) as a:
         with a.attacker(_OWNER, uid=arena.VICTIM_UID,
