@@ -29,6 +29,25 @@ hear()
 """
 
 
+# Sends half of its samples, and the others when it is told.
+_PUSHER = """
+client = datasetd.connect(ADDRESS)
+class Held:
+    def __len__(self):
+        return 1000
+    def __iter__(self):
+        for i in range(1000):
+            if i == 500:
+                say(is_held=True)
+                hear()
+            yield np.full(50_000, i % 256, np.uint8)
+client.push_dataset("big", Held())
+say(done=True)
+hear()
+"""
+_PUSHED_BYTES = 1000 * 50_000
+
+
 class _Page:
     """One scrape."""
 
@@ -125,55 +144,47 @@ def test_a_fresh_daemon(daemon, port):
     assert page.get("datasetd_hand_over_seconds_count", device="cpu") == 0
 
 
-def test_a_load_is_seen_while_it_runs(port):
-    with harness.Daemon(metrics_port=port, memory_budget_mib=2048) as daemon:
-        num_samples = 100000
-        path = os.path.join(daemon.data_root, "big")
-        harness.write_cifar10_test(path, num_samples)
-        job = harness.Worker("""
-client = datasetd.connect(ADDRESS)
-client.load_dataset("big", format="cifar10", split="test",
-                    path=ARGUMENTS["path"])
-say(done=True)
-hear()
-""", daemon.socket_path, path=path)
-        with job:
-            pages = []
+def test_a_load_is_seen_while_it_runs(daemon, port):
+    with harness.Worker(_PUSHER, daemon.socket_path) as pusher:
+        # What was sent before comes in and is loaded, and no more.
+        assert pusher.hear()["is_held"]
+        pages = []
 
-            def is_ready():
-                pages.append(_Page(port))
-                return pages[-1].get("datasetd_datasets", state="ready") == 1
+        def ratios():
+            return [page.get("datasetd_dataset_loaded_ratio", dataset="big")
+                    for page in pages]
 
-            harness.poll_until(is_ready, "the dataset")
-            loading = [page for page in pages if page.get(
-                "datasetd_datasets", state="loading") == 1]
-            assert loading
-            ratios = [page.get("datasetd_dataset_loaded_ratio", dataset="big")
-                      for page in loading]
-            assert ratios == sorted(ratios)
-            assert any(0 < ratio < 1 for ratio in ratios)
-            # Each check is a process.
-            for page in loading[::len(loading) // 8 + 1]:
-                page.check()
-            for page in loading:
-                # Until the load is planned, the dataset has no place.
-                if not page.has("datasetd_dataset_resident_bytes"):
-                    assert page.get("datasetd_dataset_loaded_ratio") == 0
-                    continue
-                # What is reserved is used from the start, what is loaded not.
-                assert page.get("datasetd_device_used_bytes",
-                                kind="dataset") >= page.get(
-                    "datasetd_dataset_resident_bytes", dataset="big")
-            last = pages[-1]
-            resident = num_samples * harness.CIFAR_RECORD_BYTES
-            assert last.get("datasetd_dataset_loaded_ratio") == 1
-            assert last.get("datasetd_dataset_resident_bytes") >= resident
-            assert last.get("datasetd_dataset_samples") == num_samples
-            assert last.get("datasetd_dataset_loads_total") == 1
-            assert last.get("datasetd_dataset_load_results_total",
-                            result="ready") == 1
-            assert last.get("datasetd_dataset_loaded_bytes_total") == last.get(
-                "datasetd_dataset_resident_bytes")
+        def is_half_way():
+            pages.append(_Page(port))
+            return 0 < ratios()[-1] < 1
+
+        harness.poll_until(is_half_way, "a load that has begun")
+        page = pages[-1]
+        page.check()
+        assert page.get("datasetd_datasets", state="loading") == 1
+        # What is reserved is used from the start, what is loaded not.
+        resident = page.get("datasetd_dataset_resident_bytes", dataset="big")
+        assert resident < _PUSHED_BYTES
+        assert page.get("datasetd_device_used_bytes",
+                        kind="dataset") >= _PUSHED_BYTES
+        assert page.get("datasetd_dataset_loaded_bytes_total") == 0
+        assert page.get("datasetd_dataset_load_results_total",
+                        result="ready") == 0
+        pusher.tell()
+        assert pusher.hear()["done"]
+        pages.append(_Page(port))
+        page = pages[-1]
+        page.check()
+        assert ratios() == sorted(ratios())
+        assert ratios()[-1] == 1
+        resident = page.get("datasetd_dataset_resident_bytes")
+        assert resident >= _PUSHED_BYTES
+        assert page.get("datasetd_datasets", state="ready") == 1
+        assert page.get("datasetd_dataset_samples") == 1000
+        assert page.get("datasetd_dataset_loads_total") == 1
+        assert page.get("datasetd_dataset_load_results_total",
+                        result="ready") == 1
+        assert page.get("datasetd_dataset_loaded_bytes_total") == resident
 
 
 def test_batches_are_counted_while_a_job_runs_and_after_it(daemon, port):
