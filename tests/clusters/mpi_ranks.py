@@ -23,12 +23,28 @@ def rows(epoch):
     return [int(i) for batch in epoch for i in batch.indices]
 
 
+def tell_when_this_waits(rank):
+    """Sends `rank` a message when this rank waits for others first."""
+    sleep = time.sleep
+
+    def tell_and_sleep(seconds):
+        time.sleep = sleep
+        COMM.send(RANK, dest=rank)
+        sleep(seconds)
+
+    # The package pauses by it between two looks at what has come.
+    time.sleep = tell_and_sleep
+
+
 def equal(dataset):
-    """Two epochs and a second loader; one rank is late."""
+    """Two epochs and a second loader; one rank comes when all others wait."""
     found = []
     with loader(dataset) as one, loader(dataset, 2) as two:
         if RANK == 1:
-            time.sleep(0.5)
+            waiting = {COMM.recv() for _ in range(SIZE - 1)}
+            assert len(waiting) == SIZE - 1
+        else:
+            tell_when_this_waits(1)
         found += [rows(one), rows(one), rows(two)]
     return found
 
