@@ -99,6 +99,21 @@ def test_names_that_belong_together(folder, resource):
         assert resource["spec"]["selector"]["matchLabels"] == labels
 
 
+def test_examples_can_be_applied_side_by_side():
+    names = [
+        (resource["kind"], resource["metadata"].get("namespace"),
+         resource["metadata"]["name"])
+        for folder in ("base", "training", "sidecar")
+        for resource in manifests.built(folder)]
+    assert len(names) == len(set(names)), names
+    # What they lie in they make, or the page says how it is made.
+    made = {name for kind, _, name in names if kind == "Namespace"}
+    used = {namespace for kind, namespace, _ in names if kind != "Namespace"}
+    assert used - made == {"training"}
+    with open(harness.runfile("docs/clusters.md"), encoding="utf-8") as file:
+        assert "kubectl create namespace training" in file.read()
+
+
 def test_the_training_pod_may_use_the_daemon():
     (daemon,) = [r for f, r in _PODS if f == "base"]
     (job,) = [r for f, r in _PODS if f == "training"]
