@@ -69,7 +69,7 @@ tests/lint.sh "$events/lint" >"$events/lint.log" 2>&1 &
 if $full; then
   # Some tests do less without it.
   thorough=(--test_env=DATASETD_TEST_FULL=1)
-  pass all "${thorough[@]}" //...
+  pass all "${thorough[@]}" --build_tag_filters=-short --test_tag_filters=-short //...
   printf '\n== apart: each source by itself\n'
   if bazel build "--disk_cache=$cache" --define=apart=true --copt=-O0 \
       //server/... //client/... //cuda/... //tests/emulated_gpu/{driver,ptx}; then
