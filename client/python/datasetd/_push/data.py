@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from .._arguments import has_items_of
 from .._datasets.parts import Part
@@ -10,8 +10,9 @@ from ..errors import InvalidArgument
 from ..sources._base import Source
 from . import concat, encoded
 from .columns import Columns
-from .rows import ArrowRows, Rows, is_arrow_numeric, is_named, module_of
+from .rows import Rows, is_named, module_of
 from .samples import FieldNames, Fields
+from .tables import of_arrow, of_hugging_face
 
 
 class _Zipped:
@@ -154,85 +155,6 @@ def _of_sequence(
     return Columns(dict(zip(named, rows)), names)
 
 
-def _arrow_rows(
-    kind: Any, length: int, read: Callable[[int, int], Any], where: str
-) -> Any:
-    if encoded.is_arrow_files(kind):
-        return encoded.FileRows(
-            length,
-            lambda begin, end: encoded.arrow_files(read(begin, end)),
-            where,
-        )
-    return ArrowRows(length, read, where)
-
-
-def _of_arrow(table: Any, names: FieldNames) -> Columns:
-    chosen = names.choose(
-        {str(name): i for i, name in enumerate(table.schema.names)},
-        "the table",
-    )
-
-    def rows(name: str, i: int) -> Any:
-        column = table.column(i)
-        return _arrow_rows(
-            table.schema.field(i).type,
-            table.num_rows,
-            lambda begin, end: column.slice(begin, end - begin),
-            f"column {name!r}",
-        )
-
-    return Columns({n: rows(n, i) for n, i in chosen.items()}, names)
-
-
-def _of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
-    """Returns columns, or None if samples are decoded one by one."""
-    settings = dataset.format
-    if settings["type"] == "custom":
-        return None
-    schema = dataset.features.arrow_schema
-    chosen = names.choose(
-        {name: name for name in settings["columns"]}, "the dataset"
-    )
-    kinds = {name: schema.field(name).type for name in chosen}
-
-    def rows(name: str) -> Any:
-        column = dataset.with_format("arrow", columns=[name])
-        return _arrow_rows(
-            kinds[name],
-            len(dataset),
-            lambda begin, end: column[begin:end].column(0),
-            f"column {name!r}",
-        )
-
-    columns = {name: rows(name) for name in chosen}
-    # As the images that samples would be.
-    names.images = names.images.of_hugging_face()
-    for name, column in columns.items():
-        if isinstance(column, encoded.FileRows):
-            if getattr(dataset.features[name], "mode", None):
-                return None
-            if not len(dataset) or not _is_sent_encoded(name, column, names):
-                return None
-        elif not is_arrow_numeric(kinds[name]):
-            return None
-    return Columns(columns, names)
-
-
-def _is_sent_encoded(
-    name: str, column: encoded.FileRows, names: FieldNames
-) -> bool:
-    kind = names.kind(name)
-    first = column.first()
-    return (
-        kind in ("auto", "image", "mask")
-        and encoded.is_image_file(first)
-        and encoded.channels_of(
-            first, names.images, "mask" in (kind, name) and kind != "image"
-        )
-        > 0
-    )
-
-
 def _refuse(data: Any) -> None:
     if isinstance(data, (str, bytes)) or hasattr(data, "__fspath__"):
         raise InvalidArgument(
@@ -264,10 +186,10 @@ def columns_of(
     if resident is not None:
         return concat.columns(resident, names)
     if is_named(data, "datasets", "Dataset"):
-        found = _of_hugging_face(data, names)
+        found = of_hugging_face(data, names)
         return data if found is None else found
     if is_named(data, "pyarrow", "Table", "RecordBatch"):
-        return _of_arrow(data, names)
+        return of_arrow(data, names)
     if is_named(data, "pandas", "DataFrame"):
         found = _of_mapping({str(name): data[name] for name in data}, names)
         if isinstance(found, _Zipped):
