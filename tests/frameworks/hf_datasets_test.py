@@ -6,6 +6,8 @@ import datasetd
 import datasets
 import numpy as np
 import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
@@ -64,6 +66,27 @@ def test_hugging_face_images_by_path(client, tmp_path):
     ).cast_column("image", datasets.Image())
     with client.push_dataset("hf-paths", data) as pushed:
         _expect(pushed, ARRAYS)
+
+
+def test_a_table_that_names_a_file(client, tmp_path):
+    path = tmp_path / "secret.png"
+    path.write_bytes(FILES[5])
+    values = [{"bytes": f, "path": None} for f in FILES]
+    values[5] = {"bytes": None, "path": str(path)}
+    table = pyarrow.table({"image": values, "label": LABELS})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pyarrow.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for data in (
+        table,
+        datasetd.sources.parquet(tmp_path / "a.parquet"),
+        datasetd.sources.arrow(tmp_path / "a.arrow"),
+    ):
+        with pytest.raises(
+            datasetd.InvalidArgument,
+            match="column 'image', row 5 is a path without bytes",
+        ):
+            client.push_dataset("arrow-path", data)
 
 
 @pytest.mark.parametrize("kind", ["binary", "large_binary", "struct"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
 import struct
 from typing import (
     Any,
@@ -97,18 +99,20 @@ def _data_of(value: Any) -> Any:
     return value if isinstance(value, _BYTES) else None
 
 
-def to_bytes(value: Any, where: str) -> bytes:
-    """Returns the file that `value` holds."""
+def to_bytes(value: Any, where: str, may_open: bool = False) -> bytes:
+    """Returns the file that `value` holds, or with `may_open` names."""
     if type(value) is bytes:
         return value
     if isinstance(value, Mapping):
         data = value.get("bytes")
         if data is None and value.get("path"):
-            try:
-                with open(value["path"], "rb") as file:
-                    return file.read()
-            except OSError as error:
-                raise DataLoss(f"{where}: {error}") from error
+            if may_open:
+                return _content(value["path"], where)
+            raise InvalidArgument(
+                f"{where} is a path without bytes, and files that data names "
+                "are not read: put the bytes there, or push a Hugging Face "
+                "dataset, if its paths may be trusted"
+            )
         value = data
     if isinstance(value, _BYTES):
         return bytes(value)
@@ -119,6 +123,22 @@ def to_bytes(value: Any, where: str) -> bytes:
         f"{where} is {type(value).__name__}, and the first sample an encoded "
         "image, as bytes"
     )
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # Without this flag a FIFO is waited for.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _content(path: str, where: str) -> bytes:
+    """Returns the content of a regular file."""
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise DataLoss(f"{where}: {path} is no regular file")
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise DataLoss(f"{where}: {error}") from error
 
 
 def channels_of(data: bytes, options: ImageOptions, is_mask: bool) -> int:
@@ -239,7 +259,8 @@ def pixels(
 
 
 class FileRows:
-    """A column of files of images, read by slices."""
+    """A column of files of images, read by slices; with `may_open` a value may
+    be the path of one."""
 
     is_torch = False
 
@@ -248,10 +269,12 @@ class FileRows:
         length: int,
         read: Callable[[int, int], List[Any]],
         where: str,
+        may_open: bool = False,
     ) -> None:
         self.length = length
         self._read = read
         self._where = where
+        self._may_open = may_open
 
     def first(self) -> bytes:
         return self.read(0, 1)[0]
@@ -261,7 +284,7 @@ class FileRows:
         if set(map(type, values)) == {bytes}:
             return values
         return [
-            to_bytes(value, f"{self._where}, row {begin + i}")
+            to_bytes(value, f"{self._where}, row {begin + i}", self._may_open)
             for i, value in enumerate(values)
         ]
 

@@ -11,13 +11,18 @@ from .samples import FieldNames
 
 
 def _arrow_rows(
-    kind: Any, length: int, read: Callable[[int, int], Any], where: str
+    kind: Any,
+    length: int,
+    read: Callable[[int, int], Any],
+    where: str,
+    may_open: bool = False,
 ) -> Any:
     if encoded.is_arrow_files(kind):
         return encoded.FileRows(
             length,
             lambda begin, end: encoded.arrow_files(read(begin, end)),
             where,
+            may_open,
         )
     return ArrowRows(length, read, where)
 
@@ -58,6 +63,7 @@ def of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
             len(dataset),
             lambda begin, end: column[begin:end].column(0),
             f"column {name!r}",
+            may_open=True,
         )
 
     columns = {name: rows(name) for name in chosen}

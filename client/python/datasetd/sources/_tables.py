@@ -8,7 +8,7 @@ from ._base import Fields, Path, choose, existing, library
 def parquet(path: Path, fields: Fields = None) -> Any:
     """Columns of a Parquet file, or of a directory of them, by pyarrow:
     numbers, lists of one length, and encoded images as binary or as structs of
-    bytes and path."""
+    bytes and path, of which a path is not opened."""
     pq = library("pyarrow.parquet", "pyarrow", "parquet")
     found = existing(path)
     names = pq.ParquetDataset(found).schema.names
