@@ -253,6 +253,23 @@ def test_frames(client):
         client.push_dataset("frame", pandas.DataFrame(np.zeros((2, 65))))
 
 
+def test_masked_arrays(client):
+    masked = np.ma.masked_array(_ROWS, np.zeros(_ROWS.shape, bool))
+    data = {"x": masked, "y": Lazy(masked)}
+    _expect(client, data, {"x": _ROWS, "y": _ROWS})
+    masked[-1, -1] = np.ma.masked
+    for data, where in (
+        ({"x": masked}, "column 'x'"),
+        ({"x": Lazy(masked)}, "column 'x'"),
+        ((masked, _LABELS), "column 0"),
+        (list(masked), "sample 1002, field 'data'"),
+    ):
+        with pytest.raises(
+            datasetd.InvalidArgument, match=f"{where} has masked.*filled"
+        ):
+            client.push_dataset(f"columns-{next(_NUMBERS)}", data)
+
+
 def _of_package(package, name, **members):
     return type(name, (dict,), dict(members, __module__=package))
 

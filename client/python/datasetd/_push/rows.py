@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ..errors import InvalidArgument
-from .samples import plain
+from .samples import plain, to_array
 
 _READ_BYTES = 4 << 20
 _MAX_READ_BYTES = 256 << 20
@@ -50,12 +50,12 @@ class Rows:
 
     def read(self, begin: int, end: int) -> Any:
         """Returns rows begin to end as a NumPy array."""
-        import numpy
-
         if self.is_torch:
             return plain(to_numpy(self._array[begin:end]), self._where)
         if not self._piece_rows:
-            return plain(numpy.asarray(self._array[begin:end]), self._where)
+            return self._plain(begin, end)
+        import numpy
+
         parts = []
         while begin < end:
             if not self._piece_begin <= begin < self._piece_end:
@@ -70,12 +70,14 @@ class Rows:
         return parts[0] if len(parts) == 1 else numpy.concatenate(parts)
 
     def _fill(self, row: int) -> None:
-        import numpy
-
         begin = row // self._piece_rows * self._piece_rows
         end = min(self.length, begin + self._piece_rows)
-        self._piece = plain(numpy.asarray(self._array[begin:end]), self._where)
+        self._piece = self._plain(begin, end)
         self._piece_begin, self._piece_end = begin, end
+
+    def _plain(self, begin: int, end: int) -> Any:
+        array = to_array(self._array[begin:end], self._where)
+        return plain(array, self._where)
 
 
 def _first(rows: Any) -> Any:

@@ -69,6 +69,18 @@ def check_dtype(dtype: Any, where: str) -> None:
     )
 
 
+def to_array(value: Any, where: str) -> Any:
+    """Returns NumPy's array of a value."""
+    import numpy
+
+    if isinstance(value, numpy.ma.MaskedArray) and numpy.any(value.mask):
+        raise InvalidArgument(
+            f"{where} has masked values: fill them, as array.filled(0), or "
+            "leave them out"
+        )
+    return numpy.asarray(value)
+
+
 def plain(array: Any, where: str) -> Any:
     """Returns `array` with a little-endian dtype that the daemon supports."""
     import numpy
@@ -142,7 +154,7 @@ def _to_array(
             f"a PIL image or a number; {way}"
         )
     else:
-        array, origin = numpy.asarray(value), "numpy"
+        array, origin = to_array(value, where), "numpy"
     array = plain(array, where)
     return array, array.dtype.name, origin
 
