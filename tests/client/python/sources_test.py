@@ -361,6 +361,20 @@ def test_csv(client, tmp_path):
         sources.csv(path)
 
 
+def test_integers_of_a_csv_that_int64_does_not_hold(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(f"a,b\n1,{2**63 - 1}\n2,{2**63}\n")
+    for fields in (None, {"x": ["a", "b"]}):
+        with pytest.raises(
+            datasetd.InvalidArgument, match=r"a.csv: column 'b' has .*2\*\*63"
+        ):
+            sources.csv(path, fields)
+    (values,) = sources.csv(path, {"x": ["b"]}, nrows=1).values()
+    assert values.tolist() == [[2**63 - 1]]
+    values = sources.csv(path, {"b": "b"}, dtype={"a": "uint64"}, nrows=1)["b"]
+    assert values.tolist() == [2**63 - 1]
+
+
 def _fer2013(path):
     """Of six rows, as of FER-2013."""
     usages = ["Training", "PublicTest", "training", "PrivateTest", "Training",

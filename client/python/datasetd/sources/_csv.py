@@ -5,6 +5,8 @@ from typing import Any, List, Mapping, Sequence, Union
 from ..errors import InvalidArgument
 from ._base import Path, Source, existing, library
 
+_MAX_INT64 = (1 << 63) - 1
+
 
 def csv(
     path: Path,
@@ -49,6 +51,12 @@ def csv(
         part = frame[group]
         if part.isna().to_numpy().any():
             raise InvalidArgument(f"{path}: {group} has empty cells; fill them")
+        for name, dtype in zip(group, part.dtypes):
+            if dtype.kind == "u" and (frame[name] > _MAX_INT64).any():
+                raise InvalidArgument(
+                    f"{path}: column {name!r} has integers above 2**63 - 1, "
+                    "and integers become int64: leave it out with fields="
+                )
         if all(dtype.kind in "biuf" for dtype in part.dtypes):
             is_whole = all(dtype.kind in "biu" for dtype in part.dtypes)
             values = part.to_numpy("int64" if is_whole else "float32")
