@@ -375,6 +375,25 @@ def test_integers_of_a_csv_that_int64_does_not_hold(tmp_path):
     assert values.tolist() == [2**63 - 1]
 
 
+def test_a_class_of_a_long_csv_is_one(tmp_path):
+    """pandas reads 2048 rows of so many columns at once, unless told."""
+    path = tmp_path / "a.csv"
+    rows = [f"007,{','.join('0' * 255)}\n"] * 5000
+    path.write_text(
+        ",".join(f"c{i}" for i in range(256)) + "\n" + "".join(rows)
+        + rows[0].replace("007", "bond")
+    )
+    source = sources.csv(path, "c0")
+    assert source.classes == ["007", "bond"]
+    assert source["c0"].tolist() == [0] * 5000 + [1]
+    for options in ({"engine": "python"}, {"sep": None}):
+        few = sources.csv(path, "c0", skiprows=range(1, 4999), **options)
+        assert few.classes == ["007", "bond"]
+    with pytest.warns(pandas.errors.DtypeWarning):
+        split = sources.csv(path, "c0", low_memory=True)
+    assert split.classes == ["007", "7", "bond"]
+
+
 def _fer2013(path):
     """Of six rows, as of FER-2013."""
     usages = ["Training", "PublicTest", "training", "PrivateTest", "Training",

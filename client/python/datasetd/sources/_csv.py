@@ -21,14 +21,14 @@ def csv(
       fields: columns, or for each field a column, or a list of columns, which
         make a field (K,) of each sample:
         `{"x": ["width", "height"], "label": "species"}`.
-      options: of pandas.read_csv, as sep=";".
+      options: of pandas.read_csv, as sep=";". low_memory is False by default.
 
     Integers become int64, other numbers float32. One text column may be
     chosen: it becomes class indices, in alphabetical order, and its texts
     become the class names.
     """
     pandas = library("pandas", "pandas", "csv")
-    frame = pandas.read_csv(existing(path), **options)
+    frame = _read(pandas, existing(path), options)
     if fields is None:
         fields = [str(name) for name in frame]
     elif isinstance(fields, str):
@@ -71,3 +71,16 @@ def csv(
         columns[field] = codes.astype("int64")
         classes = [str(text) for text in texts]
     return Source(columns, classes)
+
+
+def _read(pandas: Any, path: str, options: Mapping[str, Any]) -> Any:
+    """Reads each column as a whole. pandas would read a file in pieces, and a
+    class such as 007 be a number in some of them and text in others."""
+    if "low_memory" not in options:
+        try:
+            return pandas.read_csv(path, low_memory=False, **options)
+        except ValueError as error:
+            # Other engines read whole columns, and do not know the option.
+            if "low_memory" not in str(error):
+                raise
+    return pandas.read_csv(path, **options)
