@@ -570,6 +570,41 @@ def test_image_folder(client, tmp_path):
         client.push_dataset("bad", sources.image_folder(tmp_path))
 
 
+def _image(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(_IMAGES[0]).save(path)
+
+
+def test_an_image_folder_is_whole_or_an_error(tmp_path, monkeypatch):
+    invalid = datasetd.InvalidArgument
+    with pytest.raises(invalid, match="holds no directory, expected one"):
+        sources.image_folder(tmp_path)
+    _image(tmp_path / "ant" / "a.png")
+    _image(tmp_path / "bee" / "deep" / "b.png")
+    (tmp_path / "cow").mkdir()
+    with pytest.raises(invalid, match="cow: a class without an image"):
+        sources.image_folder(tmp_path)
+    # Links are followed.
+    (tmp_path / "cow" / "link").symlink_to(tmp_path / "bee")
+    folder = sources.image_folder(tmp_path)
+    assert [folder[i][1] for i in range(len(folder))] == [0, 1, 2]
+
+    scandir = os.scandir
+
+    def refused(path):
+        if str(path).endswith("deep"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.scandir", refused)
+        with pytest.raises(PermissionError, match="bee/deep"):
+            sources.image_folder(tmp_path)
+    (tmp_path / "bee" / "deep" / "up").symlink_to(tmp_path / "cow")
+    with pytest.raises(OSError, match="to a directory above it: .*link"):
+        sources.image_folder(tmp_path)
+
+
 @pytest.mark.parametrize(
     "call, package",
     [

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, NoReturn, Optional, Sequence, Tuple
 
-from ..errors import DataLoss, NotFound
+from ..errors import DataLoss, InvalidArgument
 from ._base import Path, existing, library
+from ._folders import walk
 
 
 def decode_image(data: bytes, mode: Optional[str] = "RGB") -> Any:
@@ -44,6 +45,10 @@ class _Folder:
             raise DataLoss(f"{path}: {error}") from error
 
 
+def _refuse(error: OSError) -> NoReturn:
+    raise error
+
+
 def image_folder(
     path: Path,
     extensions: Optional[Sequence[str]] = None,
@@ -56,7 +61,8 @@ def image_folder(
       extensions: as [".tif", ".webp"]; None is all that Pillow knows.
       mode: of Pillow; None is each file's own, with palettes refused.
 
-    For JPEG and PNG, load_dataset's image_folder is faster.
+    A class without an image is an error, and so is a directory that cannot be
+    read. For JPEG and PNG, load_dataset's image_folder is faster.
     """
     pillow = library("PIL.Image", "pillow", "image_folder")
     root = existing(path)
@@ -64,15 +70,23 @@ def image_folder(
         extensions = list(pillow.registered_extensions())
     endings = tuple(ending.lower() for ending in extensions)
     classes = sorted(e.name for e in os.scandir(root) if e.is_dir())
-    files = [
-        (os.path.relpath(os.path.join(folder, name), root), label)
-        for label, kind in enumerate(classes)
-        for folder, _, names in sorted(
-            os.walk(os.path.join(root, kind), followlinks=True)
+    if not classes:
+        raise InvalidArgument(
+            f"{root} holds no directory, expected one for each class"
         )
-        for name in sorted(names)
-        if name.lower().endswith(endings)
-    ]
-    if not files:
-        raise NotFound(f"{root}: no image in any of its directories")
+    files: List[Tuple[str, int]] = []
+    for label, kind in enumerate(classes):
+        top = os.path.join(root, kind)
+        paths = [
+            os.path.join(folder, name)
+            for folder, names in sorted(walk(top, _refuse))
+            for name in names
+            if name.lower().endswith(endings)
+        ]
+        if not paths:
+            raise InvalidArgument(
+                f"{top}: a class without an image; remove the directory, or "
+                "put images into it"
+            )
+        files += [(os.path.relpath(path, root), label) for path in paths]
     return _Folder(root, classes, files, mode)
