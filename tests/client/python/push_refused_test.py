@@ -73,3 +73,39 @@ def test_a_file_that_is_named_is_a_regular_one(tmp_path):
             datasetd.DataLoss, match=f"column 'x', row 0: .*{words}"
         ):
             read(other)
+
+
+def test_an_image_that_pillow_refuses_is_a_bad_sample(client, monkeypatch):
+    large = _file(_picture(60, 60), "gif")
+    files = [_file(_picture(5, 6), "gif"), large, _FILES[1]]
+    columns, samples = {"image": files}, [{"image": data} for data in files]
+
+    def refused():
+        for data in (columns, samples):
+            with client.push_dataset(
+                _name(), data, bad_samples="skip"
+            ) as dataset:
+                assert [bad.index for bad in dataset.bad_samples] == [1]
+                assert len(dataset) == 2
+            with pytest.raises(datasetd.Error, match="sample 1: .*BMP image"):
+                client.push_dataset(_name(), data)
+
+    with monkeypatch.context() as patch:
+        # Twice as many pixels are an error, which is no ValueError.
+        patch.setattr(Image, "MAX_IMAGE_PIXELS", 60 * 60 // 2 - 1)
+        refused()
+    # Its PNG has 10,800 bytes of pixels.
+    with monkeypatch.context() as patch:
+        patch.setattr(encoded, "_MAX_IMAGE_BYTES", 10_800)
+        refused()
+        patch.setattr(encoded, "_MAX_IMAGE_BYTES", 12_000)
+        with client.push_dataset(_name(), columns) as dataset:
+            assert len(dataset) == 3
+
+
+def test_an_image_that_pillow_refuses_is_not_compared(client, monkeypatch):
+    name, data = _name(), {"image": [_file(_picture(60, 60), "png")]}
+    with client.push_dataset(name, data):
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 60 * 60 // 2 - 1)
+        with pytest.raises(datasetd.AlreadyExists, match="other content"):
+            client.push_dataset(name, data)

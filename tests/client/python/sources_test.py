@@ -544,7 +544,7 @@ def test_a_pickle_runs_nothing(tmp_path, monkeypatch):
     assert not os.path.exists("attacked")
 
 
-def test_image_folder(client, tmp_path):
+def test_image_folder(client, tmp_path, monkeypatch):
     endings = ["bmp", "tif", "webp", "gif", "png", "TIFF"]
     want = []
     for kind in ("ant", "bee"):
@@ -568,6 +568,9 @@ def test_image_folder(client, tmp_path):
     (tmp_path / "ant" / "9.gif").write_bytes(b"GIF89a, cut off")
     with pytest.raises(datasetd.DataLoss, match="9.gif"):
         client.push_dataset("bad", sources.image_folder(tmp_path))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 8 * 9 // 2 - 1)
+    with pytest.raises(datasetd.DataLoss, match="0.bmp: .*decompression bomb"):
+        client.push_dataset("bomb", sources.image_folder(tmp_path))
 
 
 def _image(path):

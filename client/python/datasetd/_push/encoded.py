@@ -20,6 +20,7 @@ from typing import (
 from ..errors import DataLoss, InvalidArgument
 
 _MAX_FILE_BYTES = (1 << 32) - 1
+_MAX_IMAGE_BYTES = 256 << 20  # the daemon's
 # For those who read many: files have no size that is known before.
 ROWS_AT_ONCE = 64
 # First bytes of the files that the daemon decodes, and of others that Pillow
@@ -187,9 +188,12 @@ def for_daemon(data: bytes, channels: int) -> bytes:
             exif[_EXIF_ORIENTATION] = orientation
         file = io.BytesIO()
         image.save(file, "png", compress_level=0, exif=exif)
-    except (ImportError, OSError, ValueError):
+    except MemoryError:
+        raise
+    except Exception:  # Pillow's plugins raise any, as does its limit of pixels
         return data
-    return file.getvalue()
+    png = file.getvalue()
+    return data if len(png) > _MAX_IMAGE_BYTES else png
 
 
 def files_for_daemon(files: List[bytes], channels: int) -> List[bytes]:
@@ -250,7 +254,9 @@ def pixels(
             if options.get("apply_exif") == "true":
                 image = ImageOps.exif_transpose(image)
             array = numpy.asarray(image.convert(_MODES[channels]))
-        except (OSError, ValueError):
+        except MemoryError:
+            raise
+        except Exception:  # as in for_daemon()
             return None
         images.append(array.reshape(array.shape[:2] + (channels,)))
         if images[-1].shape != images[0].shape:

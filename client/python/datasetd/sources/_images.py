@@ -41,7 +41,9 @@ class _Folder:
             data = file.read()
         try:
             return decode_image(data, self._mode), label
-        except (OSError, ValueError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # Pillow's plugins raise any
             raise DataLoss(f"{path}: {error}") from error
 
 
