@@ -13,6 +13,7 @@ import numpy as np
 import pandas
 import pytest
 from datasetd import transforms as T
+from datasetd._client import formats
 from datasetd._daemon.local import find_daemon
 
 _RANDOM = np.random.default_rng(14)
@@ -147,6 +148,32 @@ def test_load_attaches_by_the_files(client, daemon, tmp_path, monkeypatch):
             datasetd.AlreadyExists, match="9 samples; these are 60"
         ):
             client.load_dataset("named", "npz", path, options=_CHOSEN)
+
+
+def test_the_state_of_files_behind_links(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    path = tmp_path / "a.zarr"
+    path.mkdir()
+    (path / "link").symlink_to(elsewhere)
+    (path / "link" / "up").symlink_to(path)
+    (path / "self").symlink_to("self")
+
+    def state():
+        found = formats.file_state(str(path))
+        return [os.path.relpath(name, path) for name, _, _ in found], found
+
+    (elsewhere / "part").write_bytes(b"1")
+    names, before = state()
+    assert names == ["link/part"]
+    (elsewhere / "part").write_bytes(b"12")
+    assert state()[1] != before
+    (elsewhere / "more").write_bytes(b"")
+    assert state()[0] == ["link/more", "link/part"]
+    # A file alone, and nothing.
+    part = str(elsewhere / "part")
+    assert [name for name, *_ in formats.file_state(part)] == [part]
+    assert formats.file_state(str(tmp_path / "none")) == []
 
 
 def _decode(key, value):

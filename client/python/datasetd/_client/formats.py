@@ -14,6 +14,7 @@ from .._push import encoded
 from .._ranks import nodes
 from ..errors import DataLoss, Error, InvalidArgument, NotFound
 from ..sources._cifar_python import cifar10_python, cifar100_python
+from ..sources._folders import walk
 from ..sources._shards import files_of
 from .folders import advice
 
@@ -130,12 +131,13 @@ def read(format: str, path: Any, arguments: Mapping[str, Any]) -> Any:
 
 def file_state(path: str) -> List[Any]:
     """Returns the names, sizes and times of a file, of the files of a
-    pattern or of a directory's files."""
+    pattern or of those below a directory, also by links."""
     state = []
     paths = files_of(path)
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        paths += [os.path.join(folder, name) for name in sorted(files)]
+    if os.path.isdir(path):
+        # What cannot be read here is left out; its reader says so.
+        for folder, files in walk(path, lambda error: None):
+            paths += [os.path.join(folder, name) for name in files]
     for name in filter(os.path.isfile, paths):
         info = os.stat(name)
         state.append((name, info.st_size, info.st_mtime_ns))
