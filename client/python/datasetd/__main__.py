@@ -5,6 +5,8 @@ daemon per node. For everything else use datasetctl."""
 from __future__ import annotations
 
 import argparse
+import ast
+import contextlib
 import importlib
 import json
 import re
@@ -13,6 +15,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    Iterator,
     List,
     Mapping,
     NoReturn,
@@ -113,7 +116,9 @@ def _parser() -> _Parser:
         default=[],
         metavar="KEY=VALUE",
         help="of the daemon's reader, or an argument of the function of "
-        "datasetd.sources; repeatable. lmdb: decode=MODULE:FUNCTION",
+        "datasetd.sources; repeatable. Of the latter VALUE may be a Python "
+        "literal, as 5, False or [0, 2], and is text if it is none or in "
+        "quotes. lmdb: decode=MODULE:FUNCTION",
     )
     load.add_argument("--split", help="of formats that have splits")
     load.add_argument("--device", help="cpu, cuda:N; default: the first one")
@@ -162,6 +167,18 @@ def _pairs(flag: str, texts: Sequence[str]) -> Dict[str, str]:
     return pairs
 
 
+def _value(text: str) -> Any:
+    """Returns what a literal of Python means, or JSON's true, false and null;
+    other text as it is."""
+    words = {"true": True, "false": False, "null": None}
+    if text in words:
+        return words[text]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
 def _part(arguments: argparse.Namespace) -> Dict[str, Any]:
     """Returns the arguments part, part_epoch and part_seed."""
     part = arguments.part
@@ -191,14 +208,14 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _read(
-    arguments: argparse.Namespace, path: str, given: Mapping[str, Any]
+    arguments: argparse.Namespace, path: str, given: Mapping[str, str]
 ) -> Any:
     """Calls a function of datasetd.sources and returns its result."""
-    options = dict(given)
+    options = {key: _value(text) for key, text in given.items()}
     fields: Dict[str, Any] = dict(_pairs("--field", arguments.field))
-    if "decode" in options:
-        options["decode"] = _function(options["decode"])
-    if "extensions" in options:
+    if "decode" in given:
+        options["decode"] = _function(given["decode"])
+    if isinstance(options.get("extensions"), str):
         options["extensions"] = options["extensions"].split(",")
     if arguments.format == "csv":
         fields = {
@@ -217,6 +234,20 @@ def _read(
     except errors.InvalidArgument as error:
         raise _UsageError(str(error)) from None
     return _formats.read(arguments.format, path, options)
+
+
+@contextlib.contextmanager
+def _errors_of_libraries(path: str) -> Iterator[None]:
+    """Raises DataLoss for those of the libraries that read the path, some of
+    which read while the samples are pushed."""
+    try:
+        yield
+    except (errors.Error, _UsageError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise errors.DataLoss(
+            f"{path}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
@@ -253,23 +284,24 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
     images, others = _formats.image_options(
         _pairs("--option", arguments.option)
     )
-    data = _read(arguments, path, others)
-    fields: Any = None
-    if kinds:
-        names = list(data) if isinstance(data, dict) else list(kinds)
-        fields = {name: kinds.pop(name, "auto") for name in names}
+    with _errors_of_libraries(path):
+        data = _read(arguments, path, others)
+        fields: Any = None
         if kinds:
-            raise _UsageError(f"--kind: there is no field {min(kinds)!r}")
-    return client.push_dataset(
-        name,
-        data,
-        fields=fields,
-        device=arguments.device,
-        progress=progress,
-        if_exists=arguments.if_exists,
-        options=images,
-        **division,
-    )
+            names = list(data) if isinstance(data, dict) else list(kinds)
+            fields = {name: kinds.pop(name, "auto") for name in names}
+            if kinds:
+                raise _UsageError(f"--kind: there is no field {min(kinds)!r}")
+        return client.push_dataset(
+            name,
+            data,
+            fields=fields,
+            device=arguments.device,
+            progress=progress,
+            if_exists=arguments.if_exists,
+            options=images,
+            **division,
+        )
 
 
 def _code_of(error: errors.Error) -> str:
@@ -297,7 +329,7 @@ def _fail(code: str, message: str, as_json: bool) -> None:
     if as_json:
         text = json.dumps({"error": {"code": code, "message": message}})
     else:
-        text = f"datasetd: {message}"
+        text = f"datasetd: {' '.join(message.splitlines())}"
     print(text, file=sys.stderr)
 
 

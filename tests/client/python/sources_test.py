@@ -16,6 +16,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from datasetd import __main__ as command
 from datasetd import sources
 from PIL import Image
 
@@ -731,6 +732,59 @@ def test_the_command_ends_with_the_codes_of_datasetctl(daemon, h5, tmp_path):
     done = _run(*load, "csv", "/none.csv", *at)
     assert done.returncode == 1
     assert done.stderr == "datasetd: /none.csv: no such file or directory\n"
+
+
+def test_options_of_the_command_are_literals(client, daemon, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("kind;n\n" + "NA;1\nb;2\n" * 9)
+    done = _run(
+        "load", "cli-csv", "csv", path, "--address", daemon.address,
+        "--option", "sep=;", "--option", "keep_default_na=false",
+        "--option", "nrows=5", "--option", "usecols=['kind']",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with client.get_dataset("cli-csv") as dataset:
+        assert dataset.class_names == ["NA", "b"]
+        _expect_content(client, dataset, {"kind": np.array([0, 1, 0, 1, 0])})
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("true", True), ("False", False), ("null", None), ("None", None),
+        ("5", 5), ("-1.5", -1.5), ('"5"', "5"), ("'a b'", "a b"),
+        ('["a", 0]', ["a", 0]), ("{'a': 'int8'}", {"a": "int8"}),
+        ("", ""), (" ", " "), (",", ","), (";", ";"), ("\\s+", "\\s+"),
+        ("utf-8", "utf-8"), ("007", "007"), ("x:y,z", "x:y,z"),
+        ("photo,-codes", "photo,-codes"), (".tif", ".tif"), ("RGB", "RGB"),
+        ("a\0", "a\0"), ("(" * 500, "(" * 500),
+    ],
+)
+def test_an_option_is_a_literal_or_text(text, value):
+    assert command._value(text) == value
+    assert type(command._value(text)) is type(value)
+
+
+def test_errors_of_what_is_read_as_it_is_pushed(daemon, tmp_path):
+    path = tmp_path / "a.lmdb"
+    with lmdb.open(str(path)) as environment:
+        with environment.begin(write=True) as transaction:
+            transaction.put(b"0", b"1")
+    load = ("load", "late", "lmdb", path, "--address", daemon.address,
+            "--option", "decode=operator:truediv")
+    done = _run(*load)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        f"datasetd: {path}: TypeError: unsupported operand.*\n", done.stderr
+    )
+    error = json.loads(_run("--json", *load).stderr)["error"]
+    assert error["code"] == "DATA_LOSS"
+    assert error["message"].startswith(f"{path}: TypeError: ")
+
+
+def test_an_error_of_the_command_is_a_line(capsys):
+    command._fail("DATA_LOSS", "a.pt: this\nis long", False)
+    assert capsys.readouterr().err == "datasetd: a.pt: this is long\n"
 
 
 def test_the_package_imports_no_library_of_a_format():

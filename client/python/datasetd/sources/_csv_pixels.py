@@ -63,7 +63,7 @@ def csv_pixels(
 
 
 def _extent(name: str, value: Any) -> int:
-    """Returns 0 for None. Numbers of a command line are strings."""
+    """Returns 0 for None. Text that is a number is taken, too."""
     if value is None:
         return 0
     try:
