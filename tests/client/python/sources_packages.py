@@ -64,6 +64,31 @@ if os.environ["SOURCES_ENVIRONMENT"] == "mxnet":
             client, sources.recordio(path), {"image": _IMAGES, "label": _ROWS}
         )
 
+    def test_recordio_labels_are_of_one_dtype(client, tmp_path):
+        import mxnet.recordio
+
+        def write(labels):
+            path = str(tmp_path / "a.rec")
+            file = mxnet.recordio.MXRecordIO(path, "w")
+            for i, label in enumerate(labels):
+                header = mxnet.recordio.IRHeader(0, label, i, 0)
+                file.write(mxnet.recordio.pack(header, _png(_IMAGES[i])))
+            file.close()
+            return path
+
+        labels = np.array([0.5, 1, 2], np.float32)
+        want = {"image": _IMAGES[:3], "label": labels}
+        _expect(client, sources.recordio(write([0.5, 1.0, 2.0])), want)
+        path = write([1.0, 0.5, 2.0])
+        with pytest.raises(
+            datasetd.InvalidArgument, match="record 1 is 0.5.*label_dtype="
+        ):
+            client.push_dataset("mixed", sources.recordio(path))
+        want["label"] = labels[[1, 0, 2]]
+        _expect(client, sources.recordio(path, label_dtype="float32"), want)
+        with pytest.raises(datasetd.InvalidArgument, match="is 'int8'"):
+            sources.recordio(path, label_dtype="int8")
+
 else:
     import datasets
     import pyarrow

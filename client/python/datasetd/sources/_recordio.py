@@ -1,42 +1,67 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any, Callable, Dict, Iterator, Optional
 
+from ..errors import InvalidArgument
 from ._base import Path, existing, library
 
 
 class _Records:
     def __init__(
-        self, recordio: Any, path: str, decode: Callable[[bytes], Any]
+        self,
+        recordio: Any,
+        path: str,
+        decode: Callable[[bytes], Any],
+        label_dtype: Optional[str],
     ) -> None:
         self._recordio = recordio
         self._path = path
         self._decode = decode
+        self._label_dtype = label_dtype
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
         file = self._recordio.MXRecordIO(self._path, "r")
+        dtype = self._label_dtype
         try:
-            while True:
+            for i in itertools.count():
                 data = file.read()
                 if data is None:
                     return
                 header, content = self._recordio.unpack(data)
                 label = header.label
-                is_number = header.flag == 0
-                if is_number and float(label).is_integer():
-                    label = int(label)
+                if header.flag == 0:  # a number
+                    label = float(label)
+                    is_whole = label.is_integer()
+                    dtype = dtype or ("int64" if is_whole else "float32")
+                    if dtype == "int64" and not is_whole:
+                        raise InvalidArgument(
+                            f"{self._path}: the label of record {i} is "
+                            f"{label}, no whole number: give "
+                            "label_dtype='float32'"
+                        )
+                    label = int(label) if dtype == "int64" else label
                 yield {"image": self._decode(content), "label": label}
         finally:
             file.close()
 
 
 def recordio(
-    path: Path, decode: Optional[Callable[[bytes], Any]] = None
+    path: Path,
+    decode: Optional[Callable[[bytes], Any]] = None,
+    label_dtype: Optional[str] = None,
 ) -> Any:
     """Records of an MXNet RecordIO file (.rec) of images, by mxnet: `image`,
-    and `label`, whole numbers as int64, else as float32 (K,).
+    and `label`, a number or float32 (K,).
 
-    `decode` makes the image of a record's bytes; unset, the daemon does.
+    Args:
+      decode: makes the image of a record's bytes; None: the daemon does.
+      label_dtype: of labels that are numbers, "int64" or "float32"; None:
+        int64 if that of the first record is whole.
     """
+    if label_dtype not in (None, "int64", "float32"):
+        raise InvalidArgument(
+            f"label_dtype is {label_dtype!r}, expected int64 or float32"
+        )
     package = library("mxnet.recordio", "mxnet", "recordio")
-    return _Records(package, existing(path), decode or bytes)
+    return _Records(package, existing(path), decode or bytes, label_dtype)
