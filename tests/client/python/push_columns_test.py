@@ -249,6 +249,16 @@ def test_frames(client):
     with pytest.raises(datasetd.InvalidArgument, match="'text'.*cat.codes"):
         client.push_dataset("frame", frame)
     _expect(client, frame, {"b": _LABELS}, fields=["b"])
+    for twice in (["a", "b", "a"], [1, "b", "1"]):
+        frame.columns = twice
+        with pytest.raises(
+            datasetd.InvalidArgument,
+            match=f"DataFrame has 2 columns called '{twice[0]}'",
+        ):
+            client.push_dataset("frame", frame)
+        _expect(client, frame, {"b": _LABELS}, fields=["b"])
+        with pytest.raises(datasetd.InvalidArgument, match=f"columns '{twice[2]}'"):
+            client.push_dataset("frame", (frame, _LABELS))
     with pytest.raises(datasetd.InvalidArgument, match="at most 64 fields"):
         client.push_dataset("frame", pandas.DataFrame(np.zeros((2, 65))))
 

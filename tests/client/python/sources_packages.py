@@ -111,7 +111,7 @@ else:
 
     _WANT = {"label": _LABELS, "fixed": _ROWS, "lists": _ROWS}
 
-    def test_tables(client):
+    def test_tables(client, tmp_path):
         table = _table()
         _expect(client, table, _WANT)
         pieces = [table[:7], table[7:200], table[200:]]
@@ -121,6 +121,25 @@ else:
         _expect(
             client, pyarrow.table({"image": tensors}), {"image": _IMAGES}
         )
+        twice = pyarrow.Table.from_arrays(
+            [pyarrow.array(values) for values in (_LABELS, _ROWS[:, 0], _LABELS)],
+            ["a", "b", "a"],
+        )
+        with pytest.raises(
+            datasetd.InvalidArgument, match="table has 2 columns called 'a'"
+        ):
+            client.push_dataset("wrong", twice)
+        _expect(client, twice, {"b": _ROWS[:, 0]}, fields=["b"])
+        with pyarrow.ipc.new_file(tmp_path / "a.arrow", twice.schema) as writer:
+            writer.write_table(twice)
+        pyarrow.parquet.write_table(twice, tmp_path / "a.parquet")
+        for read in (sources.arrow, sources.parquet):
+            path = tmp_path / f"a.{read.__name__}"
+            for fields in (None, ["b", "a"]):
+                with pytest.raises(
+                    datasetd.InvalidArgument, match=f"{path} has 'a' 2 times"
+                ):
+                    read(path, fields)
         for column, words in (
             (["a", "b"], "'x' is string, which is no number"),
             ([1, None], "'x' has nulls"),

@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+import zipfile
 
 import datasetd
 import h5py
@@ -84,6 +85,14 @@ def test_npz(client, tmp_path):
         sources.npz(path)
     path.write_bytes(b"PK, cut off")
     with pytest.raises(datasetd.DataLoss, match="a.npz is no .npz file"):
+        sources.npz(path)
+    np.savez(path, image=_IMAGES)
+    with zipfile.ZipFile(path, "a") as file:
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            file.writestr("image.npy", file.read("image.npy"))
+    with pytest.raises(
+        datasetd.InvalidArgument, match="a.npz has 'image' 2 times"
+    ):
         sources.npz(path)
     np.savez(path, image=_IMAGES)
     content = bytearray(path.read_bytes())

@@ -128,6 +128,25 @@ def test_features_of_the_first_example(client, whole, tmp_path, packing):
     )
 
 
+def test_features_that_would_be_one_field(tmp_path):
+    path = tmp_path / "a"
+    writer = tfrecord.TFRecordWriter(str(path))
+    writer.write(
+        {
+            "a.b": ([1], "int"),
+            "a/b": ([2.5], "float"),
+            "a:b": (b"no field", "byte"),
+        }
+    )
+    writer.close()
+    with pytest.raises(
+        datasetd.InvalidArgument, match="'a.b' and 'a/b' are both field 'a_b'"
+    ):
+        sources.tfrecord(path)
+    columns = sources.tfrecord(path, {"x": "a.b:int64", "y": "a/b:float32"})
+    assert (columns["x"].tolist(), columns["y"].tolist()) == ([1], [2.5])
+
+
 def test_it_agrees_with_the_reader_of_the_package(whole):
     """In any order, and also where the job decodes."""
     records = sources.tfrecord(

@@ -12,7 +12,7 @@ from . import concat, encoded
 from .columns import Columns
 from .rows import Rows, is_named, module_of
 from .samples import FieldNames, Fields
-from .tables import of_arrow, of_hugging_face
+from .tables import of_arrow, of_hugging_face, places_of
 
 
 class _Zipped:
@@ -191,7 +191,10 @@ def columns_of(
     if is_named(data, "pyarrow", "Table", "RecordBatch"):
         return of_arrow(data, names)
     if is_named(data, "pandas", "DataFrame"):
-        found = _of_mapping({str(name): data[name] for name in data}, names)
+        places = places_of(list(data), names, "the DataFrame")
+        found = _of_mapping(
+            {name: data.iloc[:, i] for name, i in places.items()}, names
+        )
         if isinstance(found, _Zipped):
             raise InvalidArgument(_objects_text(data))
         return found
@@ -216,7 +219,10 @@ def _without_frame(value: Any) -> Any:
     """Returns a DataFrame as an array [N, columns], anything else as it is."""
     if not is_named(value, "pandas", "DataFrame"):
         return value
-    columns = [_of_pandas(value[k], f"column {str(k)!r}") for k in value]
+    columns = [
+        _of_pandas(column, f"column {str(name)!r}")
+        for name, column in value.items()
+    ]
     if any(column.dtype.kind not in "biuf" for column in columns):
         raise InvalidArgument(_objects_text(value))
     import numpy
@@ -225,7 +231,7 @@ def _without_frame(value: Any) -> Any:
 
 
 def _objects_text(frame: Any) -> str:
-    objects = [str(name) for name in frame if frame[name].dtype.kind == "O"]
+    objects = [str(k) for k, dtype in frame.dtypes.items() if dtype.kind == "O"]
     return (
         f"columns {', '.join(map(repr, objects))} of the DataFrame hold "
         "objects, not numbers: leave them out with fields=, or make numbers "

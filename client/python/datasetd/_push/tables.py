@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+import collections
+from typing import Any, Callable, Dict, Optional, Sequence
 
+from ..errors import InvalidArgument
 from . import encoded
 from .columns import Columns
 from .rows import ArrowRows, is_arrow_numeric
@@ -27,11 +29,24 @@ def _arrow_rows(
     return ArrowRows(length, read, where)
 
 
+def places_of(
+    columns: Sequence[Any], names: FieldNames, where: str
+) -> Dict[str, int]:
+    """Returns the places of the chosen ones among the columns of a table."""
+    texts = [str(name) for name in columns]
+    chosen = names.choose({text: i for i, text in enumerate(texts)}, where)
+    counts = collections.Counter(texts)
+    for name in chosen:
+        if counts[name] > 1:
+            raise InvalidArgument(
+                f"{where} has {counts[name]} columns called {name!r}: rename "
+                "them, or leave them out with fields="
+            )
+    return chosen
+
+
 def of_arrow(table: Any, names: FieldNames) -> Columns:
-    chosen = names.choose(
-        {str(name): i for i, name in enumerate(table.schema.names)},
-        "the table",
-    )
+    chosen = places_of(table.schema.names, names, "the table")
 
     def rows(name: str, i: int) -> Any:
         column = table.column(i)

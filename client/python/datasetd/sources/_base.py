@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import os
 from typing import (
@@ -78,6 +79,7 @@ def existing(path: Path) -> str:
 def choose(fields: Fields, names: Iterable[str], where: str) -> Dict[str, str]:
     """Returns the file's name of each field."""
     there = list(names)
+    counts = collections.Counter(there)
     if fields is None:
         chosen = {name: name for name in there}
     elif isinstance(fields, Mapping):
@@ -86,9 +88,14 @@ def choose(fields: Fields, names: Iterable[str], where: str) -> Dict[str, str]:
         wanted = [fields] if isinstance(fields, str) else fields
         chosen = {name: name for name in wanted}
     for name in chosen.values():
-        if name not in there:
+        if name not in counts:
             raise InvalidArgument(
                 f"{where} has no {name!r}; it has {', '.join(there) or 'none'}"
+            )
+        if counts[name] > 1:
+            raise InvalidArgument(
+                f"{where} has {name!r} {counts[name]} times: leave it out with "
+                "fields="
             )
     if not chosen:
         raise InvalidArgument(f"{where} holds no array")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ._base import Fields, Path, choose, existing, library
@@ -11,7 +12,11 @@ def parquet(path: Path, fields: Fields = None) -> Any:
     bytes and path, of which a path is not opened."""
     pq = library("pyarrow.parquet", "pyarrow", "parquet")
     found = existing(path)
-    names = pq.ParquetDataset(found).schema.names
+    # pyarrow refuses a directory of files with columns of one name itself.
+    if os.path.isfile(found):
+        names = pq.read_schema(found).names
+    else:
+        names = pq.ParquetDataset(found).schema.names
     chosen = choose(fields, names, str(path))
     columns = list(dict.fromkeys(chosen.values()))
     return _renamed(pq.read_table(found, columns=columns), chosen)

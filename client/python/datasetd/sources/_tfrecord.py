@@ -324,16 +324,25 @@ class _Records:
         """Returns the fields of the first example: images, then numbers."""
         example, where = self._read(0)
         images, numbers = {}, {}
+        names: Dict[str, str] = {}  # by field
         for name, message in sorted(example.features.feature.items()):
             field = _field_name(name)
             kind = message.WhichOneof("kind")
             values = getattr(message, kind).value if kind else ()
             if kind == "bytes_list":
-                if len(values) == 1 and values[0].startswith(_FIRST_BYTES):
-                    images[field] = _Feature(name, None, None)
+                if len(values) != 1 or not values[0].startswith(_FIRST_BYTES):
+                    continue
+                images[field] = _Feature(name, None, None)
             elif len(values):
                 dtype = "int64" if kind == "int64_list" else "float32"
                 numbers[field] = _Feature(name, dtype, None)
+            else:
+                continue
+            if names.setdefault(field, name) != name:
+                raise InvalidArgument(
+                    f"{where}: features {names[field]!r} and {name!r} are both "
+                    f"field {field!r}: name the fields by features="
+                )
         if not images and not numbers:
             raise InvalidArgument(
                 f"{where}: neither an image nor numbers; features= says what "
