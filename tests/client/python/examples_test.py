@@ -76,7 +76,8 @@ def test_a_pth_file_is_pushed_once(tmp_path):
         for _ in range(2):
             result = subprocess.run(
                 [sys.executable, os.environ["PUSH_PTH"], str(path)]
-                + ["--address", daemon.address, "--epochs=2"],
+                + ["--address", daemon.address, "--epochs=2"]
+                + ["--fields=image,label"],
                 stdout=subprocess.PIPE,
                 text=True,
                 env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),

@@ -276,6 +276,25 @@ def test_torch_file(client, tmp_path):
         client, sources.torch_file(path, {"image": "x", "label": "y"}), want
     )
 
+    # Nothing is left out silently.
+    for content, fields, words in (
+        ({"x": images, "note": "text"}, None, "'note' is str, expected a tensor"),
+        ({"x": images, "n": torch.tensor(3)}, None, "'n' is one number, expected"),
+        ((images, {"a": 1}), None, "'label' is dict, expected"),
+        ((images, labels, labels), ["a", "b"], "3 values, and fields names 2"),
+        ((images,), ["a", "b"], "1 values, and fields names 2"),
+        ((images, labels), {"x": "y"}, "no 'y'; it has image, label"),
+    ):
+        torch.save(content, path)
+        with pytest.raises(datasetd.InvalidArgument, match=f"a.pt.*{words}"):
+            sources.torch_file(path, fields)
+    torch.save((images, labels, "text"), path)
+    _expect(
+        client,
+        sources.torch_file(path, {"image": "image", "label": "label"}),
+        want,
+    )
+
     torch.save([Image.fromarray(_IMAGES[0])], path)
     with pytest.raises(pickle.UnpicklingError):
         sources.torch_file(path)

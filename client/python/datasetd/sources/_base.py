@@ -90,7 +90,8 @@ def choose(fields: Fields, names: Iterable[str], where: str) -> Dict[str, str]:
     for name in chosen.values():
         if name not in counts:
             raise InvalidArgument(
-                f"{where} has no {name!r}; it has {', '.join(there) or 'none'}"
+                f"{where} has no {name!r}; it has "
+                f"{', '.join(map(str, there)) or 'none'}"
             )
         if counts[name] > 1:
             raise InvalidArgument(

@@ -11,8 +11,10 @@ def torch_file(path: Path, fields: Fields = None) -> Source:
     """Tensors [N, ...] of a torch.save file: a dict by name, a tuple or list,
     or a single tensor.
 
-    Tensors of a tuple are named `image`, `label`, `field_2`, ..., or by
-    `fields`. Loaded with weights_only, so no code in the file is run.
+    Those of a tuple are named `image`, `label`, `field_2`, ..., or by a list
+    `fields`, which names all. What is no such tensor is an error, unless
+    `fields` leaves it out of a dict, or of a tuple by `{"x": "image"}`. Loaded
+    with weights_only, so no code in the file is run.
     """
     torch = library("torch", "torch", "torch_file")
     known = inspect.signature(torch.load).parameters
@@ -27,19 +29,30 @@ def torch_file(path: Path, fields: Fields = None) -> Source:
     if isinstance(content, torch.Tensor):
         content = (content,)
     if isinstance(content, (tuple, list)):
-        names = ["image", "label"] + [f"field_{i}" for i in range(2, 64)]
+        names = [f"field_{i}" for i in range(len(content))]
+        names[:2] = ["image", "label"][: len(names)]
         if fields is not None and not isinstance(fields, (str, Mapping)):
             names = list(fields)
+        if len(names) != len(content):
+            raise InvalidArgument(
+                f"{path} holds {len(content)} values, and fields names "
+                f"{len(names)}: name all of them, or some by a dict, as "
+                "{'x': 'image', 'y': 'label', 'z': 'field_2'}"
+            )
         content = dict(zip(names, content))
     if not isinstance(content, Mapping):
         raise InvalidArgument(
             f"{path} holds a {type(content).__name__}, expected tensors in a "
             "dict or a tuple"
         )
-    tensors = {
-        name: value
-        for name, value in content.items()
-        if isinstance(value, torch.Tensor) and value.dim() > 0
-    }
-    chosen = choose(fields, tensors, str(path))
-    return Source({field: tensors[name] for field, name in chosen.items()})
+    chosen = choose(fields, content, str(path))
+    for name in chosen.values():
+        value = content[name]
+        is_tensor = isinstance(value, torch.Tensor)
+        if not is_tensor or value.dim() == 0:
+            kind = "one number" if is_tensor else type(value).__name__
+            raise InvalidArgument(
+                f"{path}: {name!r} is {kind}, expected a tensor [N, ...]; "
+                "leave it out with fields="
+            )
+    return Source({field: content[name] for field, name in chosen.items()})
