@@ -275,10 +275,11 @@ class Client:
             of numbers, or the result of a function of datasetd.sources. An
             array is a NumPy array, a memmap, a torch tensor, a list of
             numbers, or a sliceable object with shape and dtype, such as h5py's
-            and zarr's; it is read in order and need not fit into memory. A
-            list of files of JPEG, PNG or BMP as bytes, or a column of them in
-            a table, is decoded by the daemon; GIF, WebP and TIFF become PNG
-            by Pillow before.
+            and zarr's; it is read in order and need not fit into memory.
+            Numbers of Python are int64 and, as in torch.tensor, float32 of 7
+            digits: numpy.array(values) keeps all. A list of files of JPEG, PNG
+            or BMP as bytes, or a column of them in a table, is decoded by the
+            daemon; GIF, WebP and TIFF become PNG by Pillow before.
             Samples are a torch Dataset, a list or any iterable. A sample is a
             value, or a tuple or dict of values: torch tensors, NumPy arrays,
             PIL images, encoded images as bytes, numbers. All must have the
