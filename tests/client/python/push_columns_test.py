@@ -331,6 +331,21 @@ def test_a_column_that_changes_its_shape(client):
         client.push_dataset("liar", {"x": liar})
 
 
+def test_a_column_whose_pieces_differ_in_shape(client):
+    class Liar(Lazy):
+        def __getitem__(self, rows):
+            values = super().__getitem__(rows)
+            return values if rows.start == 0 else values[:, :1]
+
+    # A block lies in two pieces of 4 MiB.
+    liar = Liar(np.zeros((300_000, 3)))
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=r"'x' has values of shape \(1,\) and \(3,\): .*pad or cut them",
+    ):
+        client.push_dataset("liar", {"x": liar})
+
+
 def test_progress_counts_rows(client):
     seen = []
     with client.push_dataset(

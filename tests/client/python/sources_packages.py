@@ -144,6 +144,10 @@ else:
             (["a", "b"], "'x' is string, which is no number"),
             ([1, None], "'x' has nulls"),
             ([[1], [2, 3]], "'x' has lists of 1 to 2 values"),
+            (
+                pyarrow.chunked_array([[[1, 2]], [[3, 4, 5]]]),
+                r"'x' has values of shape \(2,\) and \(3,\): .*pad or cut",
+            ),
         ):
             with pytest.raises(datasetd.InvalidArgument, match=words):
                 client.push_dataset("wrong", pyarrow.table({"x": column}))

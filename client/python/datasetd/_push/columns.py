@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
 
 from ..errors import InvalidArgument
 from . import encoded
+from .rows import joined
 from .samples import FieldNames, Spec, field_message, make_spec, numpy_dtype
 
 _BLOCK_BYTES = 1 << 20
@@ -99,9 +100,9 @@ class Columns:
         for pieces in self._pieces(rows):
             count = sum(end - begin for begin, end in pieces)
             yield [
-                self._decoded(spec, _read(column, pieces))
+                self._decoded(spec, _read(spec, column, pieces))
                 if spec.is_encoded
-                else _block(spec, _read(column, pieces), count)
+                else _block(spec, _read(spec, column, pieces), count)
                 for spec, column in zip(self._specs, self._rows)
             ]
 
@@ -125,15 +126,11 @@ class Columns:
             yield pieces
 
 
-def _read(rows: Any, pieces: List[Tuple[int, int]]) -> Any:
-    if len(pieces) == 1:
-        return rows.read(*pieces[0])
-    import numpy
-
+def _read(spec: Spec, rows: Any, pieces: List[Tuple[int, int]]) -> Any:
     parts = [rows.read(*piece) for piece in pieces]
     if isinstance(parts[0], list):  # of files
         return [file for part in parts for file in part]
-    return numpy.concatenate(parts)
+    return joined(parts, f"column {spec.name!r}")
 
 
 def _parts(spec: Spec, values: Any, count: int) -> List[List[bytes]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 from ..errors import InvalidArgument
 from .samples import plain, to_array
@@ -54,8 +54,6 @@ class Rows:
             return plain(to_numpy(self._array[begin:end]), self._where)
         if not self._piece_rows:
             return self._plain(begin, end)
-        import numpy
-
         parts = []
         while begin < end:
             if not self._piece_begin <= begin < self._piece_end:
@@ -67,7 +65,7 @@ class Rows:
                 ]
             )
             begin = stop
-        return parts[0] if len(parts) == 1 else numpy.concatenate(parts)
+        return joined(parts, self._where)
 
     def _fill(self, row: int) -> None:
         begin = row // self._piece_rows * self._piece_rows
@@ -78,6 +76,21 @@ class Rows:
     def _plain(self, begin: int, end: int) -> Any:
         array = to_array(self._array[begin:end], self._where)
         return plain(array, self._where)
+
+
+def joined(parts: List[Any], where: str) -> Any:
+    """Returns rows that were read in parts as one array."""
+    import numpy
+
+    if len(parts) == 1:
+        return parts[0]
+    shapes = sorted({part.shape[1:] for part in parts})
+    if len(shapes) > 1:
+        raise InvalidArgument(
+            f"{where} has values of shape {shapes[0]} and {shapes[1]}: all "
+            "samples have one shape; pad or cut them"
+        )
+    return numpy.concatenate(parts)
 
 
 def _first(rows: Any) -> Any:
@@ -162,8 +175,9 @@ def _arrow_to_numpy(values: Any, where: str) -> Any:
         else:
             # An empty one has lists of no known length.
             chunks = [chunk for chunk in values.chunks if len(chunk)]
-            return numpy.concatenate(
-                [_arrow_to_numpy(c, where) for c in chunks or values.chunks]
+            return joined(
+                [_arrow_to_numpy(c, where) for c in chunks or values.chunks],
+                where,
             )
     shape = [len(values)]
     while True:
