@@ -2,7 +2,7 @@
 
 # A room to those that it imports. All import the files at the package's root
 # that GROUND names, which import no room. tests/layers.sh checks the floors, and
-# tests/python_imports.py that files import nothing else.
+# tests/client/python/rooms_test.py that files import nothing else.
 ROOMS = {
     "_batches": ["_connection"],
     "_client": [
