@@ -49,6 +49,38 @@ def test_the_same_content_attaches(client, taken):
             assert again.spec_id == few.spec_id
 
 
+def test_the_same_device_by_other_words_attaches(client, taken):
+    for device in ("cpu", "each", ["cpu"]):
+        with client.push_dataset(
+            "taken", {"x": _X, "y": _Y}, device=device
+        ) as again:
+            assert again.spec_id == taken.spec_id
+
+
+@pytest.mark.parametrize(
+    "given, present, want",
+    [
+        ("", "cuda:1", True),
+        ("each", "cuda:0,cuda:2", True),
+        ("each", "cuda:0", False),
+        ("each", "cpu", False),
+        ("cuda:2,cuda:0", "cuda:0,cuda:2", True),
+        ("cuda:1", "cuda:0", False),
+        ("shard", "shard:cuda:0,cuda:2", True),
+        ("shard", "cuda:0,cuda:2", False),
+        ("each", "shard:cuda:0,cuda:2", False),
+    ],
+)
+def test_where_a_push_would_lie(given, present, want):
+    """Of a daemon of three GPUs, of which one has failed, and the host."""
+    devices = [{"name": name, "error": ""} for name in ("cpu", "cuda:0")]
+    devices += [{"name": "cuda:1", "error": "lost"},
+                {"name": "cuda:2", "error": ""}]
+    session = types.SimpleNamespace(call=lambda method: {"devices": devices})
+    dataset = types.SimpleNamespace(device=present)
+    assert push._is_on(session, given, dataset) == want
+
+
 def test_images_and_masks_are_compared_whole(client):
     generator = np.random.default_rng(2)
     samples = [

@@ -359,7 +359,21 @@ _WAYS = (
 )
 
 
-def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
+def _is_on(session: Session, device: str, present: Dataset) -> bool:
+    """True if the dataset lies where a push to `device` would."""
+    if device == "shard":
+        return present.device.startswith("shard:")
+    names = device.split(",")
+    if device == "each":
+        served = session.call("GetStatus")["devices"]
+        gpus = [known for known in served if known["name"] != "cpu"]
+        names = [d["name"] for d in gpus or served if not d["error"]]
+    return not device or sorted(names) == sorted(present.device.split(","))
+
+
+def _difference(
+    session: Session, present: Dataset, header: Dict[str, Any], data: Any
+) -> str:
     """Returns a description of the difference; empty if they are equal."""
     name = header["name"]
     if present.format != "push":
@@ -368,10 +382,7 @@ def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
             f"({present.format}), not pushed: {_WAYS}"
         )
     before = f"dataset {name!r} was pushed before"
-    is_same_shard = header["device"] == "shard" and present.device.startswith(
-        "shard:"
-    )
-    if header["device"] not in ("", present.device) and not is_same_shard:
+    if not _is_on(session, header["device"], present):
         return f"{before}, to {present.device}: {_WAYS}"
     if header["pretransforms"]:
         return (
@@ -522,7 +533,7 @@ def push(
         if present is not None:
             if if_exists == "same":
                 held = hold(present)
-                difference = _difference(held, header, source)
+                difference = _difference(session, held, header, source)
                 if difference:
                     raise AlreadyExists(difference)
         unkept.pop_all()
