@@ -131,6 +131,9 @@ def test_the_training_pod_may_use_the_daemon():
     assert endpoint.split("=")[1].startswith(
         f"{job['metadata']['name']}-0.{pod['subdomain']}:")
     assert job["spec"]["completions"] == job["spec"]["parallelism"]
+    (container,) = pod["containers"]
+    gpus = container["resources"]["limits"]["nvidia.com/gpu"]
+    assert f"--nproc_per_node={gpus}" in container["command"]
 
 
 def test_gpus():

@@ -21,14 +21,11 @@ _CHECKPOINT_BATCHES = 4
 
 def main(data, path, epochs=2):
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    device = None
+    device = torch.device("cpu")
     if torch.cuda.is_available():
-        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)
-    client = datasetd.connect()
-    dataset = client.load_dataset(
-        "train", "cifar10", data, "test", device=device
-    )
+    dataset = load(datasetd.connect(), data)
     loader = datasetd.DataLoader(
         dataset,
         batch_size=8,
@@ -53,7 +50,8 @@ def main(data, path, epochs=2):
         epoch = state["loader"]["epoch"]
     while epoch < epochs:
         for batch in loader:
-            images, labels = batch
+            # Of a daemon without GPUs it is in host memory.
+            images, labels = (tensor.to(device) for tensor in batch)
             loss = torch.nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()
             loss.backward()
@@ -65,6 +63,12 @@ def main(data, path, epochs=2):
         save(path, model, loader)
     loader.close()
     dist.destroy_process_group()
+
+
+def load(client, data):
+    """All ranks of a node ask for the same: a copy on each GPU of the daemon,
+    or one in host memory. A loader takes that of its own GPU."""
+    return client.load_dataset("train", "cifar10", data, "test", device="each")
 
 
 def trained(batch):

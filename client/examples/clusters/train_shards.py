@@ -23,18 +23,20 @@ _CHECKPOINT_BATCHES = 4
 
 def main(shards, path, epochs=2):
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    device = None
+    device = torch.device("cpu")
     if torch.cuda.is_available():
-        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)
     client = datasetd.connect()
 
+    # All ranks of a node ask for the same: a copy on each GPU of the daemon, or
+    # one in host memory. A loader takes that of its own GPU.
     def load(epoch):
         return client.load_dataset(
             "train",
             "webdataset",
             shards,
-            device=device,
+            device="each",
             part="node",
             part_epoch=epoch,
         )
@@ -76,8 +78,9 @@ def main(shards, path, epochs=2):
                     loader.load_state_dict(state["loader"])
                     state = None
                 for batch in loader:
+                    # Of a daemon without GPUs it is in host memory.
                     loss = torch.nn.functional.cross_entropy(
-                        model(batch.image), batch.label
+                        model(batch.image.to(device)), batch.label.to(device)
                     )
                     optimizer.zero_grad()
                     loss.backward()

@@ -295,6 +295,36 @@ def test_jobs_on_every_gpu_at_once(count):
                 {"count": _NUM_SAMPLES}] * count
 
 
+_RANK = """
+sys.path.insert(0, ARGUMENTS["examples"])
+import train
+rank = ARGUMENTS["rank"]
+hear()
+dataset = train.load(datasetd.connect(ADDRESS), ARGUMENTS["data"])
+with datasetd.DataLoader(
+        dataset, batch_size=16, seed=1, framework="dlpack", timeout=60,
+        rank=rank, world_size=2, device=f"cuda:{rank}") as loader:
+    say(batches=[(batch[0].__dlpack_device__()[1], batch.num_samples)
+                 for batch in loader])
+    hear()
+"""
+
+
+def test_two_ranks_of_a_node_load_as_the_example_does():
+    """client/examples/clusters/train.py, both at once."""
+    with _serve(2) as (daemon, client, folder), contextlib.ExitStack() as stack:
+        ranks = [stack.enter_context(harness.Worker(
+            _RANK, daemon.socket_path, rank=rank, data=folder,
+            examples=harness.runfile("client/examples/clusters")))
+                 for rank in range(2)]
+        for rank in ranks:
+            rank.tell(go=True)
+        assert [rank.hear() for rank in ranks] == [
+            {"batches": [[gpu, 16], [gpu, 14]]} for gpu in range(2)]
+        (dataset,) = client.list_datasets()
+        assert dataset["device"] == "cuda:0,cuda:1"
+
+
 def test_unloading_by_force_ends_the_jobs_on_every_gpu():
     with _serve(2) as (daemon, client, folder):
         dataset = _load(client, folder)
