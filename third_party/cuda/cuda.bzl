@@ -94,14 +94,12 @@ def _nvcc_fatbin_impl(ctx):
     out = ctx.actions.declare_file(ctx.label.name + ".o")
     archs = _archs(ctx)
 
-    # Every binary that links the kernels holds all their machine code. With
-    # the default level, 5, ChainKernel spills four times as much on 9.0.
+    # Every binary that links the kernels holds all their machine code.
     flags = ["-fatbin", "--threads=2"] + _LANGUAGE
 
     # Code of CUDA 12 runs on drivers that cannot read Zstandard, those before
     # 12.4.
     flags += compression_flags("size" if NVCC_VERSION >= 13000 else "speed")
-    flags.append("-Xptxas=--register-usage-level=3")
     flags = flags + _SEMANTICS
 
     # One PTX, as cuda_ptx's, for all machine code: the kernels have no code for

@@ -55,8 +55,9 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SetLanes(
     for (int c = 0; c < kMaxChannels; ++c) {
       if (kChannels == 1) {
         if (c == first_c) lanes->pixel[c][k] = made[0][k];
-      } else if (c < kChannels) {
-        lanes->pixel[c][k] = made[c < kChannels ? c : 0][k];
+      } else {
+        lanes->pixel[c][k] =
+            c < kChannels ? made[c < kChannels ? c : 0][k] : 0.0f;
       }
     }
   }
@@ -160,6 +161,25 @@ DATASETD_HOST_DEVICE DATASETD_NOINLINE float LoadElementOf(Dtype dtype,
   }
 }
 
+// The channels of a pixel; 0 for those that it lacks.
+template <typename Team>
+struct PixelValues {
+  float channel[kMaxChannels];
+};
+
+// Loads the pixel whose first channel is element `at`, of any dtype.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_NOINLINE PixelValues<Team> LoadPixelOf(
+    const ChainImage& image, int64_t at) {
+  PixelValues<Team> pixel = {};
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= image.channels) continue;
+    pixel.channel[c] = LoadElementOf<Team>(image.dtype, image.data, at + c);
+  }
+  return pixel;
+}
+
 // How the elements of an image are loaded: three interleaved bytes, planar
 // float32, or whatever its dtype and strides are.
 enum class ElementKind : uint8_t { kRgbBytes, kPlanes, kAny };
@@ -258,6 +278,19 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void GatherMoved(
         lanes->pixel[c][k] =
             is_run ? made[c][k] : made[c][Team::kLanes - 1 - k];
       }
+      lanes->pixel[3][k] = 0.0f;
+    }
+    return;
+  }
+  if (kind == ElementKind::kAny && image.dtype != Dtype::kUint8) {
+    DATASETD_UNROLL
+    for (int k = 0; k < Team::kLanes; ++k) {
+      const PixelValues<Team> pixel =
+          LoadPixelOf<Team>(image, start + column[k] * image.pixel_stride);
+      DATASETD_UNROLL
+      for (int c = 0; c < kMaxChannels; ++c) {
+        lanes->pixel[c][k] = pixel.channel[c];
+      }
     }
     return;
   }
@@ -277,10 +310,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void GatherMoved(
     DATASETD_UNROLL
     for (int k = 0; k < Team::kLanes; ++k) {
       const int32_t at = start + column[k] * image.pixel_stride + c;
-      lanes->pixel[c][k] =
-          image.dtype == Dtype::kUint8
-              ? LoadElement<Dtype::kUint8>(image.data, at)
-              : LoadElementOf<Team>(image.dtype, image.data, at);
+      lanes->pixel[c][k] = LoadElement<Dtype::kUint8>(image.data, at);
     }
   }
 }
@@ -351,11 +381,10 @@ struct BlockOutput {
   bool has_vectors;  // lanes that are neighbours are aligned
 };
 
-// Rounds lanes to the output's dtype and stores them. Scales them first, unless
-// `scale` is null.
+// Rounds lanes to the output's dtype and stores them.
 template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void StoreBlock(
-    const Lanes<Team>& lanes, const ValueScale* scale, const BlockOutput& out) {
+    const Lanes<Team>& lanes, const BlockOutput& out) {
   const int32_t channels = lanes.channels;
   const LaneRun run = {lanes.count, lanes.step,
                        out.has_vectors && lanes.step == 1};
@@ -369,15 +398,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void StoreBlock(
       if (c >= channels) continue;
       float* const plane = reinterpret_cast<float*>(to) + c * channel_stride;
       float value[Team::kLanes];
-      if (scale != nullptr) {
-        const float factor = scale->factor[c];
-        const float bias = scale->bias[c];
-        DATASETD_UNROLL
-        for (int k = 0; k < Team::kLanes; ++k) {
-          value[k] = CanonicalFloat(lanes.pixel[c][k] * factor + bias);
-        }
-        StoreFloats<Team>(value, run, plane);
-      } else if (out.is_rounded) {
+      if (out.is_rounded) {
         DATASETD_UNROLL
         for (int k = 0; k < Team::kLanes; ++k) {
           value[k] = CanonicalFloat(lanes.pixel[c][k]);
@@ -396,9 +417,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void StoreBlock(
       if (c >= channels) continue;
       DATASETD_UNROLL
       for (int k = 0; k < Team::kLanes; ++k) {
-        float value = lanes.pixel[c][k];
-        if (scale != nullptr) value = value * scale->factor[c] + scale->bias[c];
-        bits[c][k] = round_one(value);
+        bits[c][k] = round_one(lanes.pixel[c][k]);
       }
     }
   };

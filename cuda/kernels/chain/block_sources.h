@@ -203,12 +203,14 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void WarpBlock(
   });
 }
 
-// Returns the result at (y, x) of a plane.
+// Returns channel c of the sharpened pixel (y, x).
 template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_NOINLINE float SharpenPixel(
-    const AdjustSharpnessDraw& draw, const float* plane, int32_t height,
-    int32_t width, int32_t y, int32_t x) {
-  return ApplyAdjustSharpness(draw, plane, height, width, y, x);
+    const ChainImage& image, const AdjustSharpnessDraw& draw, int c, int32_t y,
+    int32_t x) {
+  const float* const plane =
+      reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
+  return ApplyAdjustSharpness(draw, plane, image.height, image.width, y, x);
 }
 
 template <typename Team>
@@ -219,13 +221,10 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SharpenBlock(
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {
     if (c >= lanes->channels) continue;
-    const float* const plane =
-        reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
     DATASETD_UNROLL
     for (int k = 0; k < Team::kLanes; ++k) {
-      lanes->pixel[c][k] =
-          SharpenPixel<Team>(draw, plane, image.height, image.width, lanes->y,
-                             lanes->X(k < lanes->count ? k : 0));
+      lanes->pixel[c][k] = SharpenPixel<Team>(
+          image, draw, c, lanes->y, lanes->X(k < lanes->count ? k : 0));
     }
   }
 }

@@ -53,6 +53,7 @@
 #include "cuda/kernels/chain/sized_step.h"
 #include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/axis_taps.h"
+#include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_rows.h"
@@ -297,11 +298,8 @@ class ChainExecutor {
     partials.Init();
     const bool is_partner = target == Target::kPartner;
     const bool is_mixed = target == Target::kSlot && IsMixed();
-    // CUDA threads scale what they store, unless it is used before.
-    const bool is_scaled_last =
-        !Team::kHasVectors && is_scaled && !is_mixed && !has_statistic;
     const int first_step = pass_->first_op;
-    const int end_step = end_op + (is_scaled && !is_scaled_last ? 1 : 0);
+    const int end_step = end_op + (is_scaled ? 1 : 0);
     const int32_t channels = state_.image.channels;
     const int32_t end = is_partner ? state_.mix.bottom : height;
     const int32_t band = is_resize ? resizer_.BandRows() : height;
@@ -375,7 +373,7 @@ class ChainExecutor {
           MixLanes(field_.mix.kind, state_.mix, state_.memory.partner, height,
                    width, &lanes);
         }
-        Store(lanes, is_scaled_last ? &state_.scale : nullptr, out);
+        Store(lanes, out);
       }
       // The next band overwrites these rows.
       if (is_resize && first + band < end) team_.Sync();
@@ -399,8 +397,8 @@ class ChainExecutor {
         const ValueOp& op = ParamsAs<ValueOp>(field_.steps[s]);
         const bool is_divide = op.kind == ValueOpKind::kDivide;
         const double divisor = is_divide ? op.divisor : op.std[c];
-        factor = factor / divisor;
-        bias = (bias - (is_divide ? 0.0 : op.mean[c])) / divisor;
+        factor = Quotient(factor, divisor);
+        bias = Quotient(bias - (is_divide ? 0.0 : op.mean[c]), divisor);
       }
       state_.scale.factor[c] = static_cast<float>(factor);
       state_.scale.bias[c] = static_cast<float>(bias);
@@ -681,10 +679,9 @@ class ChainExecutor {
   }
 
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Store(
-      const Lanes<Team>& lanes, const ValueScale* scale,
-      const BlockOutput& out) const {
+      const Lanes<Team>& lanes, const BlockOutput& out) const {
     if constexpr (!Team::kHasVectors) {
-      StoreBlock(lanes, scale, out);
+      StoreBlock(lanes, out);
     } else {
       const int64_t at = int64_t{lanes.y} * out.width + lanes.first_x;
       if (out.is_rounded) {

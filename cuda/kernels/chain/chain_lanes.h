@@ -244,16 +244,19 @@ DATASETD_HOST_DEVICE DATASETD_NOINLINE Lanes<PixelTeam<Team>> ApplyToPixel(
   return pixel;
 }
 
-// Applies a step to lane after lane of kChannels channels.
-template <int kChannels, typename Team>
+// Applies a step to lane after lane.
+template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void ApplyToEachPixel(
     const Step& step, const StepDraw& drawn, const ChainState& state,
     Lanes<Team>* lanes) {
   DATASETD_UNROLL
   for (int k = 0; k < Team::kLanes; ++k) {
-    Lanes<PixelTeam<Team>> pixel = {lanes->y, lanes->X(k), 1, 1, kChannels, {}};
+    Lanes<PixelTeam<Team>> pixel = {lanes->y, lanes->X(k),     1,
+                                    1,        lanes->channels, {}};
     DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) pixel.pixel[c][0] = lanes->pixel[c][k];
+    for (int c = 0; c < kMaxChannels; ++c) {
+      pixel.pixel[c][0] = lanes->pixel[c][k];
+    }
     pixel = ApplyToPixel<Team>(step, drawn, state, pixel);
     DATASETD_UNROLL
     for (int c = 0; c < kMaxChannels; ++c) {
@@ -274,30 +277,21 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void ApplyStep(
   if constexpr (Team::kHasVectors) {
     ApplyAnyStep(step, drawn, state, lanes);
     set_channels();
-  } else if (lanes->channels == 3) {
-    switch (drawn.kind) {
+    return;
+  }
+  switch (lanes->channels == 3 ? drawn.kind : StepKind::kIdentity) {
 #define DATASETD_ROW(Name)                                               \
   case StepKind::k##Name:                                                \
     ApplyRowTo<Name##Row, 3>(drawn.As<Name##Draw>(), nullptr, state.key, \
                              lanes);                                     \
-    if constexpr (StepKind::k##Name == StepKind::kGrayscale) {           \
-      set_channels();                                                    \
-    }                                                                    \
     break;
-      DATASETD_JITTER_OPS(DATASETD_ROW)
+    DATASETD_JITTER_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-      default:
-        ApplyToEachPixel<3>(step, drawn, state, lanes);
-        break;
-    }
-  } else if (lanes->channels == 1) {
-    ApplyToEachPixel<1>(step, drawn, state, lanes);
-    set_channels();
-  } else if (lanes->channels == 2) {
-    ApplyToEachPixel<2>(step, drawn, state, lanes);
-  } else {
-    ApplyToEachPixel<4>(step, drawn, state, lanes);
+    default:
+      ApplyToEachPixel(step, drawn, state, lanes);
+      break;
   }
+  set_channels();
 }
 
 // Adds the lanes to a statistic, of kChannels channels.

@@ -88,8 +88,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void MixLanes(
 
 // Returns the class of sample `sample`.
 template <typename Team>
-DATASETD_HOST_DEVICE inline int64_t LoadClass(const FieldProgram& labels,
-                                              int64_t sample) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE int64_t
+LoadClass(const FieldProgram& labels, int64_t sample) {
   return static_cast<int64_t>(
       CastElementBits(labels.source + sample * labels.sample_stride_bytes,
                       labels.in_dtype, Dtype::kInt64, 0));
@@ -104,6 +104,7 @@ DATASETD_HOST_DEVICE inline void WriteMixedLabels(
   const int64_t partner_class = LoadClass<Team>(labels, batch.indices[partner]);
   float* const to = reinterpret_cast<float*>(batch.slot + labels.offset_bytes) +
                     static_cast<int64_t>(row) * labels.num_classes;
+  DATASETD_NO_UNROLL
   for (int32_t c = team.rank(); c < labels.num_classes; c += team.size()) {
     to[c] = (c == partner_class ? mix.partner_weight : 0.0f) +
             (c == own_class ? mix.own_weight : 0.0f);

@@ -373,20 +373,15 @@ class ChainResizer {
   // .. to. For teams without vectors.
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumImage(int32_t from,
                                                            int32_t to) {
-    switch (KindOf(state_.image)) {
-      case ElementKind::kRgbBytes:
-        SumImageOf<ElementKind::kRgbBytes, 3>(from, to, 0);
-        break;
-      case ElementKind::kPlanes:
-        VisitChannels(state_.image.channels, [&](auto count, int first_c) {
-          SumImageOf<ElementKind::kPlanes, count()>(from, to, first_c);
-        });
-        break;
-      case ElementKind::kAny:
-        for (int c = 0; c < state_.image.channels; ++c) {
-          SumImageOf<ElementKind::kAny, 1>(from, to, c);
-        }
-        break;
+    const ElementKind kind = KindOf(state_.image);
+    if (kind == ElementKind::kRgbBytes) {
+      SumImageOf<ElementKind::kRgbBytes, 3>(from, to, 0);
+    } else if (kind == ElementKind::kPlanes && state_.image.channels == 3) {
+      SumImageOf<ElementKind::kPlanes, 3>(from, to, 0);
+    } else {
+      for (int c = 0; c < state_.image.channels; ++c) {
+        SumImageOf<ElementKind::kAny, 1>(from, to, c);
+      }
     }
   }
 
@@ -513,7 +508,8 @@ class ChainResizer {
   bool is_reach_known_ = false;
   RowWindow rows_ = {};
   // Range of image rows in rows_.
-  int32_t rows_from_, rows_to_;
+  int32_t rows_from_ = 0;
+  int32_t rows_to_ = 0;
   // Output row whose column sums are in memory.line, or -1.
   int32_t line_y_;
 };

@@ -51,8 +51,8 @@ DATASETD_HOST_DEVICE inline SampleSize ShorterEdgeSize(int32_t edge,
 
 // Returns the output size of `step` for input size `in`. REQUIRES: no overflow,
 // which the pipeline compiler checks for every size in the dataset.
-DATASETD_HOST_DEVICE inline SampleSize SizeAfter(const Step& step,
-                                                 SampleSize in) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE SampleSize
+SizeAfter(const Step& step, SampleSize in) {
   const int32_t* const args = step.size_args;
   switch (step.size_rule) {
     case SizeRule::kKeep:
@@ -135,6 +135,7 @@ DATASETD_HOST_DEVICE inline void SizeStepFor(const Step& step, SampleSize in,
 // s < field.num_sized_steps.
 DATASETD_HOST_DEVICE inline void SizeStep(const FieldProgram& field, int s,
                                           SampleSize in, Step* sized) {
+  DATASETD_NO_UNROLL
   for (int i = 0; i < s; ++i) in = SizeAfter(field.steps[i], in);
   SizeStepFor(field.steps[s], in, sized);
 }

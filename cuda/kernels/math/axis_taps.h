@@ -36,14 +36,16 @@ DATASETD_HOST_DEVICE inline bool IsAntialiased(const AxisResample& axis) {
 
 // Returns half the filter's width in input coordinates.
 DATASETD_HOST_DEVICE inline double FilterSupport(const AxisResample& axis) {
-  const double scale = static_cast<double>(axis.in_size) / axis.out_size;
+  const double scale =
+      Quotient(static_cast<double>(axis.in_size), axis.out_size);
   const double reach =
       axis.interpolation == InterpolationMode::kBicubic ? 2.0 : 1.0;
   return scale > 1.0 ? reach * scale : reach;
 }
 
 // Returns the number of taps per output coordinate; unused ones have weight 0.
-DATASETD_HOST_DEVICE inline int32_t NumTaps(const AxisResample& axis) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE int32_t
+NumTaps(const AxisResample& axis) {
   if (IsAntialiased(axis)) {
     const double width = 2.0 * FilterSupport(axis);
     // Compare before the cast: the width may exceed the range of int32_t.
@@ -86,9 +88,9 @@ class AxisTapMaker {
   DATASETD_HOST_DEVICE explicit AxisTapMaker(const AxisResample& axis)
       : axis_(axis),
         num_taps_(NumTaps(axis)),
-        scale_(static_cast<double>(axis.in_size) / axis.out_size),
+        scale_(Quotient(static_cast<double>(axis.in_size), axis.out_size)),
         support_(FilterSupport(axis)),
-        unit_(scale_ > 1.0 ? 1.0 / scale_ : 1.0) {}
+        unit_(scale_ > 1.0 ? Quotient(1.0, scale_) : 1.0) {}
 
   // Computes the NumTaps(axis) taps of `out_index`. Tap t goes to index[t *
   // stride] and weight[t * stride].
@@ -130,7 +132,7 @@ class AxisTapMaker {
     double sum = 0.0;
     DATASETD_NO_UNROLL
     for (int32_t i = first; i < end; ++i) sum = sum + Weight(i, center);
-    const double norm = 1.0 / sum;
+    const double norm = Quotient(1.0, sum);
     DATASETD_NO_UNROLL
     for (int32_t t = 0; t < num_taps_; ++t) {
       const int32_t i = first + t;

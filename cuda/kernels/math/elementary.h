@@ -61,6 +61,12 @@ DATASETD_HOST_DEVICE inline double Floor(double x) {
   return truncated > x ? truncated - 1.0 : truncated;
 }
 
+// The correctly rounded quotient, as a call: the code of a division is long.
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double Quotient(double dividend,
+                                                               double divisor) {
+  return dividend / divisor;
+}
+
 // Correctly rounded square root. REQUIRES: x >= 0.
 DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double Sqrt(double x) {
 #if defined(__CUDA_ARCH__)

@@ -225,26 +225,28 @@ class PixelCursor {
 };
 
 // Returns the output bits of channel `channel` of the pixel at `offset`.
-template <bool kFromBytes>
+// kSizeBytes: as in WritePlanes.
+template <int kSizeBytes>
 DATASETD_HOST_DEVICE inline uint32_t PixelBits(const BlockState& state,
                                                const uint8_t* source,
                                                int32_t offset, int channel) {
   if (IsFill(offset)) return state.fill_bits[FillMove(offset)][channel];
-  if (kFromBytes) {
+  if (kSizeBytes > 0 || state.field.in_dtype == Dtype::kUint8) {
     return state.map.table[channel][LoadAs<uint8_t>(source, offset + channel)];
   }
   return ImageElementBits(state.field, source, offset + channel, channel);
 }
 
-// Returns the positions that a thread writes at once if it looks each one up.
-// They are half a vector: a whole one saves 6 % of the instructions, but asks
+// Returns the positions that a thread writes at once if it looks each one up:
+// half a vector, at most 4. A whole one saves 6 % of the instructions, but asks
 // for half as many sectors more and adds 19 KB of code.
 constexpr int LookedUpPositions(int size_bytes) {
-  return size_bytes == 0 ? 1 : VectorPositions(size_bytes) / 2;
+  return size_bytes == 0 ? 1 : size_bytes == 4 ? 2 : 4;
 }
 
-// kSizeBytes is the size of a vector's elements; 0 for single positions.
-template <bool kFromBytes, int kSizeBytes, typename Sink>
+// kSizeBytes is the size of a vector's elements, made of bytes; 0 for single
+// positions.
+template <int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
                                              int thread,
                                              const BlockState& state,
@@ -279,13 +281,13 @@ DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
     for (int c = 0; c < field.channels; ++c, to += plane) {
       if constexpr (kSizeBytes == 0) {
         sink.Store(slot, size_bytes, to,
-                   PixelBits<kFromBytes>(state, source, offsets[0], c));
+                   PixelBits<kSizeBytes>(state, source, offsets[0], c));
       } else {
-        uint32_t words[2] = {};
+        uint32_t words[kVector * kSizeBytes / 4] = {};
         DATASETD_UNROLL
         for (int k = 0; k < kVector; ++k) {
           PackElement<kSizeBytes>(
-              words, k, PixelBits<kFromBytes>(state, source, offsets[k], c));
+              words, k, PixelBits<kSizeBytes>(state, source, offsets[k], c));
         }
         sink.StoreVector(slot + to * kSizeBytes, words);
       }
@@ -293,7 +295,7 @@ DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
   }
 }
 
-template <bool kFromBytes, int kSizeBytes, typename Sink>
+template <int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
                                              int thread,
                                              const BlockState& state,
@@ -322,13 +324,13 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
     int32_t offset = cursor.Offset();
     if constexpr (kSizeBytes == 0) {
       sink.Store(slot, size_bytes, batch_first + position,
-                 PixelBits<kFromBytes>(state, source, offset, channel));
+                 PixelBits<kSizeBytes>(state, source, offset, channel));
     } else {
-      uint32_t words[2] = {};
+      uint32_t words[kVector * kSizeBytes / 4] = {};
       DATASETD_UNROLL
       for (int k = 0; k < kVector; ++k) {
         PackElement<kSizeBytes>(
-            words, k, PixelBits<kFromBytes>(state, source, offset, channel));
+            words, k, PixelBits<kSizeBytes>(state, source, offset, channel));
         if (k + 1 < kVector && ++channel == field.channels) {
           channel = 0;
           cursor.Advance();
@@ -340,7 +342,7 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
   }
 }
 
-template <bool kFromBytes, int kSizeBytes, typename Sink>
+template <int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WriteImage(const AugmentPlan& plan, int thread,
                                             BlockState& state,
                                             const Sink& sink) {
@@ -351,9 +353,9 @@ DATASETD_HOST_DEVICE inline void WriteImage(const AugmentPlan& plan, int thread,
     }
   }
   if (state.field.layout == Layout::kNhwc) {
-    WritePixels<kFromBytes, kSizeBytes>(plan, thread, state, sink);
+    WritePixels<kSizeBytes>(plan, thread, state, sink);
   } else {
-    WritePlanes<kFromBytes, kSizeBytes>(plan, thread, state, sink);
+    WritePlanes<kSizeBytes>(plan, thread, state, sink);
   }
 }
 
@@ -397,21 +399,19 @@ DATASETD_HOST_DEVICE inline void WriteBlock(const AugmentPlan& plan, int thread,
                                             const Sink& sink) {
   if (!state.work.is_image) {
     WriteElements(plan, thread, state, sink);
-  } else if (state.field.in_dtype != Dtype::kUint8) {
-    WriteImage<false, 0>(plan, thread, state, sink);
   } else {
     switch (plan.fields[state.work.plan_index].vector_positions) {
       case 4:
-        WriteImage<true, 4>(plan, thread, state, sink);
+        WriteImage<4>(plan, thread, state, sink);
         break;
       case 8:
-        WriteImage<true, 2>(plan, thread, state, sink);
+        WriteImage<2>(plan, thread, state, sink);
         break;
       case 16:
-        WriteImage<true, 1>(plan, thread, state, sink);
+        WriteImage<1>(plan, thread, state, sink);
         break;
       default:
-        WriteImage<true, 0>(plan, thread, state, sink);
+        WriteImage<0>(plan, thread, state, sink);
         break;
     }
   }

@@ -81,7 +81,7 @@ struct BlockState {
 static_assert(offsetof(BlockMap, table) >=
               sizeof(OutputVector) * kBlockThreads * (kExchangeVectors - 1));
 
-// Stores elements, and vectors of 8 or 16 aligned bytes.
+// Stores elements, and vectors of 4, 8 or 16 aligned bytes.
 struct MemorySink {
   DATASETD_HOST_DEVICE void Store(uint8_t* to, int size_bytes, int64_t index,
                                   uint64_t bits) const {
@@ -90,9 +90,11 @@ struct MemorySink {
   template <int kWords>
   DATASETD_HOST_DEVICE void StoreVector(uint8_t* to,
                                         const uint32_t (&words)[kWords]) const {
-    static_assert(kWords == 2 || kWords == 4);
+    static_assert(kWords == 1 || kWords == 2 || kWords == 4);
 #if defined(__CUDA_ARCH__)
-    if constexpr (kWords == 2) {
+    if constexpr (kWords == 1) {
+      *reinterpret_cast<uint32_t*>(to) = words[0];
+    } else if constexpr (kWords == 2) {
       *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
     } else {
       *reinterpret_cast<uint4*>(to) =

@@ -260,7 +260,7 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
   const int32_t sample_positions = field_plan.positions_per_sample;
   const int32_t row_bytes = field.in_width * kChannels;
   uint32_t fill[kChannels] = {};
-  if constexpr (kIsPadded) {
+  if (kIsPadded && field_plan.padding_move >= 0) {
     DATASETD_UNROLL
     for (int c = 0; c < kChannels; ++c) {
       fill[c] = state.fill_bits[field_plan.padding_move][c];
@@ -336,10 +336,7 @@ template <bool kIsPadded, int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WriteRunsOf(const AugmentPlan& plan,
                                              int thread, BlockState& state,
                                              const Sink& sink) {
-  // With one channel the layouts are the same.
-  if (state.field.channels == 1) {
-    WriteRuns<kIsPadded, false, 1, kSizeBytes>(plan, thread, state, sink);
-  } else if (state.field.layout == Layout::kNhwc) {
+  if (state.field.layout == Layout::kNhwc) {
     WriteRuns<kIsPadded, true, 3, kSizeBytes>(plan, thread, state, sink);
   } else {
     WriteRuns<kIsPadded, false, 3, kSizeBytes>(plan, thread, state, sink);
@@ -350,7 +347,10 @@ template <int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WriteRunImage(const AugmentPlan& plan,
                                                int thread, BlockState& state,
                                                const Sink& sink) {
-  if (plan.fields[state.work.plan_index].padding_move >= 0) {
+  if (state.field.channels == 1) {
+    // The layouts are the same, and padding costs a grey image little.
+    WriteRuns<true, false, 1, kSizeBytes>(plan, thread, state, sink);
+  } else if (plan.fields[state.work.plan_index].padding_move >= 0) {
     WriteRunsOf<true, kSizeBytes>(plan, thread, state, sink);
   } else {
     WriteRunsOf<false, kSizeBytes>(plan, thread, state, sink);

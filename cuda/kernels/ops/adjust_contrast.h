@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/pixel.h"
@@ -99,8 +100,8 @@ DATASETD_HOST_DEVICE inline void FinishAdjustContrast(
   const double num_pixels =
       static_cast<double>(height) * static_cast<double>(width);
   const double one = static_cast<double>(adjust_contrast_internal::kOne);
-  draw->mean = static_cast<float>(static_cast<double>(statistic->sum) /
-                                  (num_pixels * one));
+  draw->mean = static_cast<float>(
+      Quotient(static_cast<double>(statistic->sum), num_pixels * one));
 }
 
 DATASETD_HOST_DEVICE inline void ApplyAdjustContrast(

@@ -81,19 +81,21 @@ DATASETD_HOST_DEVICE inline AffineDraw DrawAffine(const AffineParams& params,
   draw.shear[1] =
       UniformBetween(second.word[1], params.shear_y[0], params.shear_y[1]);
 
-  const double angle = static_cast<double>(draw.angle) / 180.0;
-  const double shear_y = static_cast<double>(draw.shear[1]) / 180.0;
-  const SinCos of_x = SinCosPi(static_cast<double>(draw.shear[0]) / 180.0);
+  const double angle = Quotient(static_cast<double>(draw.angle), 180.0);
+  const double shear_y = Quotient(static_cast<double>(draw.shear[1]), 180.0);
+  const SinCos of_x =
+      SinCosPi(Quotient(static_cast<double>(draw.shear[0]), 180.0));
   const SinCos of_y = SinCosPi(shear_y);
   const SinCos rotation = SinCosPi(angle);
   const SinCos rest = SinCosPi(angle - shear_y);
-  const double tan_x = of_x.sin / of_x.cos;
-  const double a = rest.cos / of_y.cos;
+  const double tan_x = Quotient(of_x.sin, of_x.cos);
+  const double a = Quotient(rest.cos, of_y.cos);
   const double b = -(a * tan_x) - rotation.sin;
-  const double c = rest.sin / of_y.cos;
+  const double c = Quotient(rest.sin, of_y.cos);
   const double d = rotation.cos - c * tan_x;
-  const double inverse[2][2] = {{d / draw.scale, -b / draw.scale},
-                                {-c / draw.scale, a / draw.scale}};
+  const double inverse[2][2] = {
+      {Quotient(d, draw.scale), Quotient(-b, draw.scale)},
+      {Quotient(-c, draw.scale), Quotient(a, draw.scale)}};
   SetAffineMatrix(inverse, params.center, height, width, &draw);
   return draw;
 }

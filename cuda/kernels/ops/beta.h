@@ -31,10 +31,10 @@ DATASETD_HOST_DEVICE inline double OpenUniform(uint32_t high, uint32_t low) {
 }
 
 // Returns ln(G / (alpha - 1/3)) for G ~ Gamma(alpha). REQUIRES: alpha >= 1.
-DATASETD_HOST_DEVICE inline double LogGamma(const DrawKey& key, uint32_t draw,
-                                            double alpha) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double LogGamma(
+    const DrawKey& key, uint32_t draw, double alpha) {
   const double d = alpha - 1.0 / 3.0;
-  const double c = 1.0 / Sqrt(9.0 * d);
+  const double c = Quotient(1.0, Sqrt(9.0 * d));
   DATASETD_NO_UNROLL
   for (uint32_t i = 0; i < kNumGammaTries; ++i) {
     const Words4 words = DrawWords(key, draw + i);
@@ -65,11 +65,11 @@ DATASETD_HOST_DEVICE inline double DrawBeta(const DrawKey& key,
                      LogGamma(key, first_draw + 1, raised);
   if (alpha < 1.0) {
     const Words4 words = DrawWords(key, first_draw);
-    log_ratio += (Log(OpenUniform(words.word[2], words.word[3])) -
-                  Log(OpenUniform(words.word[0], words.word[1]))) /
-                 alpha;
+    log_ratio += Quotient(Log(OpenUniform(words.word[2], words.word[3])) -
+                              Log(OpenUniform(words.word[0], words.word[1])),
+                          alpha);
   }
-  return 1.0 / (1.0 + Exp(log_ratio));
+  return Quotient(1.0, 1.0 + Exp(log_ratio));
 }
 
 }  // namespace datasetd

@@ -47,7 +47,9 @@ DATASETD_HOST_DEVICE inline EqualizeDraw DrawEqualize(
 }
 
 DATASETD_HOST_DEVICE inline void InitEqualize(EqualizeStatistic* statistic) {
+  DATASETD_NO_UNROLL
   for (int c = 0; c < 3; ++c) {
+    DATASETD_NO_UNROLL
     for (int i = 0; i < 256; ++i) statistic->bins[c][i] = 0;
   }
 }
@@ -77,6 +79,7 @@ DATASETD_HOST_DEVICE inline void FinishEqualize(int num_channels,
     uint32_t* bins = statistic->bins[c];
     uint64_t num_pixels = 0;
     uint32_t last = 0;
+    DATASETD_NO_UNROLL
     for (int i = 0; i < 256; ++i) {
       num_pixels += bins[i];
       if (bins[i] != 0) last = bins[i];

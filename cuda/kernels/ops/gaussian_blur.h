@@ -53,14 +53,14 @@ DATASETD_HOST_DEVICE inline GaussianBlurDraw DrawGaussianBlur(
   double sum_y = 1.0;
   DATASETD_NO_UNROLL
   for (int k = 1; k <= kMaxBlurRadius; ++k) {
-    const double distance = static_cast<double>(k) / sigma;
+    const double distance = Quotient(static_cast<double>(k), sigma);
     const double weight = Exp(-0.5 * (distance * distance));
     draw.weights[k - 1] = static_cast<float>(weight);
     if (k <= params.radius_x) sum_x += 2.0 * weight;
     if (k <= params.radius_y) sum_y += 2.0 * weight;
   }
-  draw.norm_x = static_cast<float>(1.0 / sum_x);
-  draw.norm_y = static_cast<float>(1.0 / sum_y);
+  draw.norm_x = static_cast<float>(Quotient(1.0, sum_x));
+  draw.norm_y = static_cast<float>(Quotient(1.0, sum_y));
   return draw;
 }
 

@@ -90,8 +90,8 @@ DATASETD_HOST_DEVICE inline MixDraw DrawMix(const MixProgram& program,
     mix_internal::CutAxis(words.word[1], half_part, height, &mix.top,
                           &mix.bottom);
     const int64_t area = int64_t{mix.bottom - mix.top} * (mix.right - mix.left);
-    mix.lambda = 1.0 - static_cast<double>(area) /
-                           static_cast<double>(int64_t{height} * width);
+    mix.lambda = 1.0 - Quotient(static_cast<double>(area),
+                                static_cast<double>(int64_t{height} * width));
   }
   mix.own_weight = static_cast<float>(mix.lambda);
   mix.partner_weight = static_cast<float>(1.0 - mix.lambda);

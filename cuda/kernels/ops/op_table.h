@@ -19,6 +19,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/adjust_brightness.h"
 #include "cuda/kernels/ops/adjust_contrast.h"
@@ -225,7 +226,7 @@ DATASETD_HOST_DEVICE inline AffineDraw DrawPolicyWarp(
     default: {
       // Counter-clockwise.
       draw.angle = -magnitude;
-      const SinCos angle = SinCosPi(value / 180.0);
+      const SinCos angle = SinCosPi(Quotient(value, 180.0));
       inverse[0][0] = inverse[1][1] = angle.cos;
       inverse[1][0] = angle.sin;
       inverse[0][1] = -angle.sin;
@@ -316,6 +317,7 @@ DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
     case StepKind::kValue:
       break;
     case StepKind::kMove:
+      DATASETD_NO_UNROLL
       for (int axis = 0; axis < 2; ++axis) {
         drawn->As<MoveDraw>().axis[axis] = DrawAxisMove(
             ParamsAs<Move>(step), static_cast<Axis>(axis), seed, epoch, sample);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
@@ -126,7 +127,7 @@ DATASETD_HOST_DEVICE inline PerspectiveDraw DrawPerspective(
                                          : to[2][1];
   for (int i = 0; i < 3; ++i) {
     for (int k = 0; k < 3; ++k) {
-      draw.matrix[i][k] = static_cast<float>(to[i][k] / scale);
+      draw.matrix[i][k] = static_cast<float>(Quotient(to[i][k], scale));
     }
   }
   return draw;

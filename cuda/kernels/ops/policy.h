@@ -203,9 +203,8 @@ DATASETD_HOST_DEVICE inline float SpacedValue(float first, float last, int bin,
 // The magnitude, in torchvision's units: of a shear the tangent, of a
 // translation pixels, of a rotation degrees counter-clockwise, of the others
 // what is added to the factor 1. REQUIRES: the op is one of these.
-DATASETD_HOST_DEVICE inline float SignedMagnitude(const PolicyParams& params,
-                                                  const PolicyDraw& draw,
-                                                  int height, int width) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE float SignedMagnitude(
+    const PolicyParams& params, const PolicyDraw& draw, int height, int width) {
   const bool is_wide = params.kind == PolicyKind::kTrivialAugmentWide;
   // A translation's largest magnitude, as a part of the image's size.
   constexpr double kTranslation = 150.0 / 331.0;
@@ -236,8 +235,8 @@ DATASETD_HOST_DEVICE inline float SignedMagnitude(const PolicyParams& params,
 DATASETD_HOST_DEVICE inline int32_t PolicyBits(const PolicyParams& params,
                                                const PolicyDraw& draw) {
   const int most = params.kind == PolicyKind::kTrivialAugmentWide ? 6 : 4;
-  const float bins_per_bit = static_cast<float>(
-      static_cast<double>(params.num_bins - 1) / static_cast<double>(most));
+  const float bins_per_bit = static_cast<float>(Quotient(
+      static_cast<double>(params.num_bins - 1), static_cast<double>(most)));
   return 8 - static_cast<int32_t>(
                  RoundHalfEven(static_cast<float>(draw.bin) / bins_per_bit));
 }

@@ -60,7 +60,7 @@ DATASETD_HOST_DEVICE inline RandomErasingDraw DrawRandomErasing(
         (log_high - log_low) * static_cast<double>(UniformFloat(words.word[1]));
     const double ratio = Exp(log_ratio);
     const double box_height = RoundHalfEven(Sqrt(erased * ratio));
-    const double box_width = RoundHalfEven(Sqrt(erased / ratio));
+    const double box_width = RoundHalfEven(Sqrt(Quotient(erased, ratio)));
     if (!(box_height < height && box_width < width)) continue;
     draw.box.height = static_cast<int32_t>(box_height);
     draw.box.width = static_cast<int32_t>(box_width);

@@ -56,7 +56,7 @@ DATASETD_HOST_DEVICE inline ResizeDraw DrawResize(const ResizeParams& params,
             (params.log_ratio[1] - params.log_ratio[0]) *
                 static_cast<double>(UniformFloat(words.word[1])));
     const double w = RoundHalfEven(Sqrt(target * ratio));
-    const double h = RoundHalfEven(Sqrt(target / ratio));
+    const double h = RoundHalfEven(Sqrt(Quotient(target, ratio)));
     if (!(w >= 1.0 && w <= width && h >= 1.0 && h <= height)) continue;
     ResizeDraw draw;
     draw.height = static_cast<int32_t>(h);
@@ -69,9 +69,10 @@ DATASETD_HOST_DEVICE inline ResizeDraw DrawResize(const ResizeParams& params,
   }
   ResizeDraw draw = {0, 0, height, width};
   const double image_ratio =
-      static_cast<double>(width) / static_cast<double>(height);
+      Quotient(static_cast<double>(width), static_cast<double>(height));
   if (image_ratio < params.ratio[0]) {
-    draw.height = static_cast<int32_t>(RoundHalfEven(width / params.ratio[0]));
+    draw.height =
+        static_cast<int32_t>(RoundHalfEven(Quotient(width, params.ratio[0])));
   } else if (image_ratio > params.ratio[1]) {
     draw.width = static_cast<int32_t>(RoundHalfEven(height * params.ratio[1]));
   }

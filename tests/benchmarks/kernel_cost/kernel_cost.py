@@ -23,7 +23,7 @@ _BLOCK_THREADS = {"AugmentKernel": 256, "ChainKernel": 256,
                   "StageKernel": 256}
 _BLOCK_RESERVED_SHARED = 1024
 _NVCC_BIN = "/usr/local/cuda/bin"
-_PTXAS_FLAGS = ["--register-usage-level=3"]  # as in third_party/cuda/cuda.bzl
+
 
 # A warp instruction of PTX is so many of machine code, and so many of these
 # start in a clock on one SM: assumptions, not measurements.
@@ -179,7 +179,7 @@ def ptxas_table():
         for arch, sm_shared in _ARCHS.items():
             cubin = os.path.join(directory, arch)
             said = subprocess.run(
-                [ptxas, *_PTXAS_FLAGS, "-v", f"-arch={arch}", "-o", cubin, ptx],
+                [ptxas, "-v", f"-arch={arch}", "-o", cubin, ptx],
                 check=True, text=True, stderr=subprocess.STDOUT,
                 stdout=subprocess.PIPE).stdout
             size = _code_bytes(cubin) / 1000
