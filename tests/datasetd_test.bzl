@@ -1,4 +1,4 @@
-"""The unit tests of a folder."""
+"""The tests of a folder."""
 
 # Each file keeps its unnamed namespace, in one of its own, and its lines.
 _JOIN = """
@@ -49,6 +49,35 @@ def datasetd_test(name, srcs = None, deps = [], **kwargs):
 def datasetd_test_library(name, deps = [], **kwargs):
     """A cc_library for tests, compiled as they are."""
     native.cc_library(name = name, testonly = True, **compiled_as_a_test(kwargs, deps))
+
+def datasetd_py_test(name, srcs = None, **kwargs):
+    """A py_test.
+
+    Args:
+      name: of the test.
+      srcs: NAME.py unless given. A single one of another name is `main`.
+      **kwargs: of the py_test; `size` is "medium" unless given.
+    """
+    srcs = srcs or [name + ".py"]
+    if len(srcs) == 1 and srcs != [name + ".py"]:
+        kwargs["main"] = srcs[0]
+    native.py_test(
+        name = name,
+        size = kwargs.pop("size", "medium"),
+        srcs = srcs,
+        python_version = "PY3",
+        **kwargs
+    )
+
+def datasetd_daemon_test(name, deps = [], **kwargs):
+    """A datasetd_py_test of processes, with a daemon.
+
+    Args:
+      name: of the test.
+      deps: beside the harness that starts daemons.
+      **kwargs: of the datasetd_py_test.
+    """
+    datasetd_py_test(name = name, deps = deps + ["//tests/testing:daemon_harness"], **kwargs)
 
 def compiled_as_a_test(kwargs, deps):
     """Returns the arguments of a cc_ rule, with `deps`, that is part of tests.
