@@ -1,5 +1,10 @@
 #include "server/pipeline/transforms_hash.h"
 
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +19,10 @@ namespace {
 
 using ::datasetd::testing::Op;
 using ::datasetd::testing::WithDrawId;
+using ::google::protobuf::Descriptor;
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::Reflection;
 
 std::string HashOf(Transforms ops, Layout layout = Layout::kNchw,
                    std::string name = "image") {
@@ -34,146 +43,126 @@ TEST(TransformsHashTest, IsStable) {
       "3fc3f4a8cf3d891758a2b39aab519f8a623370eaca376eb2827603b9b02c1bd5");
 }
 
+// Texts of messages that set no field, one or two, also in the messages of
+// parameters.
+std::vector<std::string> MessageTexts(const Descriptor& type);
+
+// Values that no default is. Digits of 1 and 11 could run together: "1 11".
+std::vector<std::string> Values(const FieldDescriptor& field) {
+  if (field.message_type() == v1::Transform::descriptor()) {
+    return {"{ pad {} }", "{ pad { fill: 1 } }", "[{ pad {} }, { pad {} }]"};
+  }
+  if (field.is_repeated()) return {"1", "[1, 2]", "[2, 1]"};
+  std::vector<std::string> values;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return {"false", "true"};
+    case FieldDescriptor::CPPTYPE_STRING:
+      return {"'fine'", "'coarse'"};
+    case FieldDescriptor::CPPTYPE_ENUM:
+      for (int i = 1; i < field.enum_type()->value_count(); ++i) {
+        values.push_back(field.enum_type()->value(i)->name());
+      }
+      return values;
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      for (const std::string& text : MessageTexts(*field.message_type())) {
+        // A size of 0 x 0 is none.
+        if (text.empty() && field.message_type() == v1::Size::descriptor()) {
+          continue;
+        }
+        values.push_back(absl::StrCat("{ ", text, "}"));
+      }
+      return values;
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return {"0.25"};
+    default:
+      return {"1", "11"};
+  }
+}
+
+std::vector<std::string> MessageTexts(const Descriptor& type) {
+  std::vector<std::string> texts = {""};
+  std::vector<std::string> others;  // each field before, by itself
+  for (int i = 0; i < type.field_count(); ++i) {
+    std::vector<std::string> fields;
+    for (const std::string& value : Values(*type.field(i))) {
+      fields.push_back(absl::StrCat(type.field(i)->name(), ": ", value, " "));
+      texts.push_back(fields.back());
+      for (const std::string& other : others) {
+        texts.push_back(absl::StrCat(other, fields.back()));
+      }
+    }
+    others.insert(others.end(), fields.begin(), fields.end());
+  }
+  return texts;
+}
+
+// The text of an op, without parameters that have no effect by their options.
+std::string Effect(v1::Transform transform) {
+  const FieldDescriptor& op_field =
+      *v1::Transform::descriptor()->FindFieldByNumber(transform.op_case());
+  Message* const op =
+      transform.GetReflection()->MutableMessage(&transform, &op_field);
+  const Reflection& values = *op->GetReflection();
+  for (int i = 0; i < op_field.message_type()->field_count(); ++i) {
+    const FieldDescriptor& field = *op_field.message_type()->field(i);
+    const v1::ParameterOptions& options =
+        field.options().GetExtension(v1::parameter);
+    if (options.used_with().empty()) continue;
+    const int value = values.GetEnumValue(
+        *op, op_field.message_type()->FindFieldByName(options.used_with()));
+    const auto& used = options.used_values();
+    if (std::find(used.begin(), used.end(), value) == used.end()) {
+      values.ClearField(op, &field);
+    }
+  }
+  return transform.ShortDebugString();
+}
+
+// Hashes are equal where ops have the same effect, and nowhere else.
 TEST(TransformsHashTest, EveryParameterCounts) {
+  std::map<std::string, std::string> effects;  // by hash
+  std::map<std::string, std::string> hashes;   // by effect
+  const auto& ops = *v1::Transform::descriptor()->FindOneofByName("op");
+  for (int i = 0; i < ops.field_count(); ++i) {
+    for (const std::string& text :
+         MessageTexts(*ops.field(i)->message_type())) {
+      for (const uint32_t draw_id : {0, 1}) {
+        const v1::Transform op = WithDrawId(
+            Op(absl::StrCat(ops.field(i)->name(), " { ", text, "}")), draw_id);
+        // Both are refused.
+        if (op.random_erasing().is_value_random() &&
+            !op.random_erasing().value().empty()) {
+          continue;
+        }
+        const std::string effect = Effect(op);
+        const std::string hash = HashOf({op});
+        ASSERT_EQ(effects.try_emplace(hash, effect).first->second, effect);
+        ASSERT_EQ(hashes.try_emplace(effect, hash).first->second, hash)
+            << effect;
+      }
+    }
+  }
+}
+
+TEST(TransformsHashTest, OpsTheirOrderAndTheFieldCount) {
+  const v1::Transform pad = Op("pad {}");
+  const v1::Transform flip = Op("random_vertical_flip {}");
   const std::vector<std::string> hashes = {
       TransformsHash({}),
       HashOf({}),
       HashOf({}, Layout::kNhwc),
       HashOf({}, Layout::kNchw, "mask"),
-      HashOf({Op("pad {}")}),
-      HashOf({Op("pad {}"), Op("pad {}")}),
-      HashOf({Op("pad { padding { left: 1 top: 0 right: 0 bottom: 0 } }")}),
-      HashOf({Op("pad { padding { left: 0 top: 1 right: 0 bottom: 0 } }")}),
-      HashOf({Op("pad { padding { left: 0 top: 0 right: 1 bottom: 0 } }")}),
-      HashOf({Op("pad { padding { left: 0 top: 0 right: 0 bottom: 1 } }")}),
-      HashOf({Op("pad { padding { left: 11 top: 1 right: 0 bottom: 0 } }")}),
-      HashOf({Op("pad { padding { left: 1 top: 11 right: 0 bottom: 0 } }")}),
-      HashOf({Op("pad { fill: 1 }")}),
-      HashOf({Op("pad { fill: [1, 2, 3] }")}),
-      HashOf({Op("pad { padding_mode: PADDING_MODE_EDGE }")}),
-      HashOf({Op("pad { padding_mode: PADDING_MODE_REFLECT }")}),
-      HashOf({Op("center_crop { height: 1 width: 2 }")}),
-      HashOf({Op("center_crop { height: 2 width: 1 }")}),
-      HashOf({Op("random_crop { height: 1 width: 2 }")}),
-      HashOf({Op("random_crop { height: 2 width: 1 }")}),
-      HashOf({Op("random_crop { height: 1 width: 2 pad_if_needed: true }")}),
-      HashOf({Op("random_crop { height: 1 width: 2 padding { left: 1 top: 1 "
-                 "right: 1 bottom: 1 } }")}),
-      HashOf({Op("random_horizontal_flip {}")}),
-      HashOf({Op("random_horizontal_flip { p: 0.25 }")}),
-      HashOf({Op("random_vertical_flip {}")}),
-      HashOf({Op("alternating_flip {}")}),
-      HashOf({Op("alternating_flip {}"), Op("random_vertical_flip {}")}),
-      HashOf({Op("random_vertical_flip {}"), Op("alternating_flip {}")}),
-      HashOf({Op("to_dtype { dtype: DTYPE_FLOAT32 }")}),
-      HashOf({Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }")}),
-      HashOf({Op("to_dtype { dtype: DTYPE_FLOAT16 }")}),
-      HashOf({Op("normalize { mean: 0.5 std: 0.25 }")}),
-      HashOf({Op("normalize { mean: 0.25 std: 0.5 }")}),
-      HashOf({Op("normalize { mean: [0.5, 0.25] std: 0.25 }")}),
-      HashOf({Op("normalize { mean: 0.5 std: [0.25, 0.25, 0.125] }")}),
-      HashOf({Op("crop { top: 1 left: 2 height: 3 width: 4 }")}),
-      HashOf({Op("crop { top: 2 left: 1 height: 3 width: 4 }")}),
-      HashOf({Op("crop { top: 1 left: 2 height: 4 width: 3 }")}),
-      HashOf({Op("crop { top: -1 left: 2 height: 3 width: 4 }")}),
-      HashOf({Op("horizontal_flip {}")}),
-      HashOf({Op("vertical_flip {}")}),
-      HashOf({Op("resize { size { height: 1 width: 2 } }")}),
-      HashOf({Op("resize { size { height: 2 width: 1 } }")}),
-      HashOf({Op("resize { shorter_edge: 2 }")}),
-      HashOf({Op("resize { shorter_edge: 2 max_size: 3 }")}),
-      HashOf({Op("resize { max_size: 3 }")}),
-      HashOf({Op("resize { max_size: 3 antialias: false }")}),
-      HashOf({Op(
-          "resize { max_size: 3 interpolation: INTERPOLATION_MODE_NEAREST }")}),
-      HashOf({Op("resized_crop { top: 1 left: 2 height: 3 width: 4 size { "
-                 "height: 5 width: 6 } }")}),
-      HashOf({Op("resized_crop { top: 1 left: 2 height: 3 width: 4 size { "
-                 "height: 6 width: 5 } }")}),
-      HashOf({Op("random_resized_crop { size { height: 1 width: 2 } }")}),
-      HashOf({Op("random_resized_crop { size { height: 1 width: 2 } scale { "
-                 "min: 0.5 max: 1 } }")}),
-      HashOf({Op("random_resized_crop { size { height: 1 width: 2 } scale { "
-                 "min: 0.5 max: 1 } ratio { min: 0.5 max: 1 } }")}),
-      HashOf({Op("rotate {}")}),
-      HashOf({Op("rotate { angle: 1 }")}),
-      HashOf({Op("rotate { angle: $0 }", 1 + 1e-12)}),
-      HashOf({Op("rotate { expand: true }")}),
-      HashOf({Op("rotate { center { x: 0 y: 0 } }")}),
-      HashOf({Op("rotate { fill: 1 }")}),
-      HashOf({Op("random_rotation { degrees { min: -1 max: 1 } }")}),
-      HashOf({Op("random_rotation { degrees { min: -1 max: 2 } }")}),
-      HashOf({Op("random_rotation { center { x: 1 y: 2 } }")}),
-      HashOf({Op("affine {}")}),
-      HashOf({Op("affine { angle: 1 }")}),
-      HashOf({Op("affine { translate { x: 1 y: 0 } }")}),
-      HashOf({Op("affine { translate { x: 0 y: 1 } }")}),
-      HashOf({Op("affine { scale: 2 }")}),
-      HashOf({Op("affine { shear { x: 1 y: 0 } }")}),
-      HashOf({Op("affine { shear { x: 0 y: 1 } }")}),
-      HashOf({Op("random_affine {}")}),
-      HashOf({Op("random_affine { translate { x: 0 y: 0 } }")}),
-      HashOf({Op("random_affine { scale { min: 1 max: 1 } }")}),
-      HashOf({Op("random_affine { shear_x { min: 1 max: 1 } }")}),
-      HashOf({Op("random_affine { shear_y { min: 1 max: 1 } }")}),
-      HashOf({Op("color_jitter {}")}),
-      HashOf({Op("color_jitter { brightness { min: 0.5 max: 1 } }")}),
-      HashOf({Op("color_jitter { contrast { min: 0.5 max: 1 } }")}),
-      HashOf({Op("color_jitter { saturation { min: 0.5 max: 1 } }")}),
-      HashOf({Op("color_jitter { hue { min: 0.5 max: 1 } }")}),
-      HashOf({Op("adjust_brightness { brightness_factor: 1 }")}),
-      HashOf({Op("adjust_brightness { brightness_factor: 2 }")}),
-      HashOf({Op("adjust_contrast { contrast_factor: 1 }")}),
-      HashOf({Op("adjust_saturation { saturation_factor: 1 }")}),
-      HashOf({Op("adjust_hue { hue_factor: 1 }")}),
-      HashOf({Op("adjust_sharpness { sharpness_factor: 1 }")}),
-      HashOf({Op("grayscale { num_output_channels: 1 }")}),
-      HashOf({Op("grayscale { num_output_channels: 3 }")}),
-      HashOf({Op("random_grayscale {}")}),
-      HashOf({Op("random_grayscale { p: 0.5 }")}),
-      HashOf({Op("invert {}")}),
-      HashOf({Op("random_invert {}")}),
-      HashOf({Op("posterize { bits: 1 }")}),
-      HashOf({Op("posterize { bits: 2 }")}),
-      HashOf({Op("random_posterize { bits: 1 }")}),
-      HashOf({Op("random_posterize { bits: 1 p: 0.25 }")}),
-      HashOf({Op("solarize { threshold: 1 }")}),
-      HashOf({Op("random_solarize { threshold: 1 }")}),
-      HashOf({Op("random_solarize { threshold: 1 p: 0.25 }")}),
-      HashOf({Op("random_adjust_sharpness { sharpness_factor: 1 }")}),
-      HashOf({Op("random_adjust_sharpness { sharpness_factor: 1 p: 0.25 }")}),
-      HashOf({Op("autocontrast {}")}),
-      HashOf({Op("random_autocontrast {}")}),
-      HashOf({Op("equalize {}")}),
-      HashOf({Op("random_equalize {}")}),
-      HashOf({Op("gaussian_blur { kernel_size { height: 3 width: 5 } }")}),
-      HashOf({Op("gaussian_blur { kernel_size { height: 5 width: 3 } }")}),
-      HashOf({Op("gaussian_blur { kernel_size { height: 5 width: 3 } sigma { "
-                 "min: 1 max: 1 } }")}),
-      HashOf({Op("erase { top: 1 left: 2 height: 3 width: 4 }")}),
-      HashOf({Op("erase { top: 1 left: 2 height: 3 width: 4 value: 5 }")}),
-      HashOf({Op("random_erasing {}")}),
-      HashOf({Op("random_erasing { p: 0.25 }")}),
-      HashOf({Op("random_erasing { scale { min: 0.1 max: 0.33 } }")}),
-      HashOf({Op("random_erasing { ratio { min: 0.1 max: 0.33 } }")}),
-      HashOf({Op("random_erasing { value: [1, 2, 3] }")}),
-      HashOf({Op("random_erasing { is_value_random: true }")}),
-      HashOf({Op("cutout { size: 8 }")}),
-      HashOf({Op("cutout { size: 8 fill: 1 }")}),
-      HashOf({Op("random_apply {}")}),
-      HashOf({Op("random_apply { p: 0.25 }")}),
-      HashOf({Op("random_apply { transforms { pad {} } }")}),
-      HashOf({Op("random_apply { transforms { pad {} } }"), Op("pad {}")}),
+      HashOf({pad}),
+      HashOf({pad, pad}),
+      HashOf({pad, flip}),
+      HashOf({flip, pad}),
+      HashOf({Op("random_apply { transforms { pad {} } }"), pad}),
       HashOf(
           {Op("random_apply { transforms { pad {} } transforms { pad {} } }")}),
-      HashOf({Op("mix_up { num_classes: 10 }")}),
-      HashOf({Op("mix_up { num_classes: 11 }")}),
-      HashOf({Op("mix_up { alpha: 0.5 num_classes: 10 }")}),
-      HashOf({Op("mix_up { num_classes: 10 per_sample: true }")}),
-      HashOf({Op("mix_up { num_classes: 10 labels: 'fine' }")}),
-      HashOf({Op("cut_mix { num_classes: 10 }")}),
-      HashOf({WithDrawId(Op("random_vertical_flip {}"), 1)}),
-      HashOf({WithDrawId(Op("random_vertical_flip {}"), 2)}),
+      // All bits of what the host computes with.
+      HashOf({Op("rotate { angle: 1 }")}),
+      HashOf({Op("rotate { angle: $0 }", 1 + 1e-12)}),
   };
   const std::set<std::string> distinct(hashes.begin(), hashes.end());
   EXPECT_EQ(distinct.size(), hashes.size());
