@@ -1,4 +1,4 @@
-"""What the --help of a program of ours says, for pages made of it."""
+"""Reads the --help of a program of ours, for pages made of it."""
 
 import dataclasses
 import subprocess

@@ -64,7 +64,7 @@ else
 fi
 py=$!
 
-# What the daemon holds while both draw from it.
+# Ask the daemon what it holds while both draw from it.
 while kill -0 "$cc" 2>/dev/null && kill -0 "$py" 2>/dev/null; do
   "$ctl" --json datasets "$name" >"$out/new"
   if [[ $(json 'x["num_feeds"]' <"$out/new") -ge 2 ]]; then

@@ -1,8 +1,8 @@
 """static_binaries: executables that need no shared library of the machine's but
 glibc's."""
 
-# What takes the place of a linker flag. Debian's -dev packages hold the
-# archives. Nothing here needs TLS, so gRPC's are those without.
+# Archives that take the place of a linker flag; Debian's -dev packages hold
+# them. Nothing here needs TLS, so gRPC's are those without.
 _ARCHIVES = {
     "-larchive": ["archive"],
     "-lbenchmark": ["benchmark"],

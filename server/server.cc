@@ -87,13 +87,13 @@ TransformLimits TransformLimitsOf(const v1::Config& config) {
   std::_Exit(EXIT_FAILURE);
 }
 
-// Of the last device, by whoever meets it: a load, a feed that is opened, what
-// frees memory.
+// Runs where the last device's failure is met: in a load, in a feed that is
+// opened, in what frees memory.
 void OnLastFailure(const absl::Status& status) {
   if (!Producer::IsThisThread()) EndByDeviceFailure(status);
 }
 
-// What one user may have of `all`: `configured`, or half.
+// One user's share of `all`: `configured`, or half.
 int ShareOf(int all, uint32_t configured) {
   if (configured == 0) return std::max(1, all / 2);
   return static_cast<int>(std::min<uint32_t>(configured, all));
@@ -190,7 +190,7 @@ class Server::Impl {
   std::unique_ptr<DatasetManifest> manifest_;  // null: off
   std::unique_ptr<DatasetCache> cache_;        // null: off
   std::unique_ptr<DatasetRegistry> datasets_;
-  // Of the configuration, until they are loaded.
+  // The loads of the configuration, until they are done.
   std::vector<std::shared_ptr<LoadCall>> configured_;
   std::unique_ptr<FeedTable> feeds_;
   std::unique_ptr<FailureWatch> failures_;
@@ -532,7 +532,7 @@ void Server::Impl::StopParts() {
     MutexLock lock(&failure_mutex_);
     failure_attach_ = nullptr;
   }
-  // What fails from here on is given back by the end of the process.
+  // The end of the process gives back what fails from here on.
   SetDeviceFailureHandler(nullptr);
   failures_.reset();
   attach_.reset();

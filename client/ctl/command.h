@@ -29,7 +29,7 @@ class Command {
   Command& operator=(const Command&) = delete;
   virtual ~Command() = default;
 
-  // Of the subcommand.
+  // Name and description of the subcommand.
   virtual const char* name() const = 0;
   virtual const char* help() const = 0;
   virtual void AddTo(Arguments* /*arguments*/) {}

@@ -9,7 +9,7 @@
 
 namespace datasetd {
 
-// What is left while entries are chosen to go.
+// The users' bytes, and the entries that may go, while some are chosen.
 class CacheIndex::Plan {
  public:
   explicit Plan(const CacheIndex& index) {

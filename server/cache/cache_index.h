@@ -26,7 +26,7 @@ class CacheIndex {
 
   struct Limits {
     int64_t total_bytes = 0;
-    // Of one user. Unset: half of the total, and none for root and
+    // One user's limit. Unset: half of the total, and none for root and
     // `daemon_uid`; 0: none.
     std::optional<int64_t> user_bytes;
     uint32_t daemon_uid = 0;

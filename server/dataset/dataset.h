@@ -36,7 +36,7 @@ class Dataset {
  public:
   struct Contents {
     std::string name;
-    // Of the first device, where feeds run unless they ask for another one.
+    // The first device's, where feeds run unless they ask for another one.
     // Backends outlive the dataset.
     Backend* backend = nullptr;
     // All devices where feeds may run; empty: the first alone.

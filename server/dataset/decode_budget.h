@@ -50,7 +50,7 @@ class DecodeBudget {
   // The share of one sample, used by one thread. Released on destruction.
   class Share {
    public:
-    // What it takes is charged to `uid`. Without a budget nothing is counted.
+    // Its memory is charged to `uid`. Without a budget nothing is counted.
     Share(DecodeBudget* budget, uid_t uid) : budget_(budget), uid_(uid) {}
     ~Share() { Release(); }
     Share(const Share&) = delete;

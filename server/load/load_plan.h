@@ -74,7 +74,7 @@ struct LoadPlan {
   bool needs_sizes() const;
   // True if samples are decoded or pretransformed.
   bool has_work() const;
-  // What the load keeps of the host while it runs, samples left out.
+  // Host memory that the load keeps while it runs, samples left out.
   int64_t buffer_bytes() const;
 
   // Maximum host memory of the load if no image needs more than

@@ -21,7 +21,7 @@
 
 namespace datasetd {
 
-// What a spec asks for, with its devices found.
+// The placement that a spec asks for, with its devices found.
 struct PlacementRequest {
   DevicePlacement devices;
   v1::Residency residency = v1::RESIDENCY_DEVICE;

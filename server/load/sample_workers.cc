@@ -20,7 +20,7 @@ constexpr int64_t kMaxEncodedAtOnce = 32;
 constexpr int64_t kMaxPlainAtOnce = 4096;
 // Less would be many calls of the source.
 constexpr int64_t kMinPlainBytes = 256 << 10;
-// Of so many samples the size in bytes is a multiple of an aligned output's.
+// So many samples have a multiple of an aligned output's size in bytes.
 constexpr int64_t kAlignedSamples = AlignedBuffer::kAlignment;
 
 ParallelFor::Options OptionsOf(const SampleSource& source, int num_threads) {

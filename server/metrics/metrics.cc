@@ -157,7 +157,7 @@ void AddDataset(const DatasetInfo& info, Page& page) {
              static_cast<double>(host_bytes));
   page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
              static_cast<double>(info.num_samples));
-  // Of a dataset that failed it would look like a load that stands still.
+  // A dataset that failed would look like a load that stands still.
   if (info.state != DatasetState::kFailed) {
     page.Gauge(
         "datasetd_dataset_loaded_ratio",

@@ -129,7 +129,7 @@ class PartReader : public Reader {
     int64_t end = 0;
   };
 
-  // Of a plain source, where a part begins.
+  // Returns where part `number` of a plain source begins.
   int64_t Bound(int64_t number) const {
     return static_cast<int64_t>(
         static_cast<unsigned __int128>(whole_->info().num_samples) *

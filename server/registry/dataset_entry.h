@@ -49,8 +49,7 @@ struct DatasetEntry {
   // has been READY. What replaces a failed dataset keeps the name for the same
   // user until it is READY itself.
   std::optional<uint32_t> kept_for;
-  // What the spec id is of but for the files, so that it is known before they
-  // are; empty for a push.
+  // A spec id without the files, known before they are; empty for a push.
   std::string request_id;
   // False until the source's files are found; the fields below are set then.
   bool is_planned = false;
@@ -58,13 +57,13 @@ struct DatasetEntry {
   int64_t num_samples = 0;  // of the source
   std::vector<std::string> class_names;
   std::vector<FieldSpec> fields;  // resident
-  // Of a client's load it is known from the start.
+  // A client's load has it from the start.
   PlacementRequest placement;
   int64_t resident_bytes = 0;  // of all samples, once
   v1::Residency residency = v1::RESIDENCY_DEVICE;
   bool is_replicated = false;
   std::vector<v1::Placement> placements;
-  // What it takes of each budget.
+  // The memory that it takes of each budget.
   std::map<const MemoryBudget*, int64_t> bytes_in;
   // Times of the monotonic clock.
   absl::Duration started;

@@ -78,7 +78,7 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Push(grpc::ServerContext* call,
                     grpc::ServerReader<v1::PushDatasetRequest>* reader,
                     v1::PushDatasetResponse* response);
-  // What will read the samples of the push. `next_block` as PushedSource's.
+  // Returns the source of the push's samples. `next_block` as PushedSource's.
   absl::StatusOr<std::unique_ptr<SampleSource>> OpenPush(
       grpc::ServerContext* call, const PushSpec& push, const Caller& caller,
       PushedSource::NextBlock next_block);

@@ -42,7 +42,7 @@ class TarMembers::Stream {
       : file_(*file), buffer_(kReadBytes) {}
 
   const FileInfo& info() const { return file_.info(); }
-  // Of the last read.
+  // The status of the last read.
   const absl::Status& status() const { return status_; }
 
   // Limits what is read from here on.

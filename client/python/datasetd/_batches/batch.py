@@ -52,7 +52,7 @@ class Origin(NamedTuple):
 
 
 class Detached(NamedTuple):
-    """What stays of a batch whose memory was given back."""
+    """The rest of a batch whose memory was given back."""
 
     epoch: int
     index: int  # type: ignore[assignment]

@@ -1,1 +1,1 @@
-"""What the command line runs."""
+"""The commands of the command line."""

@@ -19,7 +19,7 @@ _SUFFIX = re.compile(r"\.(\d+)of(\d+)(\.e\d+(s\d+)?)?$")
 
 
 class Part(NamedTuple):
-    """What one node holds, without `epoch` of a division for all epochs."""
+    """One node's part; without `epoch` the division is for all epochs."""
 
     number: int  # from 0
     num_parts: int

@@ -13,7 +13,7 @@ from .._warnings import warn_once
 
 
 class _Epoch:
-    """What Accelerate's GradientState asks of the loader that is iterated."""
+    """Answers what Accelerate's GradientState asks of an iterated loader."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

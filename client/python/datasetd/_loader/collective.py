@@ -1,4 +1,4 @@
-"""What a loader decides together with the other ranks."""
+"""Decisions that a loader makes together with the other ranks."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _Self = TypeVar("_Self", bound="JobLoader[Any]")
 
 
 class JobLoader(Generic[ArrayT]):
-    """What a DataLoader does, whose documentation says what holds here."""
+    """The work of a DataLoader, whose documentation holds here, too."""
 
     def __init__(self, opened: OpenJob) -> None:
         self.batch_size = opened.order.batch_size

@@ -1,4 +1,4 @@
-"""What decides the order of a loader's batches."""
+"""Decides the order of a loader's batches."""
 
 from __future__ import annotations
 

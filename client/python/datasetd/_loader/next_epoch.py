@@ -11,7 +11,7 @@ OrderState = Optional[Dict[str, Any]]
 
 
 class _Before(NamedTuple):
-    """What iter() found, and what became of the iterator."""
+    """The state that iter() found, and the use of its iterator."""
 
     use: Use
     loaded: Optional[Position]

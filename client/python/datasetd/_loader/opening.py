@@ -36,7 +36,7 @@ from .state import State
 
 
 class OpenJob(NamedTuple):
-    """What a loader consists of."""
+    """The parts of a loader."""
 
     job: Job
     share: Share

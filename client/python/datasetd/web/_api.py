@@ -223,7 +223,7 @@ def _options(text: str) -> Dict[str, str]:
 
 
 def _seconds(duration: str) -> float:
-    """Of a Duration message, "12.5s"."""
+    """Returns the seconds of a Duration message, such as "12.5s"."""
     return float(duration[:-1])
 
 

@@ -26,7 +26,7 @@ Message = Dict[str, Any]
 
 
 class Rate(NamedTuple):
-    """Of a feed over `seconds`; waits are shares of the time, 0 to 1."""
+    """A feed's rate over `seconds`; waits are shares of the time, 0 to 1."""
 
     seconds: float
     samples_per_second: float

@@ -1,4 +1,4 @@
-"""What the page shows of one field of a sample: a picture, an overlay, a number
+"""The page's view of one field of a sample: a picture, an overlay, a number
 or a line."""
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Counters(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was seen at `time`, of time.monotonic()."""
+    """The feeds' counters at `time`, of time.monotonic()."""
 
     time: float
     feeds: Dict[int, Counters]
