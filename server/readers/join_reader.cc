@@ -8,16 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "server/dataset/sorted_options.h"
 #include "server/readers/formats.h"
+#include "server/readers/join_options.h"
 #include "server/readers/list_memory.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
@@ -25,18 +21,10 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kMaxJoined = 8;
-
-// The source of one field of the result.
-struct Column {
-  size_t part = 0;
-  size_t field = 0;
-};
-
 class JoinSource : public Reader {
  public:
   JoinSource(std::vector<std::unique_ptr<Reader>> parts,
-             std::vector<Column> columns, SourceInfo info,
+             std::vector<JoinColumn> columns, SourceInfo info,
              std::unique_ptr<ListMemory> memory)
       : memory_(std::move(memory)),
         parts_(std::move(parts)),
@@ -78,7 +66,7 @@ class JoinSource : public Reader {
       }
       probe.decode_bytes += probes[p].decode_bytes;
     }
-    for (const Column& column : columns_) {
+    for (const JoinColumn& column : columns_) {
       const std::vector<FieldSpec>& fields = parts_[column.part]->info().fields;
       if (!fields[column.field].is_ragged) continue;
       const auto rank = std::count_if(
@@ -190,83 +178,9 @@ class JoinSource : public Reader {
 
   const std::unique_ptr<ListMemory> memory_;
   const std::vector<std::unique_ptr<Reader>> parts_;
-  const std::vector<Column> columns_;
+  const std::vector<JoinColumn> columns_;
   const SourceInfo info_;
 };
-
-// Parses the sources from option parts and the prefixed options.
-absl::StatusOr<std::vector<v1::DatasetSpec>> ParseParts(
-    const v1::DatasetSpec& spec) {
-  DATASETD_ASSIGN_OR_RETURN(
-      const std::string text,
-      RequiredOption(spec, "parts", "FORMAT:PATH,FORMAT:PATH, ..."));
-  std::vector<v1::DatasetSpec> parts;
-  for (const absl::string_view item : absl::StrSplit(text, ',')) {
-    const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(
-        absl::StripAsciiWhitespace(item), absl::MaxSplits(':', 1));
-    v1::DatasetSpec part;
-    part.set_format(std::string(pair.first));
-    part.set_path(pair.second.empty() || pair.second == "."
-                      ? spec.path()
-                      : JoinPath(spec.path(), pair.second));
-    if (part.format() == spec.format() || absl::StartsWith(pair.second, "/") ||
-        parts.size() == kMaxJoined) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("option parts is '", absl::Utf8SafeCHexEscape(text),
-                       "', expected FORMAT:PATH with commas between, at most ",
-                       kMaxJoined, ", no join, and paths below ", spec.path()));
-    }
-    parts.push_back(std::move(part));
-  }
-  for (const auto& [key, value] : SortedOptions(spec)) {
-    if (key == "parts" || key == "fields") continue;
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(key, absl::MaxSplits('.', 1));
-    size_t place = 0;
-    if (!absl::SimpleAtoi(pair.first, &place) || place >= parts.size() ||
-        pair.second.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "format join has no option '", absl::Utf8SafeCHexEscape(key),
-          "'; it has parts, fields, and those of a part with its place before, "
-          "as 0.split"));
-    }
-    if (pair.second == "split") {
-      parts[place].set_split(value);
-    } else {
-      (*parts[place].mutable_options())[std::string(pair.second)] = value;
-    }
-  }
-  return parts;
-}
-
-absl::StatusOr<Column> FindColumn(
-    const std::vector<std::unique_ptr<Reader>>& parts,
-    const std::string& source) {
-  std::string name = source;
-  size_t begin = 0;
-  size_t end = parts.size();
-  const size_t dot = source.find('.');
-  if (dot != std::string::npos) {
-    size_t place = 0;
-    if (!absl::SimpleAtoi(source.substr(0, dot), &place) || place >= end) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("option fields: '", absl::Utf8SafeCHexEscape(source),
-                       "', expected a part's place before the dot"));
-    }
-    begin = place;
-    end = place + 1;
-    name = source.substr(dot + 1);
-  }
-  for (size_t p = begin; p < end; ++p) {
-    const std::vector<FieldSpec>& fields = parts[p]->info().fields;
-    for (size_t f = 0; f < fields.size(); ++f) {
-      if (fields[f].name == name) return Column{p, f};
-    }
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("option fields: no part has a field '",
-                   absl::Utf8SafeCHexEscape(source), "'"));
-}
 
 }  // namespace
 
@@ -274,7 +188,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
     const v1::DatasetSpec& spec, const ReaderContext& context) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
   DATASETD_ASSIGN_OR_RETURN(const std::vector<v1::DatasetSpec> specs,
-                            ParseParts(spec));
+                            ParseJoinParts(spec));
   DATASETD_ASSIGN_OR_RETURN(std::vector<FieldName> names,
                             ParseFieldNames(spec, "fields"));
   DATASETD_RETURN_IF_ERROR(
@@ -307,19 +221,20 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
       }
     }
   }
-  std::vector<Column> columns;
+  std::vector<JoinColumn> columns;
   std::map<std::string, size_t> seen;
   for (const FieldName& name : names) {
-    DATASETD_ASSIGN_OR_RETURN(const Column column,
-                              FindColumn(parts, name.source));
+    DATASETD_ASSIGN_OR_RETURN(const JoinColumn column,
+                              FindJoinColumn(parts, name.source));
     if (!seen.emplace(name.field, column.part).second) {
       return absl::InvalidArgumentError(absl::StrCat(
           "field '", name.field, "' is in part ", seen[name.field], " and in ",
           column.part, "; choose or rename with option fields"));
     }
-    if (std::any_of(columns.begin(), columns.end(), [&](const Column& other) {
-          return other.part == column.part && other.field == column.field;
-        })) {
+    if (std::any_of(
+            columns.begin(), columns.end(), [&](const JoinColumn& other) {
+              return other.part == column.part && other.field == column.field;
+            })) {
       return absl::InvalidArgumentError(
           absl::StrCat("option fields: '", name.source, "' is chosen twice"));
     }
