@@ -1,5 +1,7 @@
 """Rows of the ops that move pixels and resize."""
 
+from functools import partial
+
 import explained
 import torch
 from row import Case, Row
@@ -57,13 +59,11 @@ def _pad(shape):
             yield one(
                 "pad",
                 parameters,
-                lambda image, sides=[left, top, right, bottom], mode=mode: (
-                    functional.pad(
-                        image,
-                        sides,
-                        fill=value if mode == "constant" else 0,
-                        padding_mode=mode,
-                    )
+                partial(
+                    functional.pad,
+                    padding=[left, top, right, bottom],
+                    fill=value if mode == "constant" else 0,
+                    padding_mode=mode,
                 ),
             )
 
@@ -75,13 +75,8 @@ def _crop(shape):
          shape.width // 2 + 1),
         (-1, -2, shape.height + 2, shape.width + 3),
     ):
-        yield one(
-            "crop",
-            {"top": top, "left": left, "height": height, "width": width},
-            lambda image, box=(top, left, height, width): functional.crop(
-                image, *box
-            ),
-        )
+        window = {"top": top, "left": left, "height": height, "width": width}
+        yield one("crop", window, partial(functional.crop, **window))
 
 
 def _center_crop(shape):
@@ -90,9 +85,7 @@ def _center_crop(shape):
         yield one(
             "center_crop",
             {"height": height, "width": width},
-            lambda image, size=[height, width]: functional.center_crop(
-                image, size
-            ),
+            partial(functional.center_crop, output_size=[height, width]),
         )
 
 
@@ -112,9 +105,9 @@ def _resize(mode, antialias):
                     "interpolation": mode,
                     "antialias": antialias,
                 },
-                lambda image, size=[height, width]: functional.resize(
-                    image, size, interpolation=MODES[mode], max_size=None,
-                    antialias=antialias,
+                partial(
+                    functional.resize, size=[height, width],
+                    interpolation=MODES[mode], antialias=antialias,
                 ),
             )
 
@@ -129,9 +122,7 @@ def _resize_nearest_exact(shape):
                 "size": {"height": height, "width": width},
                 "interpolation": NEAREST_EXACT,
             },
-            lambda image, size=(height, width): explained.nearest_exact(
-                image, size
-            ),
+            partial(explained.nearest_exact, size=(height, width)),
         )
 
 
@@ -147,42 +138,41 @@ def _resize_edge(shape):
         yield one(
             "resize",
             parameters,
-            lambda image, edge=edge, most=most: functional.resize(
-                image, [edge], interpolation=InterpolationMode.BILINEAR,
+            partial(
+                functional.resize, size=[edge], interpolation=MODES[BILINEAR],
                 max_size=most, antialias=True,
             ),
         )
 
 
 def _resized_crop(mode, antialias):
+    def resized_crop(image, size, **window):
+        if mode == NEAREST_EXACT:
+            cropped = functional.crop(image, **window)
+            return explained.nearest_exact(cropped, size)
+        return functional.resized_crop(
+            image, **window, size=size, interpolation=MODES[mode],
+            antialias=antialias,
+        )
+
     def cases(shape):
         for top, left, height, width in (
             (0, 0, shape.height, shape.width),
             (shape.height // 3, shape.width // 4, shape.height // 2 + 1,
              shape.width // 2 + 1),
         ):
+            window = {"top": top, "left": left, "height": height,
+                      "width": width}
             for size in ((1, 1), (5, 9), (64, 48)):
                 yield one(
                     "resized_crop",
                     {
-                        "top": top,
-                        "left": left,
-                        "height": height,
-                        "width": width,
+                        **window,
                         "size": {"height": size[0], "width": size[1]},
                         "interpolation": mode,
                         "antialias": antialias,
                     },
-                    lambda image, box=(top, left, height, width), size=size: (
-                        explained.nearest_exact(
-                            functional.crop(image, *box), size
-                        )
-                        if mode == NEAREST_EXACT
-                        else functional.resized_crop(
-                            image, *box, list(size),
-                            interpolation=MODES[mode], antialias=antialias,
-                        )
-                    ),
+                    partial(resized_crop, size=list(size), **window),
                 )
 
     return cases
