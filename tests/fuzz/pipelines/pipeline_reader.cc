@@ -524,6 +524,10 @@ Pipeline ReadPipeline(absl::Span<const uint8_t> bytes) {
     field.shape = {height, 1 + in.Byte() % 48, channels};
   }
   pipeline.ops = ReadOps(in, kMaxOps, 0);
+  if ((bits & 0x80) != 0) {
+    // As when fields share what the ops draw.
+    for (v1::Transform& op : pipeline.ops) op.set_draw_id(1);
+  }
   return pipeline;
 }
 
