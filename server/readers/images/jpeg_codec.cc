@@ -1,5 +1,6 @@
 #include "server/readers/images/jpeg_codec.h"
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -20,6 +21,7 @@ namespace {
 
 // Files usually have about ten scans; each decodes the whole image again.
 constexpr int kMaxScans = 64;
+constexpr uint8_t kStartOfScan = 0xDA;
 constexpr char kExifMarker[] = "Exif\0";  // and one more zero
 constexpr size_t kExifMarkerBytes = 6;
 
@@ -43,7 +45,6 @@ class JpegDecoder {
     if (setjmp(errors_.target)) return false;
     jpeg_create_decompress(&info_);
     info_.progress = &progress_;
-    jpeg_save_markers(&info_, JPEG_APP0 + 1, 0xFFFF);
     jpeg_mem_src(&info_, file_.data(), file_.size());
     jpeg_read_header(&info_, TRUE);
     return !is_damaged_;
@@ -177,22 +178,43 @@ void CmykToRgb(uint8_t* pixels, int64_t count) {
   }
 }
 
-int OrientationOf(const jpeg_decompress_struct& info) {
-  for (jpeg_saved_marker_ptr marker = info.marker_list; marker != nullptr;
-       marker = marker->next) {
-    if (marker->data_length > kExifMarkerBytes &&
-        std::memcmp(marker->data, kExifMarker, kExifMarkerBytes - 1) == 0) {
-      return ExifOrientation({marker->data + kExifMarkerBytes,
-                              marker->data_length - kExifMarkerBytes});
+// True for the markers that are no segments: RST0 to RST7 and TEM.
+bool IsBareMarker(uint8_t marker) {
+  return (marker >= JPEG_RST0 && marker < JPEG_RST0 + 8) || marker == 0x01;
+}
+
+// Walks the segments before the image data as libjpeg did in ReadHeader, to the
+// first one of EXIF. jpeg_save_markers would keep them in a list that it walks
+// for each one more: a file of many small ones would take quadratic time.
+int OrientationOf(absl::Span<const uint8_t> file) {
+  // Behind the SOI. A segment has a marker, FF xx, and its size without that.
+  size_t at = 2;
+  while (at + 4 <= file.size()) {
+    const uint8_t marker = file[at + 1];
+    // libjpeg skips what is between segments.
+    if (file[at] != 0xFF || marker == 0xFF || marker == 0) {
+      ++at;
+      continue;
     }
+    at += 2;
+    if (IsBareMarker(marker)) continue;
+    if (marker == kStartOfScan) return 1;
+    const size_t size =
+        std::max(size_t{file[at]} << 8 | file[at + 1], size_t{2});
+    const absl::Span<const uint8_t> data = file.subspan(at + 2, size - 2);
+    if (marker == JPEG_APP0 + 1 && data.size() > kExifMarkerBytes &&
+        std::memcmp(data.data(), kExifMarker, kExifMarkerBytes - 1) == 0) {
+      return ExifOrientation(data.subspan(kExifMarkerBytes));
+    }
+    at += size;
   }
   return 1;
 }
 
 // Progressive images keep all coefficients in memory, others a few rows.
-int64_t WorkingBytes(jpeg_decompress_struct& info, int64_t num_markers_bytes) {
-  int64_t bytes = (64 << 10) + num_markers_bytes +
-                  int64_t{info.image_width} * info.num_components * 64;
+int64_t WorkingBytes(jpeg_decompress_struct& info) {
+  int64_t bytes =
+      (64 << 10) + int64_t{info.image_width} * info.num_components * 64;
   if (!jpeg_has_multiple_scans(&info)) return bytes;
   for (int c = 0; c < info.num_components; ++c) {
     const jpeg_component_info& component = info.comp_info[c];
@@ -229,12 +251,12 @@ absl::StatusOr<CodecHeader> ProbeJpeg(absl::Span<const uint8_t> file,
                      " pixels, and max_pixels is ", max_pixels));
   }
   CodecHeader header;
-  header.orientation = OrientationOf(info);
+  header.orientation = OrientationOf(file);
   decoder.ChooseScale(at_least);
   if (!decoder.CalculateOutput()) return decoder.status();
   header.size = {info.output_height, info.output_width};
   header.channels = NativeChannels(info);
-  header.working_bytes = WorkingBytes(info, static_cast<int64_t>(file.size()));
+  header.working_bytes = WorkingBytes(info);
   return header;
 }
 

@@ -180,6 +180,9 @@ def main(out):
         buffer = io.BytesIO()
         image.save(buffer, kind, **how)
         write(out, "image_codec", name, bytes([options]) + buffer.getvalue())
+    jpeg = encoded("JPEG")
+    write(out, "image_codec", "jpeg_segments",
+          b"\x06" + jpeg[:2] + b"\xff\xe1\0\2" * 1000 + jpeg[2:])
     pushed_images(out, picture)
     write(out, "image_csv_reader", "plain", b"\0" + b"1,5\n2,7\n\n1,0")
     write(out, "image_csv_reader", "names", b"\0" + b'1,cat\n"2","a ""dog"""')

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -115,6 +116,50 @@ TEST(ImageCodecTest, OrientationIsLeftAloneUnlessAskedFor) {
   const auto turned = ProbeImage(Bytes(image.file), {.apply_exif = true});
   EXPECT_EQ(plain->size, (ImageSize{17, 31}));
   EXPECT_EQ(turned->size, (ImageSize{31, 17}));
+}
+
+// A JPEG with `bytes` before the marker `before`, FF xx.
+std::string WithBytes(std::string jpeg, const std::string& before,
+                      const std::string& bytes) {
+  return jpeg.insert(jpeg.find(before), bytes);
+}
+
+// True if the image, of 17 x 31 pixels, is turned to the side.
+bool IsTurned(const std::string& jpeg) {
+  const auto header = ProbeImage(Bytes(jpeg), {.apply_exif = true});
+  if (!header.ok()) ADD_FAILURE() << header.status();
+  return header.ok() && header->size == ImageSize{31, 17};
+}
+
+TEST(ImageCodecTest, TheFirstExifSegmentBeforeTheDataCounts) {
+  using namespace std::string_literals;  // NOLINT: for zeros in literals
+  const std::string plain = Image("jpeg_17x31").file;
+  const std::string exif =
+      "\xFF\xE1\0\x22"
+      "Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"s;
+  std::string upright = exif;
+  upright[29] = 1;
+  EXPECT_FALSE(IsTurned(plain));
+  EXPECT_TRUE(IsTurned(WithBytes(plain, "\xFF\xE0", exif)));
+  EXPECT_TRUE(IsTurned(WithBytes(plain, "\xFF\xDA", exif)));
+  EXPECT_FALSE(IsTurned(WithBytes(plain, "\xFF\xD9", exif)));
+  EXPECT_FALSE(IsTurned(WithBytes(plain, "\xFF\xDA", upright + exif)));
+  // One in a comment is none.
+  EXPECT_FALSE(
+      IsTurned(WithBytes(plain, "\xFF\xDA", "\xFF\xFE\0\x26"s + exif)));
+  // Other segments are passed over, and so are bytes between them.
+  for (const std::string& before :
+       {"\xFF\xE1\0\x09http://"s,
+        "\xFF\xE1\0\x08"
+        "Exif\0\0"s,
+        "\xFF\xE1\0\x02"s, "\xFF\xE1\0\0"s, "\xFF\xFE\0\x03x"s, "\xFF\xFF"s,
+        "\xFF\xD0"s, "\xFF\x01"s, "\xFF\0"s, "x"s}) {
+    EXPECT_TRUE(IsTurned(WithBytes(plain, "\xFF\xDA", before + exif)))
+        << absl::CHexEscape(before);
+    EXPECT_FALSE(
+        IsTurned(WithBytes(plain, "\xFF\xDA", before + upright + exif)))
+        << absl::CHexEscape(before);
+  }
 }
 
 TEST(ImageCodecTest, FastDecodeTakesTheSmallestScaleThatIsLargeEnough) {
@@ -230,30 +275,51 @@ TEST(ImageCodecTest, AJpegOfTooManyScansIsRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
 }
 
-TEST(ImageCodecTest, MemoryStaysWithinDecodeBytes) {
-  // Everything comes from the arena, whose growth tells the most that was held.
+// Everything comes from the arena, whose growth tells the most that was held.
+void ExpectMemoryWithinDecodeBytes(const std::string& name,
+                                   const std::string& file) {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  const ImageOptions options = {.channels = 4, .apply_exif = true};
+  const auto header = ProbeImage(Bytes(file), options);
+  ASSERT_TRUE(header.ok()) << header.status();
+  std::string pixels(static_cast<size_t>(header->result_bytes()), '\0');
+  const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+  malloc_trim(0);
+  const size_t arena = mallinfo2().arena;
+  ASSERT_TRUE(
+      DecodeImage(Bytes(file), options, {},
+                  {reinterpret_cast<uint8_t*>(pixels.data()), pixels.size()})
+          .ok());
+  const int64_t growth =
+      static_cast<int64_t>(mallinfo2().arena) - static_cast<int64_t>(arena);
+  EXPECT_LE(growth, header->decode_bytes + (256 << 10)) << name;
+  EXPECT_EQ(mallinfo2().uordblks + mallinfo2().hblkhd, before) << name;
+}
+
+TEST(ImageCodecTest, MemoryStaysWithinDecodeBytes) {
   for (const char* name :
        {"jpeg_375x500", "jpeg_progressive", "jpeg_progressive_grey",
         "jpeg_cmyk", "png_rgba16", "png_interlaced_64x64", "png_texts",
         "png_palette_alpha", "bmp_RGB", "exif_6_II_jpeg"}) {
-    const std::string file = Image(name).file;
-    const ImageOptions options = {.channels = 4, .apply_exif = true};
-    const auto header = ProbeImage(Bytes(file), options);
-    ASSERT_TRUE(header.ok()) << header.status();
-    std::string pixels(static_cast<size_t>(header->result_bytes()), '\0');
-    const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
-    malloc_trim(0);
-    const size_t arena = mallinfo2().arena;
-    ASSERT_TRUE(
-        DecodeImage(Bytes(file), options, {},
-                    {reinterpret_cast<uint8_t*>(pixels.data()), pixels.size()})
-            .ok());
-    const int64_t growth =
-        static_cast<int64_t>(mallinfo2().arena) - static_cast<int64_t>(arena);
-    EXPECT_LE(growth, header->decode_bytes + (256 << 10)) << name;
-    EXPECT_EQ(mallinfo2().uordblks + mallinfo2().hblkhd, before) << name;
+    ExpectMemoryWithinDecodeBytes(name, Image(name).file);
+  }
+}
+
+TEST(ImageCodecTest, SmallSegmentsOfAJpegTakeNoMemory) {
+  const std::string plain = Image("exif_6_II_jpeg").file;
+  for (const char marker : {'\xE1', '\xE0', '\xED', '\xFE', '\xDB', '\xC4'}) {
+    std::string segments;
+    for (int i = 0; i < 100'000; ++i) {
+      segments.append({'\xFF', marker, '\0', '\2'});
+    }
+    const std::string file = WithBytes(plain, "\xFF\xE0", segments);
+    EXPECT_TRUE(IsTurned(file));
+    const ImageOptions options = {.apply_exif = true};
+    EXPECT_EQ(ProbeImage(Bytes(file), options)->decode_bytes,
+              ProbeImage(Bytes(plain), options)->decode_bytes);
+    EXPECT_TRUE(*Decode(file, options) == *Decode(plain, options));
+    ExpectMemoryWithinDecodeBytes("segments", file);
   }
 }
 
