@@ -158,7 +158,8 @@ class WebdatasetSource : public Reader {
   const SourceInfo& info() const override { return info_; }
 
   absl::Status Fetch(int64_t index, RawSample& raw) const override {
-    raw.parts.resize(choices_.size());
+    // By place, since a compressed shard can only be read forward.
+    std::vector<std::pair<int64_t, size_t>> fields;
     for (size_t f = 0; f < choices_.size(); ++f) {
       const Place& place = PlaceOf(index, f);
       if (place.size_bytes < 0 || place.size_bytes > kMaxMemberBytes) {
@@ -170,9 +171,19 @@ class WebdatasetSource : public Reader {
                 : absl::StrCat(place.size_bytes, " bytes, expected at most ",
                                kMaxMemberBytes))));
       }
-      raw.parts[f].resize(static_cast<size_t>(place.size_bytes));
-      DATASETD_RETURN_IF_ERROR(shards_.ReadAt(ShardOf(index), place.offset,
-                                              absl::MakeSpan(raw.parts[f])));
+      fields.emplace_back(place.offset, f);
+    }
+    std::sort(fields.begin(), fields.end());
+    raw.parts.resize(fields.size());
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const auto [offset, f] = fields[i];
+      if (i > 0 && offset == fields[i - 1].first) {
+        raw.parts[f] = raw.parts[fields[i - 1].second];  // the same member
+        continue;
+      }
+      raw.parts[f].resize(static_cast<size_t>(PlaceOf(index, f).size_bytes));
+      DATASETD_RETURN_IF_ERROR(
+          shards_.ReadAt(ShardOf(index), offset, absl::MakeSpan(raw.parts[f])));
     }
     return absl::OkStatus();
   }

@@ -32,6 +32,7 @@ class MemoryFileSystem::File : public RandomAccessFile {
     const int64_t count = std::clamp<int64_t>(size - offset, 0, buffer.size());
     std::copy_n(content.begin() + std::min(offset, size), count,
                 buffer.begin());
+    *files_->num_read_bytes_ += count;
     return count;
   }
 

@@ -28,6 +28,8 @@ class MemoryFileSystem : public FileSystem {
   }
   int64_t total_bytes() const;
   int num_open_files() const { return *num_open_; }
+  // What all reads gave together.
+  int64_t num_read_bytes() const { return *num_read_bytes_; }
 
   // The reads after the next `count` fail with DATA_LOSS; negative: none does.
   void FailReadsAfter(int64_t count) { reads_left_ = count; }
@@ -47,6 +49,8 @@ class MemoryFileSystem : public FileSystem {
   int64_t num_writes_ = 0;
   std::shared_ptr<std::atomic<int>> num_open_ =
       std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<std::atomic<int64_t>> num_read_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
   mutable int64_t reads_left_ = -1;
   mutable bool has_failed_ = false;
 };

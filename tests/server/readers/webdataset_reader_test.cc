@@ -1,8 +1,12 @@
+#include <cstdio>
+#include <random>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/readers/formats.h"
+#include "tests/server/readers/deflate.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
@@ -108,6 +112,66 @@ TEST(WebdatasetReaderTest, ShardsAreOpenedAgainIfTheyAreUnchanged) {
     EXPECT_THAT((*late)->Fetch(0, raw),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          HasSubstr(path + ": was changed after the load")));
+  }
+}
+
+std::string Member(const std::string& name, const std::string& content) {
+  std::string header(512, '\0');
+  header.replace(0, name.size(), name);
+  char number[12];
+  std::snprintf(number, sizeof(number), "%011zo", content.size());
+  header.replace(124, sizeof(number), number, sizeof(number));
+  header[156] = '0';
+  header.replace(257, 8, "ustar\00000", 8);
+  header.replace(148, 8, 8, ' ');
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  std::snprintf(number, sizeof(number), "%06o", sum);
+  header.replace(148, 7, number, 7);
+  std::string padded = content;
+  padded.resize((content.size() + 511) / 512 * 512);
+  return header + padded;
+}
+
+// A BMP of 64 x 32 pixels, which deflate cannot make smaller.
+std::string Noise(std::mt19937& random) {
+  std::string file(
+      "BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x40\0\0\0\x20\0\0\0"
+      "\1\0\x18\0",
+      30);
+  file.resize(54);
+  for (int i = 0; i < 64 * 32 * 3; ++i) file += static_cast<char>(random());
+  return file;
+}
+
+TEST(WebdatasetReaderTest, ACompressedShardIsInflatedOnceByAThread) {
+  // The fields are the image and the label, the members the other way round.
+  constexpr int kNumSamples = 100;
+  std::mt19937 random(3);
+  std::string archive;
+  for (int i = 0; i < kNumSamples; ++i) {
+    archive += Member(absl::StrCat(i, ".cls"), absl::StrCat(i));
+    archive += Member(absl::StrCat(i, ".bmp"), Noise(random));
+  }
+  archive.resize(archive.size() + 1024);
+  MemoryFileSystem files;
+  files.Write("/s.tgz", Deflate(archive, kGzip));
+  for (const char* fields : {"", "image:bmp,label:cls,same:bmp"}) {
+    v1::DatasetSpec spec = SpecOf("webdataset", "/s.tgz");
+    if (*fields != '\0') SetOption(spec, "fields", fields);
+    const auto reader = OpenReader(spec, {files});
+    ASSERT_THAT(reader, IsOk());
+    ASSERT_EQ((*reader)->info().num_samples, kNumSamples);
+    ASSERT_EQ((*reader)->info().fields[0].name, "image");
+    const int64_t before = files.num_read_bytes();
+    RawSample raw;
+    for (int i = 0; i < kNumSamples; ++i) {
+      ASSERT_THAT((*reader)->Fetch(i, raw), IsOk());
+      EXPECT_EQ(std::string(raw.parts[1].begin(), raw.parts[1].end()),
+                absl::StrCat(i));
+      EXPECT_EQ(raw.parts.back(), raw.parts[*fields == '\0' ? 1 : 0]);
+    }
+    EXPECT_LE(files.num_read_bytes() - before, files.total_bytes()) << fields;
   }
 }
 
