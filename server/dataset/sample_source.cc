@@ -1,5 +1,8 @@
 #include "server/dataset/sample_source.h"
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/checked_math.h"
 #include "server/dataset/ragged_index.h"
 
@@ -63,6 +66,18 @@ SampleLocation SampleSource::Locate(int64_t index) const {
         SaturatingAdd(location.size_bytes, field.sample_bytes());
   }
   return location;
+}
+
+absl::Status LocatedStatus(const SampleSource& source, int64_t index,
+                           const absl::Status& status) {
+  const SampleLocation location = source.Locate(index);
+  absl::string_view reason = status.message();
+  absl::ConsumePrefix(&reason, absl::StrCat(location.path, ": "));
+  const std::string offset =
+      location.offset == 0 ? ""
+                           : absl::StrCat("offset ", location.offset, ": ");
+  return absl::Status(status.code(),
+                      absl::StrCat(location.path, ": ", offset, reason));
 }
 
 }  // namespace datasetd

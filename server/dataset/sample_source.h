@@ -132,6 +132,10 @@ class SampleSource {
   virtual void AllowSmallerImages(ImageSize at_least) {}
 };
 
+// Returns `status` with the sample's path and offset added.
+absl::Status LocatedStatus(const SampleSource& source, int64_t index,
+                           const absl::Status& status);
+
 }  // namespace datasetd
 
 #endif  // DATASETD_SERVER_DATASET_SAMPLE_SOURCE_H_

@@ -18,18 +18,6 @@ constexpr char kAdvice[] =
 
 }  // namespace
 
-absl::Status LocatedStatus(const SampleSource& source, int64_t index,
-                           const absl::Status& status) {
-  const SampleLocation location = source.Locate(index);
-  absl::string_view reason = status.message();
-  absl::ConsumePrefix(&reason, absl::StrCat(location.path, ": "));
-  const std::string offset =
-      location.offset == 0 ? ""
-                           : absl::StrCat("offset ", location.offset, ": ");
-  return absl::Status(status.code(),
-                      absl::StrCat(location.path, ": ", offset, reason));
-}
-
 void AddBadSample(const SampleSource& source, int64_t index,
                   const absl::Status& status, BadSampleReport& report) {
   ++report.num_samples;

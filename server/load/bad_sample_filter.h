@@ -18,10 +18,6 @@
 
 namespace datasetd {
 
-// Returns `status` with the sample's path and offset added.
-absl::Status LocatedStatus(const SampleSource& source, int64_t index,
-                           const absl::Status& status);
-
 // Counts one bad sample, and lists it if the report has room.
 void AddBadSample(const SampleSource& source, int64_t index,
                   const absl::Status& status, BadSampleReport& report);

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "server/readers/archives/shard_files.h"
 #include "server/readers/archives/tar_members.h"
+#include "server/readers/first_sample.h"
 #include "server/readers/images/encoded_field.h"
 #include "server/readers/images/image_options.h"
 #include "server/readers/list_memory.h"
@@ -152,7 +153,7 @@ class WebdatasetSource : public Reader {
     info_.files = shards_.infos();
   }
 
-  // Finds the samples, and the fields of the first.
+  // Finds the samples and their fields.
   absl::Status Index();
 
   const SourceInfo& info() const override { return info_; }
@@ -229,7 +230,8 @@ class WebdatasetSource : public Reader {
   absl::Status IndexShard(size_t shard);
   absl::Status AddSample(const RandomAccessFile& file,
                          const std::vector<Member>& members);
-  absl::Status MakeFields(const RandomAccessFile& file);
+  // From the first good sample.
+  absl::Status FindFields();
 
   const Place& PlaceOf(int64_t index, size_t field) const {
     return places_[static_cast<size_t>(index) * choices_.size() + field];
@@ -257,12 +259,15 @@ absl::Status WebdatasetSource::Index() {
     first_of_shard_.push_back(info_.num_samples);
     DATASETD_RETURN_IF_ERROR(IndexShard(shard));
   }
+  if (info_.num_samples == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        info_.files.front().path,
+        ": zero samples: expected members called as 0001.jpg and 0001.cls"));
+  }
+  if (fields_.empty()) DATASETD_RETURN_IF_ERROR(FindFields());
   // Until the samples are read, which may be long after.
   shards_.CloseAll();
-  if (info_.num_samples > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      info_.files.front().path,
-      ": zero samples: expected members called as 0001.jpg and 0001.cls"));
+  return absl::OkStatus();
 }
 
 absl::Status WebdatasetSource::IndexShard(size_t shard) {
@@ -322,40 +327,27 @@ absl::Status WebdatasetSource::AddSample(const RandomAccessFile& file,
         });
     places_.push_back(found == members.end() ? Place() : found->place);
   }
-  if (++info_.num_samples == 1) return MakeFields(file);
+  // Before a large archive is walked to its end.
+  if (++info_.num_samples == kMaxFirstSamples) return FindFields();
   return absl::OkStatus();
 }
 
-absl::Status WebdatasetSource::MakeFields(const RandomAccessFile& file) {
-  const auto with_place = [&](const Place& place, const absl::Status& status) {
-    return absl::Status(
-        status.code(), absl::StrCat(file.info().path, ": offset ", place.offset,
-                                    ": the first sample: ", status.message()));
-  };
-  for (size_t f = 0; f < choices_.size(); ++f) {
-    const Place& place = places_[f];
-    if (place.size_bytes < 0 || place.size_bytes > kMaxMemberBytes) {
-      return with_place(
-          place, absl::InvalidArgumentError(absl::StrCat(
-                     "it has no .", absl::StrJoin(choices_[f].endings, ", ."),
-                     " for field '", choices_[f].field,
-                     "', or more than 256 MiB of it")));
-    }
-    DecodeBudget::Share share(account_.budget, account_.uid);
-    if (const absl::Status status = share.Take(place.size_bytes);
-        !status.ok()) {
-      return with_place(place, status);
-    }
-    std::vector<uint8_t> bytes(static_cast<size_t>(place.size_bytes));
-    DATASETD_RETURN_IF_ERROR(
-        ReadExactly(file, place.offset, absl::MakeSpan(bytes)));
-    auto field = EncodedField::Make(choices_[f].field, choices_[f].kind, bytes,
-                                    options_);
-    if (!field.ok()) return with_place(place, field.status());
-    info_.fields.push_back(field->spec());
-    fields_.push_back(*std::move(field));
-  }
-  return absl::OkStatus();
+absl::Status WebdatasetSource::FindFields() {
+  return FindFirstGoodSample(
+      *this, account_, [this](int64_t, const RawSample& raw) -> absl::Status {
+        std::vector<EncodedField> fields;
+        for (size_t f = 0; f < choices_.size(); ++f) {
+          DATASETD_ASSIGN_OR_RETURN(
+              fields.emplace_back(),
+              EncodedField::Make(choices_[f].field, choices_[f].kind,
+                                 raw.parts[f], options_));
+        }
+        for (const EncodedField& field : fields) {
+          info_.fields.push_back(field.spec());
+        }
+        fields_ = std::move(fields);
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace

@@ -1,21 +1,18 @@
 #include "server/readers/images/image_list.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/files/reopened_file.h"
+#include "server/readers/first_sample.h"
 #include "server/readers/images/image_codec.h"
 
 namespace datasetd {
 namespace {
-
-constexpr int64_t kMaxFirstImages = 1000;
 
 class ImageListSource : public Reader {
  public:
@@ -37,40 +34,20 @@ class ImageListSource : public Reader {
 
   // Gives the fields their shapes, and `as_is` its number of channels.
   absl::Status FindShape(const DecodeAccount& account) {
-    absl::Status first_error;
-    const int64_t num_tries = std::min(info_.num_samples, kMaxFirstImages);
-    for (int64_t i = 0; i < num_tries; ++i) {
-      DecodeBudget::Share share(account.budget, account.uid);
-      RawSample raw;
-      absl::Status status = share.Take(FileOf(i).size_bytes);
-      if (status.ok()) status = Fetch(i, raw);
-      if (status.ok()) {
-        const auto header = ProbeImage(raw.parts[0], options_);
-        if (header.ok()) {
-          channels_ = header->channels;
+    return FindFirstGoodSample(
+        *this, account, [this](int64_t, const RawSample& raw) -> absl::Status {
+          DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
+                                    ProbeImage(raw.parts[0], options_));
+          channels_ = header.channels;
           info_.fields = {
               {.name = "image",
                .dtype = Dtype::kUint8,
-               .shape = {header->size.height, header->size.width, channels_},
+               .shape = {header.size.height, header.size.width, channels_},
                .is_image = true,
                .is_ragged = true},
               {.name = "label", .dtype = Dtype::kInt64, .shape = {}}};
           return absl::OkStatus();
-        }
-        status = header.status();
-      }
-      if (i > 0) continue;
-      const std::string& path = FileOf(i).path;
-      first_error =
-          absl::StartsWith(status.message(), path)
-              ? status
-              : absl::Status(status.code(),
-                             absl::StrCat(path, ": ", status.message()));
-    }
-    return absl::Status(
-        first_error.code(),
-        absl::StrCat(first_error.message(), "; none of the first ", num_tries,
-                     " images can be decoded"));
+        });
   }
 
   const SourceInfo& info() const override { return info_; }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "server/readers/first_sample.h"
 #include "server/readers/images/image_codec.h"
 #include "server/readers/images/image_options.h"
 #include "server/readers/list_memory.h"
@@ -19,7 +20,6 @@
 namespace datasetd {
 namespace {
 
-constexpr int64_t kMaxFirstSamples = 1000;
 constexpr absl::string_view kPushedOptions[] = {"apply_exif", "channels",
                                                 "fast_decode", "max_pixels"};
 
@@ -240,35 +240,20 @@ class PushedImages final : public SampleSource {
 
   // Gives the ragged fields the sizes of the first good sample.
   absl::Status FindShapes() {
-    const int64_t num_tries = std::min(info_.num_samples, kMaxFirstSamples);
-    absl::Status first_error;
-    for (int64_t i = 0; i < num_tries; ++i) {
-      DecodeBudget::Share share(account_.budget, account_.uid);
-      RawSample raw;
-      SampleProbe probe;
-      absl::Status status = share.Take(SampleBytes(i));
-      if (status.ok()) {
-        status = Fetch(i, raw);
-        if (!status.ok()) return status;  // of the spool
-        status = Probe(i, raw, probe);
-      }
-      if (!status.ok()) {
-        if (i == 0) first_error = std::move(status);
-        continue;
-      }
-      auto size = probe.sizes.begin();
-      for (FieldSpec& field : info_.fields) {
-        if (!field.is_ragged) continue;
-        field.shape[0] = size->height;
-        field.shape[1] = size->width;
-        ++size;
-      }
-      return absl::OkStatus();
-    }
-    return absl::Status(first_error.code(),
-                        absl::StrCat("sample 0: ", first_error.message(),
-                                     "; none of the first ", num_tries,
-                                     " samples can be decoded"));
+    return FindFirstGoodSample(
+        *this, account_,
+        [this](int64_t index, const RawSample& raw) -> absl::Status {
+          SampleProbe probe;
+          DATASETD_RETURN_IF_ERROR(Probe(index, raw, probe));
+          auto size = probe.sizes.begin();
+          for (FieldSpec& field : info_.fields) {
+            if (!field.is_ragged) continue;
+            field.shape[0] = size->height;
+            field.shape[1] = size->width;
+            ++size;
+          }
+          return absl::OkStatus();
+        });
   }
 
   // Calls `visit` with each field's bytes; stops at an error, which it gives

@@ -77,6 +77,23 @@ TEST(ImageFolderReaderTest, TheFirstGoodImageGivesTheShape) {
   EXPECT_THAT((*reader)->info().fields[0].shape, ElementsAre(1, 2, 3));
 }
 
+TEST(ImageFolderReaderTest, WhatIsNoFaultOfTheFirstImageEndsTheScan) {
+  class FewDescriptors : public MemoryFileSystem {
+   public:
+    absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
+        const std::string& path) const override {
+      if (path != "/d/a/0.bmp") return MemoryFileSystem::Open(path);
+      return absl::ResourceExhaustedError(path + ": too many open files");
+    }
+  };
+  FewDescriptors files;
+  files.Write("/d/a/0.bmp", TinyBmp());
+  files.Write("/d/a/1.bmp", TinyBmp());
+  const absl::Status status = FolderStatus(files);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Message(status), "/d/a/0.bmp: too many open files");
+}
+
 TEST(ImageFolderReaderTest, AFileThatChangedIsABadSample) {
   MemoryFileSystem files;
   for (const char* const path : {"/d/a/1.bmp", "/d/a/2.bmp"}) {
@@ -100,7 +117,7 @@ TEST(ImageFolderReaderTest, OnlyBadImagesAreAnErrorThatSaysWhy) {
   const absl::Status status = FolderStatus(files);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), AllOf(HasSubstr("/d/a/0.tif: a TIFF"),
-                                     HasSubstr("none of the first 2 images")));
+                                     HasSubstr("none of the first 2 samples")));
 }
 
 TEST(ImageFolderReaderTest, AsItIsWantsTheChannelsOfTheFirst) {
