@@ -214,8 +214,12 @@ class RootedFileSystem : public FileSystem {
         target.path = path;
         target.relative = absl::StrCat(location.relative, "/", name);
         struct stat target_status;
-        if (OpenAndStat(target, kStatFlags, &target_status).ok()) {
+        const absl::Status opened =
+            OpenAndStat(target, kStatFlags, &target_status).status();
+        if (opened.ok()) {
           entry_status = target_status;
+        } else if (!IsOfPath(opened)) {
+          return opened;  // it may be a directory
         }
       }
       entries.push_back(FileInfoOf(path, entry_status));

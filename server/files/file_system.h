@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/files/random_access_file.h"
 
@@ -25,6 +26,7 @@ class FileSystem {
   //   NOT_FOUND          no such file or directory
   //   PERMISSION_DENIED  outside the roots (also by symbolic links or ..), or
   //                      not readable by the daemon's user
+  //   others             of the system: the same path may be usable later
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& path) const = 0;
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) const = 0;
@@ -35,6 +37,12 @@ class FileSystem {
   virtual absl::StatusOr<std::vector<FileInfo>> List(
       const std::string& directory) const = 0;
 };
+
+// True for the errors of FileSystem that tell something of the path.
+inline bool IsOfPath(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ||
+         absl::IsPermissionDenied(status);
+}
 
 // Opens files below `roots` only (openat2 with RESOLVE_BENEATH on a descriptor
 // of each root). A path belongs to the longest root that is its prefix; links

@@ -39,11 +39,21 @@ bool IsImageName(absl::string_view name) {
 }
 
 // A link that leaves the roots is listed as an empty file. It may stand for a
-// directory, whose samples must not be missing silently.
+// directory, whose samples must not be missing silently. One that dangles does
+// not, nor does what is neither file nor directory.
 absl::Status CheckLink(const FileInfo& entry, const FileSystem& files) {
   if (entry.size_bytes != 0) return absl::OkStatus();
-  const absl::Status status = files.Stat(entry.path).status();
-  return absl::IsPermissionDenied(status) ? status : absl::OkStatus();
+  const auto info = files.Stat(entry.path);
+  if (absl::IsNotFound(info.status()) ||
+      absl::IsInvalidArgument(info.status())) {
+    return absl::OkStatus();
+  }
+  DATASETD_RETURN_IF_ERROR(info.status());
+  if (!info->is_directory) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(entry.path,
+                   ": became a directory while the load began: load the "
+                   "dataset again when its files are complete"));
 }
 
 // The images and subdirectories of one directory, by name.
@@ -97,7 +107,9 @@ absl::StatusOr<std::string> FindRoot(const v1::DatasetSpec& spec,
       !absl::StrContains(spec.split(), '/') && spec.split() != "..";
   const auto info = files.Stat(path);
   if (is_name && info.ok() && info->is_directory) return path;
-  if (is_name && absl::IsPermissionDenied(info.status())) return info.status();
+  if (is_name && !info.ok() && !absl::IsNotFound(info.status())) {
+    return info.status();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       spec.path(), " has no split '", absl::Utf8SafeCHexEscape(spec.split()),
       "': a split is the directory of that name in it"));

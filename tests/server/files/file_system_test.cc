@@ -1,6 +1,7 @@
 #include "server/files/file_system.h"
 
 #include <linux/capability.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -131,6 +132,24 @@ TEST_F(FileSystemTest, ListsSortedWithLinksFollowed) {
   EXPECT_EQ((*entries)[2].size_bytes, 1);
   EXPECT_EQ((*entries)[3].size_bytes, 0);
   EXPECT_TRUE((*entries)[4].is_directory);
+}
+
+TEST_F(FileSystemTest, ALinkThatCannotBeFollowedNowIsAnErrorOfList) {
+  Link("sub", "link");
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // One descriptor is left, for the directory.
+  const int next = dup(0);
+  close(next);
+  const rlimit low = {.rlim_cur = static_cast<rlim_t>(next) + 1,
+                      .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const absl::Status status = files_->List(root_).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("/root/link: Too many open files"));
+  EXPECT_TRUE(files_->List(root_).ok());
 }
 
 TEST_F(FileSystemTest, ListOfAFileIsInvalid) {

@@ -94,6 +94,64 @@ TEST(ImageFolderReaderTest, WhatIsNoFaultOfTheFirstImageEndsTheScan) {
   EXPECT_EQ(Message(status), "/d/a/0.bmp: too many open files");
 }
 
+// Has a link to a class, of which List could not tell what it is.
+class LinkToClass : public MemoryFileSystem {
+ public:
+  explicit LinkToClass(absl::StatusOr<FileInfo> target)
+      : target_(std::move(target)) {
+    Write("/d/a/1.bmp", TinyBmp());
+    Write("/d/b", "");
+  }
+  absl::StatusOr<FileInfo> Stat(const std::string& path) const override {
+    return path == "/d/b" && is_listed_ ? target_
+                                        : MemoryFileSystem::Stat(path);
+  }
+  absl::StatusOr<std::vector<FileInfo>> List(
+      const std::string& directory) const override {
+    auto entries = MemoryFileSystem::List(directory);
+    is_listed_ = true;
+    return entries;
+  }
+
+ private:
+  const absl::StatusOr<FileInfo> target_;
+  mutable bool is_listed_ = false;
+};
+
+TEST(ImageFolderReaderTest, AClassIsNotMissingBecauseItsLinkCannotBeFollowed) {
+  const auto status_of = [](absl::StatusOr<FileInfo> target) {
+    return FolderStatus(LinkToClass(std::move(target)));
+  };
+  EXPECT_TRUE(status_of(FileInfo{.path = "/d/b"}).ok());
+  EXPECT_TRUE(status_of(absl::NotFoundError("dangles")).ok());
+  EXPECT_TRUE(status_of(absl::InvalidArgumentError("a FIFO")).ok());
+  for (const absl::Status& status :
+       {absl::PermissionDeniedError("outside"),
+        absl::ResourceExhaustedError("too many open files"),
+        absl::UnavailableError("stale"), absl::UnknownError("no disk")}) {
+    EXPECT_EQ(status_of(status), status);
+  }
+  const absl::Status late =
+      status_of(FileInfo{.path = "/d/b", .is_directory = true});
+  EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(late), HasSubstr("/d/b: became a directory"));
+}
+
+TEST(ImageFolderReaderTest, ASplitThatCannotBeLookedAtIsNotMissing) {
+  class Unavailable : public MemoryFileSystem {
+   public:
+    absl::StatusOr<FileInfo> Stat(const std::string& path) const override {
+      if (path != "/d/train") return MemoryFileSystem::Stat(path);
+      return absl::UnavailableError("/d/train: stale");
+    }
+  };
+  Unavailable files;
+  files.Write("/d/train/a/1.bmp", TinyBmp());
+  const absl::Status status =
+      OpenReader(SpecOf("image_folder", "/d", "train"), {files}).status();
+  EXPECT_EQ(status, absl::UnavailableError("/d/train: stale"));
+}
+
 TEST(ImageFolderReaderTest, AFileThatChangedIsABadSample) {
   MemoryFileSystem files;
   for (const char* const path : {"/d/a/1.bmp", "/d/a/2.bmp"}) {
