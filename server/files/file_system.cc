@@ -177,8 +177,8 @@ class RootedFileSystem : public FileSystem {
     return FileInfoOf(location.path, status);
   }
 
-  absl::StatusOr<std::vector<FileInfo>> List(
-      const std::string& directory) const override {
+  absl::StatusOr<std::vector<FileInfo>> List(const std::string& directory,
+                                             OnEntry on_entry) const override {
     DATASETD_ASSIGN_OR_RETURN(const Location location, Locate(directory));
     struct stat status;
     DATASETD_ASSIGN_OR_RETURN(FileDescriptor fd,
@@ -222,7 +222,9 @@ class RootedFileSystem : public FileSystem {
           return opened;  // it may be a directory
         }
       }
-      entries.push_back(FileInfoOf(path, entry_status));
+      FileInfo info = FileInfoOf(path, entry_status);
+      DATASETD_RETURN_IF_ERROR(on_entry(info));
+      entries.push_back(std::move(info));
     }
     std::sort(
         entries.begin(), entries.end(),

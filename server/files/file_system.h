@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/files/random_access_file.h"
@@ -30,12 +31,15 @@ class FileSystem {
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& path) const = 0;
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) const = 0;
+  // Called with each entry before a list has it. An error ends the listing, and
+  // is returned.
+  using OnEntry = absl::FunctionRef<absl::Status(const FileInfo& entry)>;
   // Lists a directory by full path, sorted by name, without "." and "..". Links
   // are followed. A link that is dangling or leaves the roots, and anything
   // that is neither file nor directory, is listed with size 0; opening it
   // returns the reason. INVALID_ARGUMENT also if it is not a directory.
   virtual absl::StatusOr<std::vector<FileInfo>> List(
-      const std::string& directory) const = 0;
+      const std::string& directory, OnEntry on_entry) const = 0;
 };
 
 // True for the errors of FileSystem that tell something of the path.

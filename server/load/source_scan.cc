@@ -57,14 +57,13 @@ class WatchedFiles final : public FileSystem {
     return files_.Stat(path);
   }
 
-  absl::StatusOr<std::vector<FileInfo>> List(
-      const std::string& directory) const override {
+  absl::StatusOr<std::vector<FileInfo>> List(const std::string& directory,
+                                             OnEntry on_entry) const override {
     DATASETD_RETURN_IF_ERROR(watch_.Count(0));
-    DATASETD_ASSIGN_OR_RETURN(std::vector<FileInfo> entries,
-                              files_.List(directory));
-    DATASETD_RETURN_IF_ERROR(
-        watch_.Count(static_cast<int64_t>(entries.size())));
-    return entries;
+    return files_.List(directory, [&](const FileInfo& entry) -> absl::Status {
+      DATASETD_RETURN_IF_ERROR(watch_.Count(1));
+      return on_entry(entry);
+    });
   }
 
  private:

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/dataset/decode_budget.h"
-#include "server/files/random_access_file.h"
+#include "server/files/file_system.h"
 
 namespace datasetd {
 
@@ -49,6 +52,9 @@ class ListMemory {
     added_bytes_ += size_bytes;
     return absl::OkStatus();
   }
+  // When so much of what was added is kept no more. It stays charged, for what
+  // is added later.
+  void Drop(int64_t size_bytes) { added_bytes_ -= size_bytes; }
 
  private:
   static constexpr int64_t kMinStepBytes = 4 << 10;
@@ -62,6 +68,14 @@ class ListMemory {
 // The memory of one element of a vector of FileInfo.
 inline int64_t ListedBytes(const FileInfo& file) {
   return static_cast<int64_t>(sizeof(FileInfo) + file.path.capacity() + 1);
+}
+
+// Lists a directory, whose entries are added to `memory`.
+inline absl::StatusOr<std::vector<FileInfo>> ListCharged(
+    const FileSystem& files, const std::string& directory, ListMemory& memory) {
+  return files.List(directory, [&memory](const FileInfo& entry) {
+    return memory.Add(ListedBytes(entry));
+  });
 }
 
 }  // namespace datasetd

@@ -48,10 +48,10 @@ class FaultyFileSystem : public FileSystem {
     DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultRead, "Stat"));
     return files_->Stat(path);
   }
-  absl::StatusOr<std::vector<FileInfo>> List(
-      const std::string& directory) const override {
+  absl::StatusOr<std::vector<FileInfo>> List(const std::string& directory,
+                                             OnEntry on_entry) const override {
     DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultRead, "List"));
-    return files_->List(directory);
+    return files_->List(directory, on_entry);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "server/files/reopened_file.h"
 #include "server/readers/arrays/npy_fields.h"
+#include "server/readers/list_memory.h"
 #include "server/readers/npy_header.h"
 #include "server/readers/read_buffers.h"
 #include "server/readers/spec_checks.h"
@@ -95,8 +96,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(
   DATASETD_ASSIGN_OR_RETURN(ImageChoices choices, ParseImageChoices(spec));
   DATASETD_RETURN_IF_ERROR(
       CheckDirectory(context.files, spec.path(), "one .npy file per field"));
+  ListMemory passing(context.account);
   DATASETD_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries,
-                            context.files.List(spec.path()));
+                            ListCharged(context.files, spec.path(), passing));
   SourceInfo info;
   std::vector<NpyField> fields;
   for (const FileInfo& entry : entries) {

@@ -75,13 +75,14 @@ absl::Status Walk(const std::string& path, int depth, const FileSystem& files,
   Directory directory = {.path = path};
   std::vector<std::string> below;
   {
-    DATASETD_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, files.List(path));
+    DATASETD_ASSIGN_OR_RETURN(std::vector<FileInfo> entries,
+                              ListCharged(files, path, memory));
     for (FileInfo& entry : entries) {
       if (!entry.is_directory && !IsImageName(NameOf(entry))) {
         DATASETD_RETURN_IF_ERROR(CheckLink(entry, files));
+        memory.Drop(ListedBytes(entry));
         continue;
       }
-      DATASETD_RETURN_IF_ERROR(memory.Add(ListedBytes(entry)));
       if (entry.is_directory) {
         below.push_back(std::move(entry.path));
       } else {
@@ -124,8 +125,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
   DATASETD_ASSIGN_OR_RETURN(const ImageOptions options,
                             ParseImageOptions(spec));
   DATASETD_ASSIGN_OR_RETURN(const std::string root, FindRoot(spec, files));
+  ListMemory passing(context.account);
   DATASETD_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries,
-                            files.List(root));
+                            ListCharged(files, root, passing));
   ImageList list;
   list.memory = std::make_unique<ListMemory>(context.account);
   for (const FileInfo& entry : entries) {

@@ -24,6 +24,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+absl::Status Keep(const FileInfo&) { return absl::OkStatus(); }
+
 // Drops root's power to read everything, for as long as it lives.
 class ScopedUnprivileged {
  public:
@@ -121,7 +123,7 @@ TEST_F(FileSystemTest, ListsSortedWithLinksFollowed) {
   Link("sub/b.bin", "link");
   Link("../secret", "out");
   Link("nowhere", "dangling");
-  auto entries = files_->List(absl::StrCat(root_, "/"));
+  auto entries = files_->List(absl::StrCat(root_, "/"), Keep);
   ASSERT_TRUE(entries.ok()) << entries.status();
   std::vector<std::string> paths;
   for (const FileInfo& info : *entries) paths.push_back(info.path);
@@ -144,16 +146,31 @@ TEST_F(FileSystemTest, ALinkThatCannotBeFollowedNowIsAnErrorOfList) {
   const rlimit low = {.rlim_cur = static_cast<rlim_t>(next) + 1,
                       .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-  const absl::Status status = files_->List(root_).status();
+  const absl::Status status = files_->List(root_, Keep).status();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("/root/link: Too many open files"));
-  EXPECT_TRUE(files_->List(root_).ok());
+  EXPECT_TRUE(files_->List(root_, Keep).ok());
+}
+
+TEST_F(FileSystemTest, AListEndsWithTheFirstErrorOfItsCaller) {
+  int num_entries = 0;
+  const absl::Status full = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(files_
+                ->List(root_,
+                       [&](const FileInfo& entry) {
+                         ++num_entries;
+                         EXPECT_THAT(entry.path, HasSubstr(root_ + "/"));
+                         return full;
+                       })
+                .status(),
+            full);
+  EXPECT_EQ(num_entries, 1);
 }
 
 TEST_F(FileSystemTest, ListOfAFileIsInvalid) {
-  const absl::Status status = files_->List(InRoot("a.bin")).status();
+  const absl::Status status = files_->List(InRoot("a.bin"), Keep).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("expected a directory"));
 }
@@ -181,7 +198,7 @@ TEST_F(FileSystemTest, OutsideTheRootsIsDenied) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(root_));
     EXPECT_EQ(files_->Stat(path).status().code(),
               absl::StatusCode::kPermissionDenied);
-    EXPECT_EQ(files_->List(path).status().code(),
+    EXPECT_EQ(files_->List(path, Keep).status().code(),
               absl::StatusCode::kPermissionDenied);
   }
 }
@@ -276,7 +293,7 @@ TEST_F(FileSystemTest, TheRootMayBeSlash) {
   EXPECT_EQ(OpenStatus(InRoot("absolute/b.bin")).code(),
             absl::StatusCode::kPermissionDenied);
   EXPECT_TRUE((*slash)->Open(InRoot("absolute/b.bin")).ok());
-  auto entries = (*slash)->List("/");
+  auto entries = (*slash)->List("/", Keep);
   ASSERT_TRUE(entries.ok());
   ASSERT_FALSE(entries->empty());
   EXPECT_NE(entries->front().path.substr(0, 2), "//");

@@ -22,6 +22,8 @@ using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
 using ::testing::HasSubstr;
 
+absl::Status Keep(const FileInfo&) { return absl::OkStatus(); }
+
 using Opened = absl::StatusOr<std::unique_ptr<SampleSource>>;
 
 class SourceScanTest : public ::testing::Test {
@@ -42,7 +44,7 @@ class SourceScanTest : public ::testing::Test {
 
 TEST_F(SourceScanTest, EveryLookIsCountedAndGoesThrough) {
   const auto open = [this](const FileSystem& files) -> Opened {
-    EXPECT_EQ(files.List("/d")->size(), 2);
+    EXPECT_EQ(files.List("/d", Keep)->size(), 2);
     EXPECT_EQ(num_entries(), 2);
     EXPECT_EQ(files.Stat("/d/b")->size_bytes, 2);
     EXPECT_THAT(files.Stat("/d/c"), StatusIs(absl::StatusCode::kNotFound));
@@ -77,7 +79,7 @@ TEST_F(SourceScanTest, OnceCancelledNothingIsLookedAt) {
       const auto look = [&] {
         switch (step) {
           case 0:
-            return files.List("/d").status();
+            return files.List("/d", Keep).status();
           case 1:
             return files.Stat("/d/a").status();
           case 2:
@@ -100,6 +102,20 @@ TEST_F(SourceScanTest, OnceCancelledNothingIsLookedAt) {
     };
     EXPECT_THAT(OpenScanned(files_, scan_, open), cancelled);
   }
+}
+
+TEST_F(SourceScanTest, AListingEndsOnceItIsCancelled) {
+  const auto open = [this](const FileSystem& files) -> Opened {
+    const auto listed = files.List("/d", [this](const FileInfo&) {
+      scan_->is_cancelled = true;
+      return absl::OkStatus();
+    });
+    EXPECT_THAT(listed, StatusIs(absl::StatusCode::kCancelled));
+    return listed.status();
+  };
+  EXPECT_THAT(OpenScanned(files_, scan_, open),
+              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(num_entries(), 2);
 }
 
 TEST_F(SourceScanTest, WhatIsOpenReadsOnAndIsNotCounted) {

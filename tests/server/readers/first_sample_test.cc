@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/dataset/decode_budget.h"
@@ -129,14 +131,17 @@ class LinkedDirectories : public MemoryFileSystem {
   absl::StatusOr<FileInfo> Stat(const std::string& path) const override {
     return FileInfo{.path = path, .is_directory = true};
   }
-  absl::StatusOr<std::vector<FileInfo>> List(
-      const std::string& directory) const override {
+  absl::StatusOr<std::vector<FileInfo>> List(const std::string& directory,
+                                             OnEntry on_entry) const override {
     ++num_lists;
+    std::vector<FileInfo> entries;
     const auto depth = std::count(directory.begin(), directory.end(), '/');
-    if (depth > 20) return std::vector<FileInfo>();
-    return std::vector<FileInfo>{
-        {.path = directory + "/a", .is_directory = true},
-        {.path = directory + "/b", .is_directory = true}};
+    if (depth > 20) return entries;
+    for (const char* const name : {"/a", "/b"}) {
+      entries.push_back({.path = directory + name, .is_directory = true});
+      DATASETD_RETURN_IF_ERROR(on_entry(entries.back()));
+    }
+    return entries;
   }
   mutable int num_lists = 0;
 };
@@ -145,6 +150,34 @@ TEST(FileListTest, DirectoriesThatLinksRepeatAreCharged) {
   LinkedDirectories files;
   EXPECT_THAT(OpenWithFew(SpecOf("image_folder", "/root"), files), kAreTooMany);
   EXPECT_LT(files.num_lists, 20'000);
+}
+
+TEST(FileListTest, ADirectoryIsChargedWhileItIsListed) {
+  // Nothing that these formats keep.
+  MemoryFileSystem files;
+  for (int i = 0; i < 1500; ++i) {
+    files.Write(absl::StrCat("/d/a/", std::string(400, 'n'), i, ".txt"), "x");
+  }
+  for (const auto& [format, path] :
+       {std::pair("image_folder", "/d"), std::pair("image_folder", "/d/a"),
+        std::pair("npy", "/d/a")}) {
+    EXPECT_THAT(OpenWithFew(SpecOf(format, path), files), kAreTooMany)
+        << format << " " << path;
+  }
+}
+
+TEST(FileListTest, WhatIsNotKeptIsChargedOnce) {
+  MemoryFileSystem files;
+  const GeneratedCase generated = LoadGeneratedCase("image_folder");
+  const std::string image = ReadFileOrDie(generated.files.front());
+  for (int d = 0; d < 10; ++d) {
+    const std::string directory = absl::StrCat("/d/", d);
+    files.Write(directory + "/1.jpg", image);
+    for (int i = 0; i < 200; ++i) {
+      files.Write(absl::StrCat(directory, "/", std::string(400, 'n'), i), "x");
+    }
+  }
+  EXPECT_THAT(OpenWithFew(SpecOf("image_folder", "/d"), files), IsOk());
 }
 
 TEST(FileListTest, NamesOfShardsAreChargedBeforeTheyAreMade) {

@@ -106,9 +106,9 @@ class LinkToClass : public MemoryFileSystem {
     return path == "/d/b" && is_listed_ ? target_
                                         : MemoryFileSystem::Stat(path);
   }
-  absl::StatusOr<std::vector<FileInfo>> List(
-      const std::string& directory) const override {
-    auto entries = MemoryFileSystem::List(directory);
+  absl::StatusOr<std::vector<FileInfo>> List(const std::string& directory,
+                                             OnEntry on_entry) const override {
+    auto entries = MemoryFileSystem::List(directory, on_entry);
     is_listed_ = true;
     return entries;
   }

@@ -78,14 +78,16 @@ absl::StatusOr<FileInfo> MemoryFileSystem::Stat(const std::string& path) const {
 }
 
 absl::StatusOr<std::vector<FileInfo>> MemoryFileSystem::List(
-    const std::string& directory) const {
+    const std::string& directory, OnEntry on_entry) const {
   std::vector<FileInfo> entries;
   const std::string prefix = absl::StrCat(directory, "/");
   for (const auto& [path, content] : contents_) {
     if (!absl::StartsWith(path, prefix)) continue;
     const std::string entry = path.substr(0, path.find('/', prefix.size()));
     if (!entries.empty() && entries.back().path == entry) continue;
-    DATASETD_ASSIGN_OR_RETURN(entries.emplace_back(), Stat(entry));
+    DATASETD_ASSIGN_OR_RETURN(FileInfo info, Stat(entry));
+    DATASETD_RETURN_IF_ERROR(on_entry(info));
+    entries.push_back(std::move(info));
   }
   if (entries.empty()) {
     return absl::NotFoundError(absl::StrCat(directory, ": no such directory"));

@@ -38,8 +38,8 @@ class MemoryFileSystem : public FileSystem {
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& path) const override;
   absl::StatusOr<FileInfo> Stat(const std::string& path) const override;
-  absl::StatusOr<std::vector<FileInfo>> List(
-      const std::string& directory) const override;
+  absl::StatusOr<std::vector<FileInfo>> List(const std::string& directory,
+                                             OnEntry on_entry) const override;
 
  private:
   class File;
