@@ -10,9 +10,10 @@
 //
 // Memory: at most ImageHeader::decode_bytes, whatever the file declares.
 // Thread-safe. Errors omit the file name:
-//   INVALID_ARGUMENT  another format, an unsupported variant, or more pixels
-//                     than ImageOptions::max_pixels
-//   DATA_LOSS         truncated or damaged
+//   INVALID_ARGUMENT    another format, an unsupported variant, or more pixels
+//                       than ImageOptions::max_pixels
+//   DATA_LOSS           truncated or damaged
+//   RESOURCE_EXHAUSTED  the codec got no memory
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_IMAGE_CODEC_H_
 #define DATASETD_SERVER_READERS_IMAGES_IMAGE_CODEC_H_

@@ -91,6 +91,9 @@ class JpegDecoder {
 
   // The reason why a method returned false.
   absl::Status status() const {
+    if (is_out_of_memory_) {
+      return absl::ResourceExhaustedError("libjpeg: no memory to decode");
+    }
     return absl::DataLossError(absl::StrCat("damaged JPEG: ", message_));
   }
 
@@ -106,6 +109,7 @@ class JpegDecoder {
 
   static void Exit(j_common_ptr info) {
     JpegDecoder& decoder = Of(info);
+    decoder.is_out_of_memory_ = info->err->msg_code == JERR_OUT_OF_MEMORY;
     (*info->err->format_message)(info, decoder.message_);
     std::longjmp(decoder.errors_.target, 1);
   }
@@ -144,6 +148,7 @@ class JpegDecoder {
   Errors errors_ = {};
   char message_[JMSG_LENGTH_MAX] = "";
   bool is_damaged_ = false;
+  bool is_out_of_memory_ = false;
 };
 
 // Returns 0 for an unsupported colour space.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -106,7 +107,8 @@ class PngDecoder {
 
   // Rows have 8 bits per channel; tRNS becomes alpha if requested.
   bool Start(bool with_transparent_color) {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, &Fail, &Ignore);
+    png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, &Fail, &Ignore,
+                                    this, &Allocate, &Free);
     if (png_ == nullptr) return false;
     if (setjmp(target_)) return false;
     info_ = png_create_info_struct(png_);
@@ -153,6 +155,9 @@ class PngDecoder {
   }
 
   absl::Status status() const {
+    if (is_out_of_memory_) {
+      return absl::ResourceExhaustedError("libpng: no memory to decode");
+    }
     return absl::DataLossError(absl::StrCat("damaged PNG: ", message_));
   }
 
@@ -170,6 +175,14 @@ class PngDecoder {
     std::longjmp(decoder->target_, 1);
   }
   static void Ignore(png_structp, png_const_charp) {}
+  static png_voidp Allocate(png_structp png, png_alloc_size_t size) {
+    png_voidp const memory = std::malloc(size);
+    if (memory == nullptr) {
+      static_cast<PngDecoder*>(png_get_mem_ptr(png))->is_out_of_memory_ = true;
+    }
+    return memory;
+  }
+  static void Free(png_structp, png_voidp memory) { std::free(memory); }
   static void Read(png_structp png, png_bytep to, size_t size) {
     auto* decoder = static_cast<PngDecoder*>(png_get_io_ptr(png));
     if (size > decoder->rest_.size()) png_error(png, "ends early");
@@ -182,7 +195,8 @@ class PngDecoder {
   png_infop info_ = nullptr;
   int num_passes_ = 0;
   std::jmp_buf target_;
-  char message_[128] = "out of memory";
+  char message_[128] = "";
+  bool is_out_of_memory_ = false;
 };
 
 }  // namespace

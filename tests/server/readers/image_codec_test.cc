@@ -1,12 +1,17 @@
 #include "server/readers/images/image_codec.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
+#include <zlib.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -274,6 +279,47 @@ TEST(ImageCodecTest, AJpegOfTooManyScansIsRefused) {
   const absl::Status status = Decode(file, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
 }
+
+#if !defined(ABSL_HAVE_ADDRESS_SANITIZER) && \
+    !defined(ABSL_HAVE_THREAD_SANITIZER)
+
+// Runs in a process of its own, which then has some 100 KiB.
+void DecodeWithoutMemory(const std::string& file) {
+  const ImageOptions options = {.channels = 0};
+  std::string pixels(
+      static_cast<size_t>(ProbeImage(Bytes(file), options)->result_bytes()),
+      '\0');
+  const rlimit none = {0, 0};
+  if (setrlimit(RLIMIT_AS, &none) != 0) std::_Exit(1);
+  void* const left = std::malloc(512 << 10);
+  // Volatile, so that the calls stay.
+  static void* volatile taken;
+  do {
+    taken = std::malloc(1 << 20);
+  } while (taken != nullptr);
+  std::free(left);
+  const absl::Status status =
+      DecodeImage(Bytes(file), options, {},
+                  {reinterpret_cast<uint8_t*>(pixels.data()), pixels.size()});
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  std::_Exit(0);
+}
+
+TEST(ImageCodecDeathTest, WithoutMemoryAnImageIsNotDamaged) {
+  std::string jpeg = Image("jpeg_progressive").file;
+  jpeg.replace(jpeg.find("\xFF\xC2") + 5, 4, "\x0F\xA0\x0F\xA0");
+  EXPECT_EXIT(DecodeWithoutMemory(jpeg), ::testing::ExitedWithCode(0),
+              "RESOURCE_EXHAUSTED: libjpeg: no memory");
+  // One row takes 8 MB.
+  std::string png = Image("png_rgba16").file;
+  png.replace(16, 8, std::string("\0\x0F\x42\x40\0\0\0\x01", 8));
+  uint32_t crc = static_cast<uint32_t>(crc32(0, &Bytes(png)[12], 17));
+  for (size_t i = 33; i-- > 29; crc >>= 8) png[i] = static_cast<char>(crc);
+  EXPECT_EXIT(DecodeWithoutMemory(png), ::testing::ExitedWithCode(0),
+              "RESOURCE_EXHAUSTED: libpng: no memory");
+}
+
+#endif
 
 // Everything comes from the arena, whose growth tells the most that was held.
 void ExpectMemoryWithinDecodeBytes(const std::string& name,
