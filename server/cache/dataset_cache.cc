@@ -17,6 +17,8 @@ namespace {
 
 constexpr char kSuffix[] = ".cache";
 constexpr char kTemporarySuffix[] = ".cache.tmp";
+// An event.
+constexpr char kNotRead[] = "not read, kept";
 
 std::string FileName(const std::string& spec_id) {
   return absl::StrCat(spec_id, kSuffix);
@@ -62,6 +64,27 @@ bool HasPlacesOf(const CacheLayout& written, const CacheLayout& wanted) {
     }
   }
   return wanted.file_bytes <= written.file_bytes;
+}
+
+// True if the entry is to blame. All other errors are of the system, such as a
+// disk that fails or a lack of descriptors, and the entry may be intact.
+bool IsDamage(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status StatusOf(const MappedFile& file) {
+  const absl::Status status = file.status();
+  if (status.ok() || file.is_cut()) return status;
+  return absl::UnavailableError(status.message());
 }
 
 // True if a load may find more good samples. A push cannot be read again.
@@ -132,12 +155,18 @@ absl::Status DatasetCache::Scan(CacheIndex::Limits limits) {
              removed);
       continue;
     }
-    if (!header.ok()) {
+    if (!header.ok() && IsDamage(header.status())) {
       directory_->Remove(file.path).IgnoreError();
       Report("damaged, removed", limits.daemon_uid, file.path, header.status());
       continue;
     }
-    index_.Add(spec_id, header->stored_by_uid, file.size_bytes);
+    uint32_t uid = limits.daemon_uid;
+    if (header.ok()) {
+      uid = header->stored_by_uid;
+    } else {
+      Report(kNotRead, uid, file.path, header.status());
+    }
+    index_.Add(spec_id, uid, file.size_bytes);
   }
   if (limits.total_bytes == 0) {
     DATASETD_ASSIGN_OR_RETURN(const int64_t free, directory_->FreeBytes());
@@ -162,16 +191,13 @@ std::unique_ptr<CachedSource> DatasetCache::OpenEntry(
     return std::make_unique<CachedSource>(std::move(file), std::move(header),
                                           std::move(layout));
   }();
-  if (absl::IsResourceExhausted(source.status())) {
-    // Too many open files: the entry is not to blame.
-    Report("not opened", index_.UidOf(spec_id), name, source.status());
-    return nullptr;
-  }
-  if (!source.ok()) {
+  if (source.ok()) return *std::move(source);
+  if (IsDamage(source.status())) {
     Report("damaged, removed", RemoveEntry(spec_id), name, source.status());
-    return nullptr;
+  } else {
+    Report(kNotRead, index_.UidOf(spec_id), name, source.status());
   }
-  return *std::move(source);
+  return nullptr;
 }
 
 std::unique_ptr<CachedSource> DatasetCache::Find(const std::string& spec_id) {
@@ -200,12 +226,17 @@ void DatasetCache::CountHit(const CachedSource& source) {
          FileName(source.header().spec_id), absl::OkStatus());
 }
 
-void DatasetCache::Discard(const std::string& spec_id,
-                           const absl::Status& why) {
+bool DatasetCache::GiveUp(const std::string& spec_id, const absl::Status& why) {
+  if (!absl::IsDataLoss(why) && !absl::IsUnavailable(why)) return false;
   MutexLock lock(&mutex_);
-  if (!index_.Contains(spec_id)) return;
+  if (!index_.Contains(spec_id)) return true;
   Add(counters_.num_misses);
-  Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id), why);
+  if (absl::IsDataLoss(why)) {
+    Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id), why);
+  } else {
+    Report(kNotRead, index_.UidOf(spec_id), FileName(spec_id), why);
+  }
+  return true;
 }
 
 uint32_t DatasetCache::RemoveEntry(const std::string& spec_id) {
@@ -453,7 +484,7 @@ void DatasetCache::Unpin(const std::string& spec_id, uint64_t generation,
     return;
   }
   index_.Unpin(spec_id);
-  if (file.status().ok()) return;
+  if (!absl::IsDataLoss(StatusOf(file))) return;
   Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id),
          file.status());
 }
@@ -477,13 +508,13 @@ absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Map(
           header.checksums[p][block]) {
         continue;
       }
-      DATASETD_RETURN_IF_ERROR(entry->file().status());
+      DATASETD_RETURN_IF_ERROR(StatusOf(entry->file()));
       return absl::DataLossError(absl::StrCat(entry->file().path(),
                                               ": the checksum of place ", p,
                                               ", block ", block, " is wrong"));
     }
   }
-  DATASETD_RETURN_IF_ERROR(entry->file().status());
+  DATASETD_RETURN_IF_ERROR(StatusOf(entry->file()));
   return entry;
 }
 

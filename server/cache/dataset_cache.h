@@ -5,8 +5,8 @@
 // cache; the file appears whole (temporary file, sync, rename) or not at all,
 // and what a crash left over is removed at the next start. The files keep below
 // the limits of CacheIndex, which says which of them go. Users take turns to be
-// stored. Whatever goes wrong is an event and a count, and costs the entry,
-// never the load. Thread-safe.
+// stored. Whatever goes wrong is an event and a count, and costs the entry at
+// most, never the load. Thread-safe.
 
 #ifndef DATASETD_SERVER_CACHE_DATASET_CACHE_H_
 #define DATASETD_SERVER_CACHE_DATASET_CACHE_H_
@@ -44,7 +44,7 @@ class DatasetCache {
     std::atomic<uint64_t> num_misses = 0;
     std::atomic<uint64_t> num_stored = 0;
     std::atomic<uint64_t> num_evicted = 0;
-    // Damaged entries and failed writes.
+    // Entries that could not be read, and failed writes.
     std::atomic<uint64_t> num_errors = 0;
     std::atomic<uint64_t> read_bytes = 0;
     std::atomic<uint64_t> written_bytes = 0;
@@ -57,7 +57,8 @@ class DatasetCache {
 
   // Looks at what is there; removes leftovers and damaged entries, and what is
   // over the limits (of total_bytes 0: half of what is free, and what is there
-  // already). `observer` may be called on any thread.
+  // already). An entry that the disk does not give now is kept, for the daemon.
+  // `observer` may be called on any thread.
   //   what StoreDirectory::List says; RESOURCE_EXHAUSTED: too many open files
   static absl::StatusOr<std::unique_ptr<DatasetCache>> Open(
       std::unique_ptr<StoreDirectory> directory, CacheIndex::Limits limits,
@@ -74,8 +75,10 @@ class DatasetCache {
   // Counts a load from this source.
   void CountHit(const CachedSource& source);
 
-  // Removes a damaged entry.
-  void Discard(const std::string& spec_id, const absl::Status& why);
+  // After an entry could not be read: removes it if it is damaged (DATA_LOSS),
+  // and keeps it after a fault of the system (UNAVAILABLE). False for all other
+  // reasons, which are not the entry's.
+  bool GiveUp(const std::string& spec_id, const absl::Status& why);
 
   // Starts storing the dataset in the background, unless it is freed first or
   // has bad samples that may be good when they are read again.
@@ -105,9 +108,10 @@ class DatasetCache {
       std::shared_ptr<const MappedEntry> begun, CacheHeader header,
       const std::atomic<bool>& is_cancelled);
   // Maps an entry and checks every block. Blocks.
-  //   NOT_FOUND  there is none
-  //   DATA_LOSS  it is damaged, and was removed
-  //   CANCELLED  `is_cancelled` was set
+  //   NOT_FOUND    there is none
+  //   DATA_LOSS    it is damaged
+  //   UNAVAILABLE  the disk failed
+  //   CANCELLED    `is_cancelled` was set
   absl::StatusOr<std::shared_ptr<const MappedEntry>> Map(
       const std::string& spec_id, const std::atomic<bool>& is_cancelled);
 

@@ -1,7 +1,7 @@
 // The samples of a cached dataset, mapped into memory.
 //
 // Made by DatasetCache, which keeps the entry until the object is destroyed,
-// and removes it then if it can no longer be read. Thread-safe. REQUIRES for
+// and removes it then if its file was cut. Thread-safe. REQUIRES for
 // destruction: the cache still exists.
 
 #ifndef DATASETD_SERVER_CACHE_MAPPED_ENTRY_H_

@@ -42,6 +42,7 @@ inline bool IsBadSample(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnavailable:
       return true;
     default:
       return false;

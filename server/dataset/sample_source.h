@@ -96,6 +96,7 @@ class SampleSource {
   // samples.
   //   DATA_LOSS         truncated or damaged; names file and offset
   //   INVALID_ARGUMENT  a value is out of range, such as a label
+  //   UNAVAILABLE       the disk or a file server failed
   virtual absl::Status Read(int64_t first, int64_t count,
                             absl::Span<const absl::Span<uint8_t>> fields);
 
@@ -108,6 +109,7 @@ class SampleSource {
   //   DATA_LOSS                     truncated or damaged
   //   INVALID_ARGUMENT              not decodable or too large
   //   NOT_FOUND, PERMISSION_DENIED  the file is missing or unreadable
+  //   UNAVAILABLE                   the disk or a file server failed
 
   // Gets sample `index` as it is stored, without parsing it.
   virtual absl::Status Fetch(int64_t index, RawSample& raw) const;

@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "base/file_descriptor.h"
 #include "base/status_macros.h"
+#include "server/files/errno_status.h"
 #include "server/files/posix_file.h"
 
 namespace datasetd {
@@ -84,7 +85,7 @@ absl::Status ErrorStatus(int error, const Location& location) {
           "try again"));
     default:
       return absl::Status(
-          absl::ErrnoToStatusCode(error),
+          ReadErrorCode(error),
           absl::StrCat(path, ": ", strerror(error), ", as seen by the daemon"));
   }
 }

@@ -27,7 +27,8 @@ class FileSystem {
   //   NOT_FOUND          no such file or directory
   //   PERMISSION_DENIED  outside the roots (also by symbolic links or ..), or
   //                      not readable by the daemon's user
-  //   others             of the system: the same path may be usable later
+  //   UNAVAILABLE, RESOURCE_EXHAUSTED
+  //                      of the system: the same path may be usable later
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& path) const = 0;
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) const = 0;

@@ -142,6 +142,11 @@ absl::Status MappedFile::status() const {
       ": cannot be read any more: the disk failed, or the file was cut"));
 }
 
+bool MappedFile::is_cut() const {
+  struct stat status;
+  return fstat(fd_.get(), &status) == 0 && status.st_size < size_bytes_;
+}
+
 void MappedFile::Prefetch(const uint8_t* data, int64_t size_bytes) const {
   static const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin =

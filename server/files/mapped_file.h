@@ -42,6 +42,9 @@ class MappedFile {
 
   // DATA_LOSS once a page could not be read. Thread-safe.
   absl::Status status() const;
+  // True if the file has become shorter than the mapping. If it has not, a page
+  // that could not be read is the disk's fault. Thread-safe.
+  bool is_cut() const;
   // Lets the kernel begin to read these bytes. Does not wait. Thread-safe.
   void Prefetch(const uint8_t* data, int64_t size_bytes) const;
   // Cuts the file to `size_bytes` and flushes it to the disk. REQUIRES: it is

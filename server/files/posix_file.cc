@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/files/errno_status.h"
 
 namespace datasetd {
 
@@ -33,9 +34,10 @@ absl::StatusOr<int64_t> PosixFile::ReadAt(int64_t offset,
     if (count == 0) break;
     if (count < 0) {
       if (errno == EINTR) continue;
-      return absl::DataLossError(absl::StrCat(
-          info_.path, ": reading at offset ",
-          offset + static_cast<int64_t>(done), ": ", strerror(errno)));
+      return absl::Status(ReadErrorCode(errno),
+                          absl::StrCat(info_.path, ": reading at offset ",
+                                       offset + static_cast<int64_t>(done),
+                                       ": ", strerror(errno)));
     }
     done += static_cast<size_t>(count);
   }

@@ -25,13 +25,16 @@ class RandomAccessFile {
   virtual const FileInfo& info() const = 0;
   // Reads up to `buffer.size()` bytes at `offset`; fewer only at the end of the
   // file.
-  //   DATA_LOSS  the disk failed; names path and offset
+  // Errors name path and offset:
+  //   DATA_LOSS           the file is damaged
+  //   UNAVAILABLE         the disk or a file server failed
+  //   RESOURCE_EXHAUSTED  the system lacks memory
   virtual absl::StatusOr<int64_t> ReadAt(int64_t offset,
                                          absl::Span<uint8_t> buffer) const = 0;
 };
 
-// Reads exactly `buffer.size()` bytes, or returns DATA_LOSS with path, offset,
-// requested and available bytes.
+// Reads exactly `buffer.size()` bytes; of a file that ends before, DATA_LOSS
+// with path, offset, requested and available bytes.
 absl::Status ReadExactly(const RandomAccessFile& file, int64_t offset,
                          absl::Span<uint8_t> buffer);
 

@@ -247,7 +247,7 @@ absl::StatusOr<std::string> ReadStored(const StoreDirectory& directory,
                             directory.Open(name));
   const int64_t size = file->info().size_bytes;
   if (size > max_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
+    return absl::DataLossError(absl::StrCat(
         file->info().path, ": has ", size, " bytes, and may have ", max_bytes));
   }
   std::string data(static_cast<size_t>(size), '\0');

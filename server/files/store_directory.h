@@ -69,7 +69,7 @@ class StoreDirectory {
 absl::StatusOr<std::unique_ptr<StoreDirectory>> OpenStoreDirectory(
     const std::string& path);
 
-// Reads a whole file. RESOURCE_EXHAUSTED if it has more than `max_bytes`.
+// Reads a whole file. DATA_LOSS if it has more than `max_bytes`.
 absl::StatusOr<std::string> ReadStored(const StoreDirectory& directory,
                                        const std::string& name,
                                        int64_t max_bytes);

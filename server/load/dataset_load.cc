@@ -53,8 +53,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   // A push that is restored was read from its entry. The same push could not be
   // stored while that is there.
   if (cache != nullptr && source_.request.spec->format() == kPushedFormat &&
-      !source_.spec_id.empty() && absl::IsDataLoss(dataset.status())) {
-    cache->Discard(source_.spec_id, dataset.status());
+      !source_.spec_id.empty()) {
+    (void)cache->GiveUp(source_.spec_id, dataset.status());
   }
   return dataset;
 }
@@ -70,8 +70,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
     cache.CountHit(*entry);
     return dataset;
   }
-  if (!absl::IsDataLoss(dataset.status())) return dataset;
-  cache.Discard(source_.spec_id, dataset.status());
+  if (!cache.GiveUp(source_.spec_id, dataset.status())) return dataset;
   return nullptr;
 }
 
@@ -152,8 +151,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::MapEntry(
     return dataset;
   }
   if (absl::IsNotFound(dataset.status())) return nullptr;
-  if (!absl::IsDataLoss(dataset.status())) return dataset;
-  cache.Discard(source_.spec_id, dataset.status());
+  if (!cache.GiveUp(source_.spec_id, dataset.status())) return dataset;
   return nullptr;
 }
 

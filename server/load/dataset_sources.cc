@@ -71,7 +71,8 @@ absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
   if (entry == nullptr || entry->header().owner_uid != owner_uid ||
       entry->header().content_hash != content_hash) {
     return absl::NotFoundError(absl::StrCat(
-        "the samples that were pushed are not in the cache (content hash ",
+        "the samples that were pushed are not in the cache, or cannot be read "
+        "there, of which the log tells (content hash ",
         content_hash, "); push them again"));
   }
   request.pretransforms.clear();  // applied before the samples were stored

@@ -51,8 +51,8 @@ absl::Status DatasetManifest::Read() {
       return absl::OkStatus();
     }
     status = manifest.status();
-  } else if (!absl::IsResourceExhausted(status)) {
-    return status;  // an error of the disk; the file may be intact
+  } else if (!absl::IsDataLoss(status)) {
+    return status;  // of the system; the file may be intact
   }
   num_errors_.fetch_add(1, std::memory_order_relaxed);
   observer_("damaged, set aside", status);

@@ -74,10 +74,18 @@ DatasetService::DatasetService(
       pushes_("pushes", kMaxPushes, kMaxPushesPerUser),
       estimates_("dry runs", kMaxEstimates, kMaxEstimatesPerUser) {}
 
+grpc::Status DatasetService::Told(absl::Status status) const {
+  // UNAVAILABLE, as of a disk that fails, would say that the daemon is gone.
+  if (absl::IsUnavailable(status) && !context_->is_draining()) {
+    status = absl::InternalError(status.message());
+  }
+  return ToGrpcStatus(status);
+}
+
 grpc::Status DatasetService::LoadDataset(
     grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
     grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
-  return ToGrpcStatus(Load(call, *request, writer));
+  return Told(Load(call, *request, writer));
 }
 
 absl::Status DatasetService::Load(
@@ -256,7 +264,7 @@ absl::StatusOr<uint64_t> DatasetService::PushSamples(
 grpc::Status DatasetService::EstimateLoad(
     grpc::ServerContext* call, const v1::EstimateLoadRequest* request,
     grpc::ServerWriter<v1::EstimateLoadResponse>* writer) {
-  return ToGrpcStatus(Estimate(call, *request, writer));
+  return Told(Estimate(call, *request, writer));
 }
 
 absl::Status DatasetService::Estimate(

@@ -31,12 +31,12 @@ class FaultPlan {
     return (kinds_ & kind) != 0 && ++num_calls_ == fail_at_;
   }
   // RESOURCE_EXHAUSTED for allocations and writes, INTERNAL for the device,
-  // DATA_LOSS for reads.
+  // UNAVAILABLE for reads.
   absl::Status Pass(FaultKind kind, const char* call) {
     if (!Fires(kind)) return absl::OkStatus();
     const std::string text = absl::StrCat("injected fault: ", call);
     if (kind == kFaultDevice) return absl::InternalError(text);
-    if (kind == kFaultRead) return absl::DataLossError(text);
+    if (kind == kFaultRead) return absl::UnavailableError(text);
     return absl::ResourceExhaustedError(text);
   }
   bool has_fired() const { return num_calls_ >= fail_at_; }

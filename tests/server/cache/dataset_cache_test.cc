@@ -49,6 +49,10 @@ class DatasetCacheTest : public ::testing::Test {
     cache_.reset();
     auto directory = OpenStoreDirectory(path_);
     ASSERT_THAT(directory, IsOk());
+    if (disk_ != nullptr) {
+      directory = std::make_unique<testing::FaultyStoreDirectory>(
+          *std::move(directory), disk_);
+    }
     auto cache = DatasetCache::Open(
         *std::move(directory),
         {.total_bytes = limit_bytes, .user_bytes = user_bytes},
@@ -134,6 +138,7 @@ class DatasetCacheTest : public ::testing::Test {
 
   TempDir parent_;
   const std::string path_;
+  testing::FaultPlan* disk_ = nullptr;  // of the next Open
   std::unique_ptr<Backend> backend_ = CreateHostBackend({.num_threads = 1});
   std::map<uint8_t, std::shared_ptr<const Dataset>> datasets_;
   std::mutex events_mutex_;
@@ -218,7 +223,7 @@ TEST_F(DatasetCacheTest, EveryDamagedSixteenthIsNoticed) {
       const auto samples = ReadAll(*source, 100);
       EXPECT_THAT(samples, StatusIs(absl::StatusCode::kDataLoss,
                                     HasSubstr("field 'image', block")));
-      cache_->Discard(Id('1'), samples.status());
+      EXPECT_TRUE(cache_->GiveUp(Id('1'), samples.status()));
     }
     EXPECT_THAT(Files(), IsEmpty());
     EXPECT_EQ(cache_->Find(Id('1')), nullptr);
@@ -250,6 +255,43 @@ TEST_F(DatasetCacheTest, LeftoversAndDamageAreRemovedAtTheStart) {
   EXPECT_THAT(Files(), ::testing::ElementsAre("notes.txt"));
   EXPECT_EQ(cache_->counters().num_errors, 3u);
   EXPECT_EQ(cache_->used_bytes(), 0);
+}
+
+TEST_F(DatasetCacheTest, WhatTheDiskDoesNotGiveNowIsKept) {
+  Store('1', 1);
+  // After the listing: an open and two reads at the start, the same to find the
+  // entry, and the samples.
+  for (int64_t k = 2; k <= 8; ++k) {
+    testing::FaultPlan disk(testing::kFaultRead, k);
+    disk_ = &disk;
+    Open();
+    EXPECT_EQ(cache_->used_bytes(), kEntryBytes) << k;
+    auto source = cache_->Find(Id('1'));
+    EXPECT_EQ(source == nullptr, k >= 5 && k <= 7) << k;
+    if (k == 8) {
+      const auto samples = ReadAll(*source, 100);
+      EXPECT_THAT(samples, StatusIs(absl::StatusCode::kUnavailable));
+      EXPECT_TRUE(cache_->GiveUp(Id('1'), samples.status()));
+    }
+    EXPECT_EQ(cache_->counters().num_errors, 1u) << k;
+    EXPECT_THAT(Events().back(),
+                HasSubstr(k == 2 ? "not read, kept" : "injected fault"));
+    source = cache_->Find(Id('1'));
+    ASSERT_NE(source, nullptr) << k;
+    EXPECT_THAT(ReadAll(*source, 100), IsOk());
+    cache_.reset();
+  }
+  disk_ = nullptr;
+}
+
+TEST_F(DatasetCacheTest, AnErrorThatIsNoEntrysRemovesNone) {
+  Store('1', 1);
+  for (const absl::Status& status :
+       {absl::OkStatus(), absl::CancelledError("x"),
+        absl::ResourceExhaustedError("x"), absl::InternalError("x")}) {
+    EXPECT_FALSE(cache_->GiveUp(Id('1'), status)) << status;
+  }
+  EXPECT_NE(cache_->Find(Id('1')), nullptr);
 }
 
 TEST_F(DatasetCacheTest, ADatasetThatGoesIsNotHeld) {
@@ -424,13 +466,26 @@ TEST_F(MappedCacheTest, AFileThatIsCutWhileItIsUsedIsRemovedAfterwards) {
   EXPECT_THAT(Events(), Contains(HasSubstr("damaged, removed")));
 }
 
+TEST_F(MappedCacheTest, AFaultOfTheDiskWhileItIsUsedRemovesNothing) {
+  auto mapped = Make('1');
+  const auto size_bytes = std::filesystem::file_size(FileOf('1'));
+  std::filesystem::resize_file(FileOf('1'), 4096);
+  EXPECT_EQ(mapped->place(0)[0], 0);
+  std::filesystem::resize_file(FileOf('1'), size_bytes);
+  // As if nobody had cut it.
+  EXPECT_THAT(mapped->file().status(), StatusIs(absl::StatusCode::kDataLoss));
+  mapped.reset();
+  EXPECT_EQ(cache_->num_entries(), 1);
+  EXPECT_TRUE(std::filesystem::exists(FileOf('1')));
+}
+
 // They had the same id, and one may be damaged where the other is not.
 TEST_F(MappedCacheTest, TheReleaseOfADiscardedEntryLeavesItsSuccessor) {
   Open(7'000'000);  // one entry
   auto first = Make('1');
   std::filesystem::resize_file(FileOf('1'), 4096);
   EXPECT_EQ(first->place(0)[0], 0);
-  cache_->Discard(Id('1'), absl::DataLossError("torn"));
+  EXPECT_TRUE(cache_->GiveUp(Id('1'), absl::DataLossError("torn")));
   // It needs room for itself while it is made and once more when it is done.
   const auto second = Make('1');
   first.reset();

@@ -51,7 +51,7 @@ TEST_F(StoreDirectoryTest, WhatIsWrittenIsReadAndForTheUserAlone) {
   EXPECT_EQ(ModeOf("."), 0700u);
   EXPECT_FALSE(std::filesystem::exists(path_ + "/a.tmp"));
   EXPECT_THAT(ReadStored(*directory_, "a", 5),
-              StatusIs(absl::StatusCode::kResourceExhausted,
+              StatusIs(absl::StatusCode::kDataLoss,
                        AllOf(HasSubstr("/a"), HasSubstr("6"))));
   EXPECT_THAT(ReadStored(*directory_, "b", 5),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/b")));

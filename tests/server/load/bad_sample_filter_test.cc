@@ -16,6 +16,7 @@ namespace {
 
 using ::datasetd::testing::FakeEncodedSource;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::IsOkAndHolds;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -135,6 +136,16 @@ TEST_F(BadSampleFilterTest, OtherErrorsEndTheLoadWhateverThePolicy) {
     next_ = 0;
     EXPECT_THAT(Run(filter, "?"), StatusIs(error.code(), "/fake/0: x"));
   }
+}
+
+TEST_F(BadSampleFilterTest, WhatTheDiskDoesNotGiveMayBeGoodAnotherTime) {
+  BadSampleFilter filter = Filter(v1::BAD_SAMPLE_POLICY_SKIP);
+  bad_ = absl::UnavailableError("reading at offset 0: Input/output error");
+  EXPECT_THAT(Run(filter, "a?b"), IsOkAndHolds("ab"));
+  bad_ = InBytes(absl::DataLossError("torn"));
+  EXPECT_THAT(Run(filter, "?c"), IsOkAndHolds("c"));
+  EXPECT_EQ(filter.report().num_samples, 2);
+  EXPECT_EQ(filter.report().num_transient, 1);
 }
 
 TEST_F(BadSampleFilterTest, TheListIsBoundedAndTheCountIsNot) {

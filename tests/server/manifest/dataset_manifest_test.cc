@@ -156,7 +156,7 @@ TEST_F(DatasetManifestTest, EveryCallThatFailsLeavesTheOldListOrTheNew) {
       if (manifest.ok()) {
         (*manifest)->Add(Info("b", 0));
       } else {
-        EXPECT_THAT(manifest, StatusIs(absl::StatusCode::kDataLoss,
+        EXPECT_THAT(manifest, StatusIs(absl::StatusCode::kUnavailable,
                                        HasSubstr("injected fault")));
       }
     }

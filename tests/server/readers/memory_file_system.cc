@@ -23,7 +23,7 @@ class MemoryFileSystem::File : public RandomAccessFile {
                                  absl::Span<uint8_t> buffer) const override {
     if (files_->reads_left_ == 0) {
       files_->has_failed_ = true;
-      return absl::DataLossError(
+      return absl::UnavailableError(
           absl::StrCat(info_.path, ": injected fault at offset ", offset));
     }
     if (files_->reads_left_ > 0) --files_->reads_left_;

@@ -31,7 +31,8 @@ class MemoryFileSystem : public FileSystem {
   // What all reads gave together.
   int64_t num_read_bytes() const { return *num_read_bytes_; }
 
-  // The reads after the next `count` fail with DATA_LOSS; negative: none does.
+  // The reads after the next `count` fail with UNAVAILABLE; negative: none
+  // does.
   void FailReadsAfter(int64_t count) { reads_left_ = count; }
   bool has_failed() const { return has_failed_; }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
+#include "tests/testing/fault_plan.h"
+#include "tests/testing/faulty_file_system.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -28,6 +31,8 @@ namespace datasetd {
 namespace {
 
 using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::FaultPlan;
+using ::datasetd::testing::FaultyStoreDirectory;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
@@ -64,6 +69,10 @@ class RegistryRestartTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     auto directory = OpenStoreDirectory(path_);
     ASSERT_THAT(directory, IsOk());
+    if (disk_ != nullptr) {
+      directory =
+          std::make_unique<FaultyStoreDirectory>(*std::move(directory), disk_);
+    }
     auto cache = DatasetCache::Open(
         *std::move(directory), {.total_bytes = 1 << 20},
         [](const char*, uint32_t, const std::string&, const absl::Status&) {});
@@ -147,6 +156,7 @@ class RegistryRestartTest : public ::testing::Test {
   uint8_t fill_ = 7;
   std::function<void(DatasetEvent event)> observer_;
   RestoreJournal* journal_ = nullptr;
+  FaultPlan* disk_ = nullptr;  // of the next Restart
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetCache> cache_;
   std::unique_ptr<DatasetRegistry> registry_;
@@ -241,6 +251,52 @@ void Forge(const std::string& path, const std::string& name,
                                 reinterpret_cast<const uint8_t*>(data.data()),
                                 data.size())),
                 IsOk());
+  }
+}
+
+// The read calls of the cache's disk: four at its start, three to find an
+// entry, and then its samples.
+constexpr int64_t kFindsEntry = 5;
+constexpr int64_t kReadsSamples = 8;
+
+TEST_F(RegistryRestartTest, WhenItsDiskFailsAnEntryStaysAndTheSourceIsRead) {
+  LoadAndStore("a");
+  for (const int64_t call : {kFindsEntry, kReadsSamples}) {
+    const int num_reads = gate_.num_reads();
+    FaultPlan disk(testing::kFaultRead, call);
+    disk_ = &disk;
+    Restart();
+    disk_ = nullptr;
+    ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+    EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+    EXPECT_EQ(gate_.num_reads(), num_reads + 1);
+    EXPECT_EQ(cache_->counters().num_errors, 1u);
+    Restart();
+    ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+    EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+    EXPECT_EQ(gate_.num_reads(), num_reads + 1);
+  }
+}
+
+TEST_F(RegistryRestartTest, APushWhoseDiskFailsComesBackLater) {
+  const std::string content_hash = PushAndStore("a", kAlice);
+  for (const auto& [call, code, text] :
+       {std::tuple(kFindsEntry, absl::StatusCode::kNotFound,
+                   "or cannot be read there"),
+        std::tuple(kReadsSamples, absl::StatusCode::kUnavailable,
+                   "injected fault")}) {
+    FaultPlan disk(testing::kFaultRead, call);
+    disk_ = &disk;
+    Restart();
+    disk_ = nullptr;
+    Restore({Pushed("a")}, content_hash);
+    const DatasetInfo failed = AwaitSettled("a");
+    EXPECT_EQ(failed.state, DatasetState::kFailed);
+    EXPECT_THAT(failed.error, StatusIs(code, HasSubstr(text)));
+    EXPECT_EQ(cache_->counters().num_errors, 1u);
+    Restart();
+    Restore({Pushed("a")}, content_hash);
+    EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   }
 }
 
