@@ -598,9 +598,9 @@ TEST_F(RegistryRestartTest, TheNameStaysKeptWhileSomebodyLoadsTheSame) {
   // Given up once it is planned, or while its files are looked for.
   for (SourceGate* const gate : {&gate_, &opened_}) {
     gate->Close();
+    const int num_before = gate->num_reads();
     const auto call = registry_->BeginLoad(NamedSpec("a"), kBob);
     ASSERT_THAT(call, IsOk());
-    const int num_before = gate->num_reads();
     while (gate->num_reads() == num_before) std::this_thread::yield();
     registry_->Cancel(*call);
     gate->Open();
