@@ -212,7 +212,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
     DATASETD_RETURN_IF_ERROR(passing.Add(LabelBytes(label)));
     // A file that cannot be opened is a bad sample, found when it is read.
     const auto info = context.files.Stat(image.path);
-    if (absl::IsCancelled(info.status())) return info.status();
+    if (!info.ok() && !IsOfPath(info.status())) return info.status();
     if (info.ok()) {
       image.size_bytes = info->size_bytes;
       image.mtime_nanoseconds = info->mtime_nanoseconds;

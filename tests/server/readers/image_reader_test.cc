@@ -335,5 +335,34 @@ TEST(ImageCsvReaderTest, AMissingFileIsABadSampleNotABadList) {
   EXPECT_EQ((*reader)->Locate(1).path, "/d/2.bmp");
 }
 
+TEST(ImageCsvReaderTest, AFileThatCannotBeLookedAtNowEndsTheScan) {
+  class OneError : public MemoryFileSystem {
+   public:
+    absl::StatusOr<FileInfo> Stat(const std::string& path) const override {
+      if (path == "/d/2.bmp" && !error.ok()) return error;
+      return MemoryFileSystem::Stat(path);
+    }
+    absl::Status error;
+  };
+  OneError files;
+  files.Write("/d/1.bmp", TinyBmp());
+  files.Write("/d/2.bmp", TinyBmp());
+  files.Write("/d/list.csv", "1.bmp,1\n2.bmp,2\n");
+  const auto open = [&](const absl::Status& error) {
+    files.error = error;
+    return OpenReader(SpecOf("image_csv", "/d/list.csv"), {files}).status();
+  };
+  for (const absl::Status& error :
+       {absl::ResourceExhaustedError("too many open files"),
+        absl::UnavailableError("stale"), absl::CancelledError("cancelled")}) {
+    EXPECT_EQ(open(error), error);
+  }
+  for (const absl::Status& error :
+       {absl::NotFoundError("missing"), absl::PermissionDeniedError("outside"),
+        absl::InvalidArgumentError("a FIFO")}) {
+    EXPECT_TRUE(open(error).ok()) << error;
+  }
+}
+
 }  // namespace
 }  // namespace datasetd::testing
