@@ -89,7 +89,8 @@ LoadEstimate LoadEstimator::Result() {
     estimate.fields.push_back(field.resident);
   }
   for (const FileInfo& file : info.files) {
-    estimate.source_bytes += file.size_bytes;
+    estimate.source_bytes =
+        SaturatingAdd(estimate.source_bytes, file.size_bytes);
   }
   const Placement placement =
       PlanPlacement(source_.placement, plan,

@@ -124,7 +124,8 @@ class JoinSource : public Reader {
   SampleLocation Locate(int64_t index) const override {
     SampleLocation location = parts_[0]->Locate(index);
     for (size_t p = 1; p < parts_.size(); ++p) {
-      location.size_bytes += parts_[p]->Locate(index).size_bytes;
+      location.size_bytes = SaturatingAdd(location.size_bytes,
+                                          parts_[p]->Locate(index).size_bytes);
     }
     return location;
   }

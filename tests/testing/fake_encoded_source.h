@@ -44,6 +44,7 @@ class FakeEncodedSource : public SampleSource {
     return static_cast<uint8_t>(index + 3 * y + 5 * x);
   }
 
+  void SetFiles(std::vector<FileInfo> files) { info_.files = std::move(files); }
   void SetUnreadable(int64_t index, absl::Status status) {
     unreadable_[index] = status;
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/readers/archives/shard_files.h"
 #include "server/readers/archives/tar_members.h"
@@ -217,7 +218,8 @@ class WebdatasetSource : public Reader {
       const Place& place = PlaceOf(index, f);
       if (place.size_bytes < 0) continue;
       if (location.size_bytes == 0) location.offset = place.offset;
-      location.size_bytes += place.size_bytes;
+      location.size_bytes =
+          SaturatingAdd(location.size_bytes, place.size_bytes);
     }
     return location;
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -352,6 +353,7 @@ class RaggedRegistryTest : public ::testing::Test {
           auto source =
               std::make_unique<FakeEncodedSource>(kNumSamples, SizeOf);
           source->OnDecode([this](int64_t) { ++num_decoded_; });
+          if (!files_.empty()) source->SetFiles(files_);
           return source;
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
@@ -385,6 +387,7 @@ class RaggedRegistryTest : public ::testing::Test {
   const std::string path_ = parent_.File("cache");
   RealClock clock_;
   std::atomic<int64_t> num_decoded_ = 0;
+  std::vector<FileInfo> files_;  // of the source; its own if there is none
   std::unique_ptr<DatasetCache> cache_;
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetRegistry> registry_;
@@ -403,6 +406,14 @@ TEST_F(RaggedRegistryTest, BudgetAndDryRunCountWhatIsResident) {
   EXPECT_EQ(estimate.resident_bytes, info.resident_bytes);
   EXPECT_EQ(estimate.fields, info.fields);
   EXPECT_EQ(info.fields[0].largest, (ImageSize{109, 139}));
+}
+
+TEST_F(RaggedRegistryTest, SizesOfSparseFilesAreAddedUpToTheLargestNumber) {
+  files_.assign(3, {.path = "/fake/sparse", .size_bytes = int64_t{1} << 62});
+  const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
+  ASSERT_THAT(estimator, IsOk());
+  EXPECT_EQ((*estimator)->Result().source_bytes,
+            std::numeric_limits<int64_t>::max());
 }
 
 TEST_F(RaggedRegistryTest, OverBudgetIsToldBeforeASampleIsDecoded) {

@@ -28,10 +28,13 @@ class MemoryFileSystem::File : public RandomAccessFile {
     }
     if (files_->reads_left_ > 0) --files_->reads_left_;
     const std::string& content = files_->contents_.at(info_.path);
-    const int64_t size = static_cast<int64_t>(content.size());
+    const int64_t size = files_->SizeOf(info_.path);
     const int64_t count = std::clamp<int64_t>(size - offset, 0, buffer.size());
-    std::copy_n(content.begin() + std::min(offset, size), count,
-                buffer.begin());
+    const int64_t stored = static_cast<int64_t>(content.size());
+    const int64_t begin = std::min(offset, stored);
+    const int64_t copied = std::min(count, stored - begin);
+    std::copy_n(content.begin() + begin, copied, buffer.begin());
+    std::fill_n(buffer.begin() + copied, count - copied, 0);
     *files_->num_read_bytes_ += count;
     return count;
   }
@@ -41,6 +44,12 @@ class MemoryFileSystem::File : public RandomAccessFile {
   const FileInfo info_;
   const std::shared_ptr<std::atomic<int>> num_open_;
 };
+
+int64_t MemoryFileSystem::SizeOf(const std::string& path) const {
+  const auto sparse = sparse_bytes_.find(path);
+  if (sparse != sparse_bytes_.end()) return sparse->second;
+  return static_cast<int64_t>(contents_.at(path).size());
+}
 
 int64_t MemoryFileSystem::total_bytes() const {
   int64_t total = 0;
@@ -63,7 +72,7 @@ absl::StatusOr<FileInfo> MemoryFileSystem::Stat(const std::string& path) const {
   info.path = path;
   const auto content = contents_.find(path);
   if (content != contents_.end()) {
-    info.size_bytes = static_cast<int64_t>(content->second.size());
+    info.size_bytes = SizeOf(path);
     info.mtime_nanoseconds = times_.at(path);
     return info;
   }

@@ -22,6 +22,13 @@ class MemoryFileSystem : public FileSystem {
   void Write(const std::string& path, std::string content) {
     contents_[path] = std::move(content);
     times_[path] = ++num_writes_;
+    sparse_bytes_.erase(path);
+  }
+  // A file that ends with zeros, which take no memory.
+  void WriteSparse(const std::string& path, std::string content,
+                   int64_t size_bytes) {
+    Write(path, std::move(content));
+    sparse_bytes_[path] = size_bytes;
   }
   const std::map<std::string, std::string>& contents() const {
     return contents_;
@@ -45,8 +52,11 @@ class MemoryFileSystem : public FileSystem {
  private:
   class File;
 
+  int64_t SizeOf(const std::string& path) const;
+
   std::map<std::string, std::string> contents_;
   std::map<std::string, int64_t> times_;
+  std::map<std::string, int64_t> sparse_bytes_;
   int64_t num_writes_ = 0;
   std::shared_ptr<std::atomic<int>> num_open_ =
       std::make_shared<std::atomic<int>>(0);

@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <random>
 #include <string>
 
@@ -115,22 +117,29 @@ TEST(WebdatasetReaderTest, ShardsAreOpenedAgainIfTheyAreUnchanged) {
   }
 }
 
-std::string Member(const std::string& name, const std::string& content) {
+std::string Header(const std::string& name, uint64_t size_bytes) {
   std::string header(512, '\0');
   header.replace(0, name.size(), name);
-  char number[12];
-  std::snprintf(number, sizeof(number), "%011zo", content.size());
-  header.replace(124, sizeof(number), number, sizeof(number));
+  // In base 256.
+  header[124] = '\x80';
+  for (size_t i = 136; i-- > 128; size_bytes >>= 8) {
+    header[i] = static_cast<char>(size_bytes);
+  }
   header[156] = '0';
   header.replace(257, 8, "ustar\00000", 8);
   header.replace(148, 8, 8, ' ');
   unsigned sum = 0;
   for (const char c : header) sum += static_cast<unsigned char>(c);
+  char number[8];
   std::snprintf(number, sizeof(number), "%06o", sum);
   header.replace(148, 7, number, 7);
+  return header;
+}
+
+std::string Member(const std::string& name, const std::string& content) {
   std::string padded = content;
   padded.resize((content.size() + 511) / 512 * 512);
-  return header + padded;
+  return Header(name, content.size()) + padded;
 }
 
 // A BMP of 64 x 32 pixels, which deflate cannot make smaller.
@@ -223,6 +232,27 @@ TEST(WebdatasetReaderTest, AThousandBadSamplesAreAnErrorOfTheFirst) {
   EXPECT_THAT(OpenArchive(files, archive + Member("x.cls", "1") + "no tar"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("none of the first 1000 samples")));
+}
+
+TEST(WebdatasetReaderTest, TheSizeOfASparseSampleIsTheLargestNumber) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  const std::string begin =
+      Member("1.cls", "7") + Header("2.cls", uint64_t{kHuge});
+  MemoryFileSystem files;
+  files.WriteSparse("/s.tar", begin,
+                    static_cast<int64_t>(begin.size()) + kHuge + 1024);
+  v1::DatasetSpec spec = SpecOf("webdataset", "/s.tar");
+  SetOption(spec, "fields", "a:cls,b:cls,c:cls");
+  const auto reader = OpenReader(spec, {files});
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_EQ((*reader)->info().num_samples, 2);
+  EXPECT_EQ((*reader)->Locate(0).size_bytes, 3);
+  EXPECT_EQ((*reader)->Locate(1).size_bytes,
+            std::numeric_limits<int64_t>::max());
+  RawSample raw;
+  EXPECT_THAT((*reader)->Fetch(1, raw),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("expected at most 268435456")));
 }
 
 TEST(WebdatasetReaderTest, WhatAShardInflatesToHasALimit) {
