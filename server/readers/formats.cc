@@ -21,28 +21,39 @@ namespace {
 struct Format {
   const char* name;
   // Null if the Python package reads the format, and pushes what it read.
-  absl::StatusOr<std::unique_ptr<Reader>> (*open)(const v1::DatasetSpec&,
-                                                  const ReaderContext&);
-  const char* python_function = nullptr;  // of datasetd.sources
+  absl::StatusOr<std::unique_ptr<Reader>> (*open)(
+      const v1::DatasetSpec&, const ReaderContext&) = nullptr;
+  // That of datasetd.sources, if it is not called as the format.
+  const char* python_function = name;
 };
 
-// Sorted by name.
+// Sorted by name. formats_test.py compares it with the Python package.
 constexpr Format kFormats[] = {
+    {"arrow"},
     {"cifar10", OpenCifarReader},
     {"cifar100", OpenCifarReader},
     {"cifar100_python", nullptr, "cifar_python"},
     {"cifar10_python", nullptr, "cifar_python"},
-    {"csv_pixels", nullptr, "csv_pixels"},
-    {"hdf5", nullptr, "hdf5"},
+    {"cifar_python"},
+    {"csv"},
+    {"csv_pixels"},
+    {"hdf5"},
     {"image_csv", OpenImageCsvReader},
     {"image_folder", OpenImageFolderReader},
     {"join", OpenJoinReader},
+    {"lmdb"},
     {"mnist", OpenMnistReader},
+    {"n5"},
     {"npy", OpenNpyReader},
-    {"npz", nullptr, "npz"},
+    {"npz"},
+    {"parquet"},
     {"raw", OpenRawReader},
-    {"tfrecord", nullptr, "tfrecord"},
+    {"recordio"},
+    {"safetensors"},
+    {"tfrecord"},
+    {"torch_file"},
     {"webdataset", OpenWebdatasetReader},
+    {"zarr"},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -33,13 +34,15 @@ TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
 
 TEST(ReaderTest, AFormatOfThePythonPackageIsRefusedWithTheWayToReadIt) {
   const testing::MemoryFileSystem files;
-  for (const auto& [format, function] :
-       {std::pair{"cifar10_python", "cifar_python"},
-        {"cifar100_python", "cifar_python"},
-        {"csv_pixels", "csv_pixels"},
-        {"hdf5", "hdf5"},
-        {"npz", "npz"},
-        {"tfrecord", "tfrecord"}}) {
+  std::vector<std::pair<std::string, std::string>> formats = {
+      {"cifar10_python", "cifar_python"}, {"cifar100_python", "cifar_python"}};
+  for (const char* const name :
+       {"arrow", "cifar_python", "csv", "csv_pixels", "hdf5", "lmdb", "n5",
+        "npz", "parquet", "recordio", "safetensors", "tfrecord", "torch_file",
+        "zarr"}) {
+    formats.emplace_back(name, name);
+  }
+  for (const auto& [format, function] : formats) {
     const absl::Status status =
         OpenReader(testing::SpecOf(format, "/x"), {files}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
