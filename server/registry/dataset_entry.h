@@ -22,6 +22,7 @@
 #include "server/dataset/caller.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/dataset_info.h"
+#include "server/dataset/decode_budget.h"
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/visibility.h"
 #include "server/load/dataset_load.h"
@@ -74,6 +75,8 @@ struct DatasetEntry {
   std::map<uint32_t, int> num_feeds_of;  // by uid
   Reservation text_reservation;
   Reservation report_reservation;
+  // The host's copies of packed fields' indices. Null before they are planned.
+  std::unique_ptr<DecodeBudget::Share> index_memory;
   // Until the load ends.
   std::unique_ptr<DatasetLoad> load;
   // For the replicas after the first.

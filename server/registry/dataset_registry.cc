@@ -23,7 +23,8 @@ DecodeBudget::Limits StagingLimits(const DecodeBudget::Limits& limits) {
   return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
 }
 
-// For the lists of samples and files that sources keep; one user has half.
+// For the lists of samples and files that sources keep, and for the indices of
+// datasets; one user has half.
 DecodeBudget::Limits ListLimits(const DecodeBudget::Limits& limits) {
   const int64_t most = SaturatingMultiply(4, limits.sample_bytes);
   return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
@@ -116,6 +117,7 @@ std::vector<std::shared_ptr<const Dataset>> DatasetRegistry::FailDevice(
     entry->state = DatasetState::kFailed;
     entry->error = devices_->CheckServes(device);
     entry->report_reservation.Release();
+    entry->index_memory.reset();
     observer_(DatasetEvent::kFailed, DescribeBriefly(*entry), Caller());
     std::move(entry->replicas.begin(), entry->replicas.end(),
               std::back_inserter(lost));

@@ -300,6 +300,10 @@ class DatasetRegistry {
   // and then the cache finds it stored.
   void StoreInCache(const DatasetEntry& entry,
                     const std::shared_ptr<const Dataset>& dataset);
+  // For as long as the entry has samples.
+  absl::Status ReserveIndices(DatasetEntry& entry, const LoadPlan& plan,
+                              const Placement& placement)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The report of bad samples is kept, too.
   absl::Status ReserveReport(DatasetEntry& entry, const Dataset& dataset);
   // Frees what the load does not need any more, and the dataset if it is not

@@ -81,6 +81,7 @@ absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
     DATASETD_ASSIGN_OR_RETURN(
         PlacedMemory reserved,
         memory_.Reserve(*entry.spec, entry.placement, plan, entry.owner));
+    DATASETD_RETURN_IF_ERROR(ReserveIndices(entry, plan, reserved.placement));
     entry.SetPlan(plan, reserved.placement);
     entry.replica_reservations = reserved.TakeReplicas();
     return reserved;
@@ -158,6 +159,7 @@ void DatasetRegistry::FinishLoad(DatasetEntry& entry,
   entry.state = DatasetState::kFailed;
   entry.error = replicas.status();
   entry.report_reservation.Release();
+  entry.index_memory.reset();
   const bool is_cancelled = absl::IsCancelled(entry.error);
   (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
       .fetch_add(1, std::memory_order_relaxed);
@@ -167,6 +169,26 @@ void DatasetRegistry::FinishLoad(DatasetEntry& entry,
     if (replaced != nullptr) table_.PutBack(replaced);
   }
   table_.ForgetOldFailures();
+}
+
+absl::Status DatasetRegistry::ReserveIndices(DatasetEntry& entry,
+                                             const LoadPlan& plan,
+                                             const Placement& placement) {
+  const size_t num_replicas =
+      placement.is_replicated ? placement.parts.size() : 1;
+  // With each index its distinct sizes, which are no larger.
+  const int64_t bytes = SaturatingMultiply(
+      2 * static_cast<int64_t>(num_replicas), plan.index_bytes);
+  entry.index_memory =
+      std::make_unique<DecodeBudget::Share>(&list_budget_, entry.owner.uid);
+  const auto is_granted = entry.index_memory->TryGrowTo(bytes);
+  if (is_granted.ok() && *is_granted) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "dataset '", entry.spec->name(),
+      "': the places of its samples, which differ in size, take ", bytes,
+      " bytes of host memory, and do not fit with the lists of this user's "
+      "loads and datasets: unload another one, wait until other loads have "
+      "ended, or raise max_sample_memory_mib of the daemon's configuration"));
 }
 
 absl::Status DatasetRegistry::ReserveReport(DatasetEntry& entry,

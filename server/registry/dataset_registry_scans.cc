@@ -299,6 +299,7 @@ void DatasetRegistry::FailUnplanned(const EntryPtr& entry,
     entry->error = status;
     entry->finished = clock_->Monotonic();
     entry->text_reservation.Release();
+    entry->index_memory.reset();
     table_.Remove(*entry);
     if (entry->replaced != nullptr) table_.PutBack(entry->replaced);
   }
@@ -317,6 +318,8 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
     DATASETD_ASSIGN_OR_RETURN(
         resident, memory_.Reserve(*entry.spec, source.placement, source.plan,
                                   entry.owner));
+    DATASETD_RETURN_IF_ERROR(
+        ReserveIndices(entry, source.plan, resident.placement));
   }
   DATASETD_RETURN_IF_ERROR(
       ReserveTexts(entry, source.reader->info().class_names));

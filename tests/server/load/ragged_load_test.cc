@@ -51,6 +51,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
+constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
 constexpr int64_t kNumSamples = 2000;
 
 ImageSize SizeOf(int64_t index) {
@@ -332,7 +333,7 @@ class RaggedRegistryTest : public ::testing::Test {
     cache_.reset();
   }
 
-  void Start(uint64_t budget_bytes) {
+  void Start(uint64_t budget_bytes, const DecodeBudget::Limits& limits = {}) {
     registry_.reset();
     cache_.reset();
     auto directory = OpenStoreDirectory(path_);
@@ -347,7 +348,9 @@ class RaggedRegistryTest : public ::testing::Test {
     devices[0].budget = std::make_unique<MemoryBudget>(budget_bytes);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
-        DatasetRegistry::Options{.cache = cache_.get()}, devices_.get(),
+        DatasetRegistry::Options{.cache = cache_.get(),
+                                 .decode_limits = limits},
+        devices_.get(),
         [this](const v1::DatasetSpec&, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           auto source =
@@ -406,6 +409,32 @@ TEST_F(RaggedRegistryTest, BudgetAndDryRunCountWhatIsResident) {
   EXPECT_EQ(estimate.resident_bytes, info.resident_bytes);
   EXPECT_EQ(estimate.fields, info.fields);
   EXPECT_EQ(info.fields[0].largest, (ImageSize{109, 139}));
+}
+
+TEST_F(RaggedRegistryTest, TheHostsIndicesAreChargedAsLongAsTheyAreThere) {
+  // So much for lists of each user.
+  constexpr int64_t kIndexBytes = 2 * 16 * kNumSamples;
+  constexpr int64_t kListBytes = 3 * kIndexBytes + kIndexBytes / 2;
+  Start(int64_t{1} << 30, {.sample_bytes = kListBytes / 4});
+  const auto load = [&](const char* name, const Caller& caller) {
+    EXPECT_THAT(registry_->Load(NamedSpec(name), caller), IsOk());
+    const auto info = registry_->Await(name, absl::Seconds(60));
+    EXPECT_THAT(info, IsOk());
+    return info->error;
+  };
+  const auto is_refused = StatusIs(
+      absl::StatusCode::kResourceExhausted,
+      AllOf(HasSubstr(absl::StrCat(kIndexBytes, " bytes of host memory")),
+            HasSubstr("max_sample_memory_mib")));
+  for (const char* const name : {"a", "b", "c"}) {
+    EXPECT_THAT(load(name, kAlice), IsOk());
+  }
+  // What failed has nothing.
+  EXPECT_THAT(load("d", kAlice), is_refused);
+  EXPECT_THAT(load("e", kAlice), is_refused);
+  EXPECT_THAT(load("f", kBob), IsOk());
+  EXPECT_THAT(registry_->Unload("b", false, kAlice), IsOk());
+  EXPECT_THAT(load("g", kAlice), IsOk());
 }
 
 TEST_F(RaggedRegistryTest, SizesOfSparseFilesAreAddedUpToTheLargestNumber) {
