@@ -191,6 +191,25 @@ DATASETD_HOST_DEVICE inline ElementKind KindOf(const ChainImage& image) {
              : ElementKind::kAny;
 }
 
+// The bytes of a thread's pixels of three channels.
+template <typename Team>
+struct RgbBytes {
+  uint32_t word[3 * Team::kLanes / 4];
+};
+
+// Loads the first `count` pixels from `from` on byte by byte.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_NOINLINE RgbBytes<Team> LoadLastRgb(
+    const uint8_t* from, int count) {
+  RgbBytes<Team> bytes = {};
+  DATASETD_UNROLL
+  for (int i = 0; i < 3 * Team::kLanes; ++i) {
+    if (i >= 3 * count) break;
+    bytes.word[i / 4] |= uint32_t{LoadAs<uint8_t>(from, i)} << (8 * (i % 4));
+  }
+  return bytes;
+}
+
 // Loads four neighbouring pixels of three bytes from byte `at` of an image on,
 // of which the first `count` are inside.
 template <typename Team>
@@ -198,21 +217,16 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void LoadRgbLanes(
     const ChainImage& image, int32_t at, int count,
     float (&to)[3][Team::kLanes]) {
   constexpr int kBytes = 3 * Team::kLanes;
-  uint32_t bytes[kBytes / 4] = {};
+  RgbBytes<Team> bytes = {};
   // Up to three bytes behind are read, too.
   if (at + kBytes + 3 <= image.height * image.row_stride) {
-    LoadBytes(image.data + at, bytes);
+    LoadBytes(image.data + at, bytes.word);
   } else {
-    DATASETD_UNROLL
-    for (int i = 0; i < kBytes; ++i) {
-      if (i >= 3 * count) break;
-      bytes[i / 4] |= uint32_t{LoadAs<uint8_t>(image.data, at + i)}
-                      << (8 * (i % 4));
-    }
+    bytes = LoadLastRgb<Team>(image.data + at, count);
   }
   DATASETD_UNROLL
   for (int i = 0; i < kBytes; ++i) {
-    to[i % 3][i / 3] = ByteOf(bytes[i / 4], i % 4);
+    to[i % 3][i / 3] = ByteOf(bytes.word[i / 4], i % 4);
   }
 }
 
