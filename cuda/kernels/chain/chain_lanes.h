@@ -270,28 +270,24 @@ template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void ApplyStep(
     const Step& step, const StepDraw& drawn, const ChainState& state,
     Lanes<Team>* lanes) {
-  // No other op changes the number of channels.
-  const auto set_channels = [&] {
-    if (drawn.kind == StepKind::kGrayscale) lanes->channels = step.out_channels;
-  };
   if constexpr (Team::kHasVectors) {
     ApplyAnyStep(step, drawn, state, lanes);
-    set_channels();
-    return;
-  }
-  switch (lanes->channels == 3 ? drawn.kind : StepKind::kIdentity) {
+  } else {
+    switch (lanes->channels == 3 ? drawn.kind : StepKind::kIdentity) {
 #define DATASETD_ROW(Name)                                               \
   case StepKind::k##Name:                                                \
     ApplyRowTo<Name##Row, 3>(drawn.As<Name##Draw>(), nullptr, state.key, \
                              lanes);                                     \
     break;
-    DATASETD_JITTER_OPS(DATASETD_ROW)
+      DATASETD_JITTER_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-    default:
-      ApplyToEachPixel(step, drawn, state, lanes);
-      break;
+      default:
+        ApplyToEachPixel(step, drawn, state, lanes);
+        break;
+    }
   }
-  set_channels();
+  // No other op changes the number of channels.
+  if (drawn.kind == StepKind::kGrayscale) lanes->channels = step.out_channels;
 }
 
 // Adds the lanes to a statistic, of kChannels channels.
