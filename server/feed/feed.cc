@@ -508,7 +508,7 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
 
 bool Feed::PrepareNextEpoch() {
   if (is_stopped_ || batches_per_epoch_ == 0) return false;
-  // Of an epoch that has not begun, the order may be missing itself.
+  // Before an epoch's first batch its own order may be missing.
   const uint64_t epoch = next_.batch == 0 ? next_.epoch : next_.epoch + 1;
   if (prepared_epoch_ == epoch) return false;
   prepared_epoch_ = epoch;

@@ -106,7 +106,7 @@ def test_examples_can_be_applied_side_by_side():
         for folder in ("base", "training", "sidecar")
         for resource in manifests.built(folder)]
     assert len(names) == len(set(names)), names
-    # What they lie in they make, or the page says how it is made.
+    # The manifests make their namespaces, or the page says how to.
     made = {name for kind, _, name in names if kind == "Namespace"}
     used = {namespace for kind, namespace, _ in names if kind != "Namespace"}
     assert used - made == {"training"}

@@ -221,7 +221,7 @@ _LIMITS = {
     "max_sample_memory_mib": (1, _sample_memory),
     "push_spool_mib": (1, _spool),
 }
-# What has its test elsewhere.
+# Limits that other tests cover.
 _OTHER_LIMITS = {
     "decode_memory_mib": "samples wait and are not refused: decode_budget_test",
     "max_connections": "takes two users: rpc_gate_test",

@@ -146,7 +146,7 @@ def test_a_fresh_daemon(daemon, port):
 
 def test_a_load_is_seen_while_it_runs(daemon, port):
     with harness.Worker(_PUSHER, daemon.socket_path) as pusher:
-        # What was sent before comes in and is loaded, and no more.
+        # The samples sent so far are loaded, and no others.
         assert pusher.hear()["is_held"]
         pages = []
 
@@ -162,7 +162,7 @@ def test_a_load_is_seen_while_it_runs(daemon, port):
         page = pages[-1]
         page.check()
         assert page.get("datasetd_datasets", state="loading") == 1
-        # What is reserved is used from the start, what is loaded not.
+        # Reserved memory counts as used from the start, loaded bytes do not.
         resident = page.get("datasetd_dataset_resident_bytes", dataset="big")
         assert resident < _PUSHED_BYTES
         assert page.get("datasetd_device_used_bytes",

@@ -50,7 +50,7 @@ def main(data, path, epochs=2):
         epoch = state["loader"]["epoch"]
     while epoch < epochs:
         for batch in loader:
-            # Of a daemon without GPUs it is in host memory.
+            # A daemon without GPUs hands out host memory.
             images, labels = (tensor.to(device) for tensor in batch)
             loss = torch.nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()

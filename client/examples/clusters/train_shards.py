@@ -78,7 +78,7 @@ def main(shards, path, epochs=2):
                     loader.load_state_dict(state["loader"])
                     state = None
                 for batch in loader:
-                    # Of a daemon without GPUs it is in host memory.
+                    # A daemon without GPUs hands out host memory.
                     loss = torch.nn.functional.cross_entropy(
                         model(batch.image.to(device)), batch.label.to(device)
                     )

@@ -242,7 +242,7 @@ DATASETD_FLATTEN inline void WarpBilinear(const ChainImage& image,
   const int32_t width = image.width;
   VisitGroups<Team>(lanes->count, [&](int first) {
     // Four neighbours. Those outside the image have weight 0, index -1 and
-    // value 0: 0 times NaN were NaN.
+    // value 0, since 0 times a NaN of the image is NaN.
     int32_t index[4][Team::kGroup];
     float weight[4][Team::kGroup];
     for (int k = 0; k < Team::kGroup; ++k) {

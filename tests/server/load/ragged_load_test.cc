@@ -429,7 +429,7 @@ TEST_F(RaggedRegistryTest, TheHostsIndicesAreChargedAsLongAsTheyAreThere) {
   for (const char* const name : {"a", "b", "c"}) {
     EXPECT_THAT(load(name, kAlice), IsOk());
   }
-  // What failed has nothing.
+  // A load that fails gives its memory back.
   EXPECT_THAT(load("d", kAlice), is_refused);
   EXPECT_THAT(load("e", kAlice), is_refused);
   EXPECT_THAT(load("f", kBob), IsOk());

@@ -35,7 +35,7 @@ class MemoryFileSystem : public FileSystem {
   }
   int64_t total_bytes() const;
   int num_open_files() const { return *num_open_; }
-  // What all reads gave together.
+  // Bytes that all reads returned together.
   int64_t num_read_bytes() const { return *num_read_bytes_; }
 
   // The reads after the next `count` fail with UNAVAILABLE; negative: none

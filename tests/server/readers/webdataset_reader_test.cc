@@ -228,7 +228,8 @@ TEST(WebdatasetReaderTest, AThousandBadSamplesAreAnErrorOfTheFirst) {
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("/s.tar: offset 512: 'no 0', expected a whole number; "
                          "none of the first 1000 samples")));
-  // What follows them is not looked at. The name of a sample ends it.
+  // The archive is not read on behind them. A sample is complete when the next
+  // one's name comes.
   EXPECT_THAT(OpenArchive(files, archive + Member("x.cls", "1") + "no tar"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("none of the first 1000 samples")));

@@ -135,7 +135,7 @@ def file_state(path: str) -> List[Any]:
     state = []
     paths = files_of(path)
     if os.path.isdir(path):
-        # What cannot be read here is left out; its reader says so.
+        # Unreadable folders are left out; the format's function refuses them.
         for folder, files in walk(path, lambda error: None):
             paths += [os.path.join(folder, name) for name in files]
     for name in filter(os.path.isfile, paths):
