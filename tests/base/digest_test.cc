@@ -7,7 +7,7 @@
 namespace datasetd {
 namespace {
 
-// Of BLAKE3's own test vectors: bytes 0, 1, ... 250, 0, 1, ...
+// Some of BLAKE3's own test vectors: bytes 0, 1, ... 250, 0, 1, ...
 TEST(DigestTest, DigestsAreBlake3s) {
   EXPECT_EQ(HexDigest(""),
             "af1349b9f5f9a1a6a0404dea36dcc949"

@@ -44,7 +44,7 @@ TEST(Utf8Test, OtherBytesAreEscaped) {
   }
 }
 
-// What drives a terminal, breaks a line or turns the order of text round.
+// Characters that drive a terminal, break a line or reverse the order of text.
 TEST(Utf8Test, UnseenCharactersAreEscaped) {
   for (const char* text :
        {"\xC2\x9B" /* U+9B, CSI */, "\xC2\x85" /* U+85, next line */,

@@ -22,7 +22,7 @@ def encode(message, text):
         input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
 
 
-# Of an image of 7 x 5 pixels in 3 channels.
+# Pipelines for an image of 7 x 5 pixels in 3 channels.
 _PIPELINES = {
     "moves": """
         transforms {pad {padding {left: 1 top: 2 right: 3 bottom: 1}

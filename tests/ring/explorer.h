@@ -14,7 +14,7 @@
 // again. So a loop that changes nothing ends the path, provided that it calls
 // Checkpoint.
 //
-// What counts as broken: a failed Check; a state in which every thread waits
+// These break a schedule: a failed Check; a state in which every thread waits
 // (deadlock, lost wake-up); a state from which no schedule at all ends
 // (livelock). A schedule ends when every foreground thread has finished.
 //

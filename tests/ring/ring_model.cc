@@ -344,7 +344,7 @@ void RingModel::Consume() {
       Release(batch);
     }
   }
-  // What is still held was never touched.
+  // The batches that are still held were never touched.
   for (uint64_t i = 0; i < client_.num_held; ++i) CheckHeld(client_.held[i]);
 }
 

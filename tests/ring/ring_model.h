@@ -3,7 +3,7 @@
 // later point, a client, and, as asked for, its GPU, a second thread that
 // releases, and somebody who closes the feed.
 //
-// What it checks on every schedule:
+// It checks on every schedule:
 //   - the client gets its batches or is told that the feed is closed: no
 //     wake-up is lost, on either side;
 //   - a slot is filled only when neither the client nor a device may use it,
@@ -66,7 +66,7 @@ enum class Mutation {
 
 struct RingModelOptions {
   uint32_t num_slots = 2;
-  // The client uses so many and is content.
+  // The client ends after so many batches.
   uint32_t num_batches = 4;
   // Before a seek there are no more than these, as if the rest were empty.
   uint32_t num_before_seek = 1000;
@@ -74,9 +74,9 @@ struct RingModelOptions {
   uint32_t num_seeks = 0;
   // It makes all its seeks before the first Next.
   bool seeks_first = false;
-  // So many batches are held while the next one is taken.
+  // The number of batches that are held while the next one is taken.
   uint32_t num_held = 0;
-  // Of those held the youngest goes first: the first is kept to the end.
+  // The youngest held batch is released first: the first is kept to the end.
   bool releases_youngest = false;
   // A GPU writes release_done, at any later point.
   bool has_gpu = false;
@@ -102,7 +102,7 @@ class RingModel : public Model {
   static constexpr uint32_t kSlots = 4;
   static constexpr uint32_t kQueue = 4;
 
-  // Who may touch a slot's bytes.
+  // The one that may touch a slot's bytes.
   enum class User : uint64_t { kNobody, kDevice, kProducer, kClient, kFailed };
 
   struct Position {
@@ -112,7 +112,7 @@ class RingModel : public Model {
   };
   static void Advance(Position* position);
 
-  // What is true, whoever knows it.
+  // The actual state of a slot, whether or not a thread knows it.
   struct SlotTruth {
     User user;
     Position content;

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) {
     abort();
   }
-  // What YAML gave can travel: parsing checks that strings are UTF-8.
+  // A config from YAML can be sent: protobuf's parser checks strings for UTF-8.
   datasetd::v1::Config copy;
   if (!copy.ParseFromString(config->SerializeAsString())) abort();
   return 0;

@@ -41,7 +41,7 @@
 namespace datasetd {
 namespace {
 
-// What is run takes less than a millisecond, and little memory.
+// Limits under which a run takes less than a millisecond, and little memory.
 constexpr int64_t kMaxOperations = 1 << 16;
 constexpr int64_t kMaxScratchBytes = 16 << 20;
 constexpr int64_t kMaxOutputBytes = 1 << 20;
@@ -66,7 +66,7 @@ const uint8_t* HugeSource() {
   return source;
 }
 
-// Of exactly so many bytes, so that a sanitizer sees what lies behind.
+// Memory of exactly `size_bytes`: a sanitizer sees accesses beyond its end.
 class Memory {
  public:
   Memory(int64_t size_bytes, uint8_t value)
@@ -90,7 +90,7 @@ void Fill(uint8_t* bytes, int64_t size_bytes) {
   }
 }
 
-// What the kernels count on.
+// Checks what the kernels rely on.
 void CheckProgram(const FieldProgram& field, int64_t scratch_bytes) {
   Check(scratch_bytes >= 0, "scratch of a negative size");
   Check(field.num_steps >= 0 && field.num_steps <= kMaxSteps, "steps");
@@ -136,7 +136,7 @@ class FeedRun {
   std::unique_ptr<Memory> With(const Run& run) {
     std::optional<Memory> scratch;
     if (plan_.size_bytes > 0) {
-      // What is read before it is written shows: NaN.
+      // NaNs show that memory is read before it is written.
       scratch.emplace(plan_.size_bytes, 0xFF);
       plan_.Give(scratch->data(), program_.get());
       ClearTeamFlags(*program_);

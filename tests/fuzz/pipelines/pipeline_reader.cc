@@ -43,7 +43,7 @@ constexpr int64_t kExtremes[] = {
     std::numeric_limits<int32_t>::min(),
 };
 
-// Of a huge image; the other side is short.
+// Long sides of huge images; the other side is short.
 constexpr int64_t kHugeSides[] = {
     4096,
     1 << 20,
@@ -152,7 +152,7 @@ class Reader {
     const int count = Byte() % 6;
     for (int i = 0; i < count; ++i) {
       const double real = Real();
-      // What a float cannot hold is not sent as one.
+      // A finite value that T cannot hold is sent as 1.
       values->Add(
           static_cast<T>(std::abs(real) <= std::numeric_limits<T>::max() ||
                                  !std::isfinite(real)

@@ -1,4 +1,4 @@
-// What a reader's harness does with its input.
+// The parts that the fuzz harnesses of readers share.
 
 #ifndef DATASETD_TESTS_FUZZ_READERS_FUZZ_READER_H_
 #define DATASETD_TESTS_FUZZ_READERS_FUZZ_READER_H_

@@ -279,7 +279,7 @@ class World {
     }
     feeds_->AwaitEnded(kTimeout);
     Check(feeds_->num_feeds() == 0, "a feed stayed behind");
-    // What a failed load left behind is nothing but its name.
+    // A failed load has left nothing behind but its name.
     (void)datasets_->Unload("b", false, Caller{.is_privileged = true});
     const MemoryBudget& budget = *devices_->devices()[0].budget;
     Check(budget.used_bytes() == idle_bytes_, "memory stayed behind");

@@ -184,8 +184,8 @@ class Client {
                           .indices = indices});
   }
 
-  // What was published since the last time: in sequence, and in slots that
-  // were free.
+  // Checks that the batches published since the last call are in sequence, and
+  // in slots that were free.
   void CheckPublished() {
     for (;; ++last_sequence_) {
       const uint64_t sequence = last_sequence_ + 1;

@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (manifest.status().code() != absl::StatusCode::kDataLoss) abort();
     return 0;
   }
-  // What was read can be written, and read again.
+  // A manifest that was read can be written, and read again.
   const auto again =
       datasetd::DecodeManifest(datasetd::EncodeManifest(*manifest));
   if (!again.ok() || again->entries_size() != manifest->entries_size()) abort();

@@ -39,7 +39,7 @@ class AttachConnectionTest : public ::testing::Test {
     message.header = {attach::kMagic, attach::kProtocolVersion, type};
     return message;
   }
-  // What the connection makes of these bytes.
+  // Sends these bytes, and returns what the connection makes of them.
   AttachConnection::Message Say(const void* data, size_t size_bytes,
                                 const std::vector<int>& descriptors = {}) {
     EXPECT_TRUE(SendSeqpacket(client_.get(), data, size_bytes, descriptors));
@@ -53,7 +53,7 @@ class AttachConnectionTest : public ::testing::Test {
     const auto* violation = std::get_if<AttachConnection::Violation>(&message);
     return violation == nullptr ? "nothing" : violation->what;
   }
-  // What the client gets.
+  // Returns the message that the client has received.
   template <typename In>
   In Hear() {
     In message;

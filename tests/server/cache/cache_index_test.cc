@@ -65,12 +65,12 @@ TEST(CacheIndexTest, WhoHasTheMostGivesWayWhenItIsFull) {
   index.Add("b2", kBob, 30 * kMib);
   index.Add("c", kCyd, 30 * kMib);
   EXPECT_THAT(index.PlanRoom(kAnn, 5 * kMib), IsOkAndHolds(ElementsAre("b")));
-  // Of two who have as much it is the user who stores.
+  // If several users have the most, the one who stores gives way.
   index.Remove("b");
   index.Add("root", 0, 20 * kMib);
   EXPECT_THAT(index.PlanRoom(kAnn, 10 * kMib),
               IsOkAndHolds(ElementsAre("old")));
-  // What another has is never evicted for a user who would have more.
+  // Nothing is evicted from a user for another who would then have more.
   EXPECT_THAT(index.PlanRoom(kAnn, 45 * kMib),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("each of the other users has less")));

@@ -335,7 +335,7 @@ TEST_F(DatasetCacheTest, AnEntryOfTheVersionBeforeIsRemovedAndNoError) {
 
 class MappedCacheTest : public DatasetCacheTest {
  protected:
-  // Of two fields, so that there is one behind another.
+  // A header of two fields, so that one lies behind the other.
   static CacheHeader Header(char id, int64_t num_samples = kNumSamples) {
     CacheHeader header;
     header.spec_id = Id(id);

@@ -201,7 +201,7 @@ TEST(ClientOrderTest, ASeekDropsWhatWaits) {
   EXPECT_EQ(batch.position.epoch, 2);
   EXPECT_EQ(batch.position.batch, 9);
   EXPECT_EQ(batch.first_row, 70);
-  // What was under way before the seek comes too late.
+  // A block that was under way before the seek comes too late.
   EXPECT_THAT(Append(order, {0, 5}, 5, {1}, {1}, 0),
               StatusIs(kFailedPrecondition,
                        AllOf(HasSubstr("is of 0"), HasSubstr("to 4"))));

@@ -1,6 +1,7 @@
-// What feeds draw, from explain, against the distributions that the ops state:
-// kNumSamples samples each, with fixed seeds. The bounds are of
-// tests/testing/distribution.h. An op that draws and has no check here fails.
+// Compares the draws of feeds, as explain reports them, with the distributions
+// that the ops state: kNumSamples samples each, with fixed seeds. The bounds
+// are those of tests/testing/distribution.h. Fails for an op that draws and has
+// no check here.
 
 #include <algorithm>
 #include <cmath>
@@ -298,7 +299,7 @@ void CheckAutoAugment() {
     const ExplainedFeed feed(
         16, 16,
         {Op("auto_augment { policy: $0 }", static_cast<int>(policy) + 1)});
-    // Of both turns together: the ops that torchvision names alike.
+    // The probability of each pair of ops, by the names that explain uses.
     std::map<std::string, double> expected;
     const auto name = [](PolicyOp op) -> std::string {
       switch (op) {

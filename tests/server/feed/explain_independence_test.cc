@@ -50,7 +50,7 @@ std::map<std::string, Continuous> ContinuousOps() {
   return ops;
 }
 
-// What is applied or not, half of the time.
+// Ops that are applied half of the time, by name.
 std::map<std::string, v1::Transform> Gates() {
   std::map<std::string, v1::Transform> gates;
   for (const v1::Transform& op : Transforms{

@@ -125,12 +125,12 @@ inline double BothZ(const std::vector<bool>& a, const std::vector<bool>& b,
   return BinomialZ(both, static_cast<double>(a.size()), p * p);
 }
 
-// So that magnitudes are below 500.
+// A side of which all magnitudes are below 500.
 inline constexpr int64_t kPolicySide = 331;
 
-// What a policy drew first: a number for each op and sign, 0 for no op; the
-// thousandth part of the magnitude is added. REQUIRES: the image's sides are
-// kPolicySide.
+// Returns the first draw of a policy as a number: one for each op and sign, 0
+// for no op, plus a thousandth of the magnitude. REQUIRES: the image's sides
+// are kPolicySide.
 inline double PolicyNumber(const std::vector<OpDraw>& draws) {
   if (draws.empty() || !draws.front().is_applied) return 0;
   const OpDraw& draw = draws.front();

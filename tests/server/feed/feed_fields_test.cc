@@ -44,7 +44,7 @@ const FieldSpec kRight = {
     .name = "right", .shape = {8, 6, 3}, .is_image = true};
 const FieldSpec kLabel = {.name = "label", .dtype = Dtype::kInt64};
 
-// Of two samples; those of a packed field are 4x5 and 6x7.
+// The dataset has two samples, which are 4x5 and 6x7 in packed fields.
 class FeedFieldsTest : public ::testing::Test {
  protected:
   void MakeDataset(std::vector<FieldSpec> fields) {

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 constexpr int64_t kNumSamples = 100;
 constexpr int64_t kMib = 1 << 20;
 
-// Of samples of 8 x 6 x 3 = 144 bytes.
+// The dataset has samples of 8 x 6 x 3 = 144 bytes.
 class FeedPlanTest : public ::testing::Test {
  protected:
   FeedPlanTest() {

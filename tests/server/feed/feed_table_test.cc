@@ -84,7 +84,7 @@ class FeedTableTest : public ::testing::Test {
     table_ = *std::move(table);
   }
   ~FeedTableTest() override {
-    // What runs must end before the table can go.
+    // Work that runs must end before the table can be destroyed.
     std::atomic<bool> is_gone = false;
     std::thread destroyer([&] {
       table_.reset();
@@ -418,7 +418,7 @@ TEST_F(FeedTableTest, TotalsKeepWhatEndedFeedsDid) {
     const FeedTotals totals = table_->Totals().at(device);
     EXPECT_EQ(totals.num_opened, i);
     EXPECT_EQ(totals.num_batches, num_batches);
-    // Of ten samples: batches of 4, 4, 2 and 4.
+    // Batches of 4, 4, 2 and 4, since the dataset has ten samples.
     EXPECT_EQ(totals.num_samples, 14 * i);
     EXPECT_EQ(std::accumulate(totals.hand_over.counts.begin(),
                               totals.hand_over.counts.end(), uint64_t{0}),

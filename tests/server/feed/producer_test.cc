@@ -73,7 +73,7 @@ void NoFailure(uint64_t, absl::Status status) {
   ADD_FAILURE() << "the device failed: " << status.ToString();
 }
 
-// What runs meanwhile is completed.
+// Removes the feed, and completes launches until it is gone.
 void RemoveAndWait(FakeBackend& backend, Producer& producer, Feed* feed) {
   Signal removed;
   producer.Remove(feed, [&] { removed.Notify(); });
@@ -520,7 +520,7 @@ class TimedDevice {
                       epoll, events, max_events, timeout < 0 ? -1 : 0);
                 }};
   }
-  // Of each launch, the time from its end to when the producer woke up.
+  // For each launch, the time from its end to when the producer woke up.
   std::vector<uint64_t> latencies() {
     std::lock_guard lock(mutex_);
     return latencies_;

@@ -210,7 +210,7 @@ TEST_P(LargeSetTest, NeighboursAreIndependent) {
   for (int64_t distance : {int64_t{1}, int64_t{2}, root - 1, root, root + 1}) {
     Contingency pairs(n_);
     Histogram differences(n_ - 1);
-    // Of values one apart, or a row apart, in either direction.
+    // Pairs of values that are one or about a row apart, in either direction.
     int64_t num_close = 0;
     double expected_close = 0;
     for (int epoch = 0; epoch < num_epochs_; ++epoch) {

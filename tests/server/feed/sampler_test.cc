@@ -27,7 +27,7 @@ std::unique_ptr<Sampler> Make(const SamplerOptions& options) {
   return sampler.ok() ? *std::move(sampler) : nullptr;
 }
 
-// What one rank gets in an epoch.
+// The samples of one rank in an epoch.
 struct RankEpoch {
   std::vector<int64_t> indices;  // all batches, one after the other
   std::vector<int64_t> batch_sizes;

@@ -22,7 +22,7 @@ _MASK64 = 0xFFFFFFFFFFFFFFFF
 _SHUFFLE_OP_INDEX = 0xFFFF0001
 _IS_FULL = os.environ.get("DATASETD_TEST_FULL") == "1"
 
-# Of seed 1 and epoch 0: 10 samples; the first of 100000.
+# Orders of seed 1 and epoch 0: that of 10 samples, the beginning of 100000.
 _PINNED_TABLE = [7, 8, 6, 5, 9, 1, 4, 2, 0, 3]
 _PINNED_BIJECTION = [72469, 89535, 67371, 18109, 55973]
 
@@ -56,7 +56,7 @@ def order_of(num_samples, seed, epoch):
 
 
 def philox(counter, key):
-    """Of integers, or of arrays of them."""
+    """Philox4x32-10 of integers, or of arrays of them."""
     c = [np.asarray(word, np.uint64) for word in counter]
     k0, k1 = key & _MASK32, key >> 32
     low, bits = np.uint64(_MASK32), np.uint64(32)

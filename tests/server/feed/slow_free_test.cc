@@ -68,7 +68,7 @@ class Gate {
   absl::Notification is_open_;
 };
 
-// What the slabs of a backend share.
+// The state that the slabs of a backend share.
 struct SlabState {
   Gate gate;
   std::atomic<int> num_live = 0;
@@ -197,7 +197,7 @@ TEST_F(SlowFreeTest, AnEndedFeedsMemoryHoldsUpNobody) {
   // The producer's thread.
   for (const auto& published : bobs.published()) bobs.Release(published);
   EXPECT_TRUE(bobs.AwaitPublished(8));
-  // What calls and the attach socket's thread do.
+  // Calls, and the attach socket's thread.
   EXPECT_TRUE(Returns(&gate_, [&] {
     EXPECT_THAT(table_->List(), SizeIs(2));
     Open(kBob);
@@ -205,7 +205,7 @@ TEST_F(SlowFreeTest, AnEndedFeedsMemoryHoldsUpNobody) {
     table_->ExpirePending();
     EXPECT_THAT(registry_->List(), SizeIs(1));
   }));
-  // It is charged until it is free.
+  // The slab is charged until it is free.
   EXPECT_EQ(slab_bytes(), slab_bytes_before * 3 / 2);
   gate_.Open();
   table_->AwaitEnded(kLong);

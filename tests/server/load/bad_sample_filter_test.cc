@@ -30,7 +30,7 @@ class BadSampleFilterTest : public ::testing::Test {
     return BadSampleFilter(policy, max_bad, &source_, {1, 2});
   }
 
-  // What is left of `chunk`, in which '?' is a bad sample.
+  // Returns `chunk` without its bad samples, which are written '?'.
   absl::StatusOr<std::string> Run(BadSampleFilter& filter, std::string chunk) {
     std::vector<absl::Status> statuses;
     std::string pairs;

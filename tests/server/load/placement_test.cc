@@ -212,7 +212,7 @@ TEST_F(PlacementTest, ExtentsEndWhereSamplesDo) {
       IsOk());
   const auto stream = devices_[0].backend->CreateStream(nullptr);
   ASSERT_THAT(stream, IsOk());
-  // Of 48, 48 (twice), 32 and 48 bytes.
+  // Samples of 48, 48, 48, 32 and 48 bytes; the second and third are the same.
   const std::vector<RaggedSample> samples = {{0}, {48}, {48}, {96}, {128}};
   const auto all = absl::MakeConstSpan(bytes);
   const auto places = absl::MakeConstSpan(samples);

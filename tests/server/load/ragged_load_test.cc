@@ -482,7 +482,7 @@ TEST_F(RaggedRegistryTest, ADamagedEntryIsReadFromTheSourceAgain) {
   AwaitStored();
   const std::string file = CacheFile();
   const auto size = static_cast<int64_t>(std::filesystem::file_size(file));
-  // Of the index, which is last; of the samples.
+  // Damages a byte of the index, which is last, then one of the samples.
   for (const int64_t offset : {size - 5, int64_t{5000}}) {
     {
       std::fstream stream(file,

@@ -99,7 +99,7 @@ TEST(LoadPlannerTest, ASampleMustFitIntoItsMemory) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-// What is read counts as what becomes of it, each in a buffer of its own.
+// The limit holds for a sample as read and as transformed: each has a buffer.
 TEST(LoadPlannerTest, BothFormsOfASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;

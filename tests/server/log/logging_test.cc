@@ -36,7 +36,7 @@ class LoggingTest : public ::testing::Test {
            absl::StrCat(status.st_dev, ":", status.st_ino).c_str(), 1);
   }
 
-  // What `act` writes to stderr.
+  // Returns the text that `act` writes to stderr.
   template <typename Act>
   static std::string Capture(Act act) {
     ::testing::internal::CaptureStderr();

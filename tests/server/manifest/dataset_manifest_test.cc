@@ -201,7 +201,7 @@ TEST_F(DatasetManifestTest, WhatWasBeingReadAtTheEndIsKnownAtTheNextStart) {
   manifest_->BeginRead("b");
   Open();
   EXPECT_EQ(state_of("b"), "2 suspect");
-  // Of several nobody knows which it was.
+  // If several were being read, no interruption is counted against any.
   manifest_->BeginRead("b");
   manifest_->BeginRead("c");
   Open();

@@ -207,8 +207,8 @@ TEST(PassPlannerTest, AResizeReplacesWhatIsNotDrawn) {
   EXPECT_THAT(counts, ElementsAre(1, 3));
 }
 
-// What passes write fits the memory that was planned for it, and every applied
-// step is in one pass.
+// The output of each pass fits the memory that was planned for it. Each applied
+// step is in one pass, a blur in two.
 TEST(PassPlannerTest, EveryPassFitsItsBuffer) {
   const std::vector<Transforms> pipelines = {
       {Op("rand_augment { num_ops: 16 }")},

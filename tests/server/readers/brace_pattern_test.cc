@@ -23,7 +23,7 @@ std::string Expand(const std::string& pattern) {
                     : std::string(paths.status().message());
 }
 
-// What bash prints for `echo PATTERN`.
+// The expected texts are what bash prints for `echo PATTERN`.
 TEST(BracePatternTest, ExpandsAsBashDoes) {
   EXPECT_EQ(Expand("/a/b.tar"), "/a/b.tar");
   EXPECT_EQ(Expand("{000..003}.tar"), "000.tar 001.tar 002.tar 003.tar");

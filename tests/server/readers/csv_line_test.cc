@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<std::string> Split(absl::string_view line) {
-  // What was there before is gone.
+  // SplitCsvLine replaces the previous values.
   std::vector<std::string> values = {"old", "values", "of", "another", "line"};
   EXPECT_THAT(SplitCsvLine(line, values), IsOk());
   return values;

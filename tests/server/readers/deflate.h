@@ -7,7 +7,7 @@
 
 namespace datasetd::testing {
 
-// Of deflateInit2.
+// Values of `window_bits`, as deflateInit2 takes them.
 inline constexpr int kGzip = 15 + 16;
 inline constexpr int kZlib = 15;
 

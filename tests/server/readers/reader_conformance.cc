@@ -26,11 +26,11 @@ constexpr int64_t kWhole = int64_t{1} << 40;
 constexpr int64_t kMaxReaderBytes = 2 << 20;
 // Files that take long to read a thousand times.
 constexpr size_t kManyBytes = 256 << 10;
-// What a damaged header of one sample may make of all, within max_pixels of the
-// case's options.
+// Memory that all samples may take if the header of one is damaged, within
+// max_pixels of the case's options.
 constexpr int64_t kMaxEncodedBytes = 16 << 20;
 
-// What a damaged file may be called.
+// True for the errors that a reader may report of a damaged file.
 bool IsDamage(const absl::Status& status) {
   return status.code() == absl::StatusCode::kDataLoss ||
          status.code() == absl::StatusCode::kInvalidArgument;
@@ -199,7 +199,7 @@ TEST_P(ReaderConformanceTest, FlippedBitsGiveSamplesOrAnErrorWithinBounds) {
     const AllocationMeter meter;
     const absl::Status status =
         ReadAll(generated_.spec, memory_, kWhole).status();
-    // Another name in a list of files is that of no file.
+    // A damaged list of files may name one that does not exist.
     EXPECT_TRUE(status.ok() || IsDamage(status) || absl::IsNotFound(status))
         << status;
     EXPECT_LE(meter.peak_bytes(), output_bytes + kMaxReaderBytes) << path;
@@ -250,7 +250,7 @@ TEST_P(ReaderConformanceTest, ADirectoryInPlaceOfAFileIsNotRead) {
       files.Write(other == path ? absl::StrCat(path, "/x") : other, content);
     }
     const auto reader = OpenReader(generated_.spec, {files});
-    // What is not there is no field, or no sample, of the dataset; or it is a
+    // The dataset lacks the field or the sample that is not there; or that is a
     // bad sample.
     if (reader.ok() && (*reader)->info().is_encoded) {
       const auto all = ReadAll(generated_.spec, files, kWhole);

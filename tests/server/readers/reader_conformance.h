@@ -1,4 +1,4 @@
-// What every reader must do, run on cases that make_reader_data.py wrote.
+// Requirements of all readers, run on cases that make_reader_data.py wrote.
 //
 // A format's test instantiates it:
 //   INSTANTIATE_TEST_SUITE_P(Npy, ReaderConformanceTest,

@@ -30,7 +30,7 @@ std::string Packed(size_t num_random, size_t num_zeros) {
   return Deflate(text, kGzip);
 }
 
-// What the second of two shards inflates to; the first is plain.
+// Returns the inflated size of the second of two shards; the first is plain.
 absl::StatusOr<int64_t> Inflate(const std::string& packed,
                                 const std::string& limit = "") {
   MemoryFileSystem files;

@@ -77,7 +77,7 @@ class CountingFile : public RandomAccessFile {
   mutable int64_t read_bytes_ = 0;
 };
 
-// What an archive lists: "name=content" of each file.
+// Returns "name=content" of each file that an archive lists.
 absl::StatusOr<std::vector<std::string>> Walk(const std::string& content,
                                               int64_t* read_bytes = nullptr) {
   MemoryFileSystem files;

@@ -153,7 +153,7 @@ class Life {
     return absl::OkStatus();
   }
 
-  // What is published is right, whatever failed.
+  // Checks the samples of all published batches, whatever failed.
   void CheckBatches(const v1::OpenFeedResponse& opened, int slab) {
     // Before the slots are read: more may be published meanwhile.
     const auto all_published = channel_->published();

@@ -162,7 +162,7 @@ class RegistryRestartTest : public ::testing::Test {
   std::unique_ptr<DatasetRegistry> registry_;
 };
 
-// Who sees READY and waits for the cache finds the samples in it.
+// An observer that sees READY and waits for the cache finds the samples there.
 TEST_F(RegistryRestartTest, TheCacheHasTheJobBeforeAnybodyIsTold) {
   uint64_t num_stored = 0;
   observer_ = [&](DatasetEvent event) {

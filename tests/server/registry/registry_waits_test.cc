@@ -1,4 +1,4 @@
-// What waits for the cache's copy of a dataset waits alone.
+// Only calls that need the memory of a dataset wait for the cache's copy of it.
 
 #include <atomic>
 #include <memory>
@@ -167,7 +167,7 @@ TEST_F(RegistryWaitsTest, AHangingCopyDelaysNobodyButWhoNeedsItsMemory) {
   EXPECT_THAT(registry_->Hold("b", kBob), IsOk());
   EXPECT_THAT(registry_->Use("b", kBob), IsOk());
   LoadAndAwait("c", kBob);
-  // What needs the memory waits for it, and is not refused.
+  // A load that needs the memory waits for it, and is not refused.
   absl::Notification is_loaded;
   std::thread loader([&] {
     LoadAndAwait("d", kBob);

@@ -159,7 +159,7 @@ class RpcGateTest : public ::testing::Test {
     Send(fd.get(), std::string(kHttp2Preface));
     return fd;
   }
-  // What gRPC was given, in order.
+  // Waits for the next connection that is handed to gRPC, and returns it.
   FileDescriptor AwaitServed() {
     const auto has_one = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return !served_.empty();
@@ -280,7 +280,7 @@ TEST_F(RpcGateTest, OneUserHasHisShare) {
   EXPECT_TRUE(AwaitServed().has_value());
 }
 
-// Calls that are sent in part would else wait for each other.
+// Otherwise calls that are sent in part would wait for each other.
 TEST_F(RpcGateTest, AtTheLimitOpenCallsGoOnAndNewOnesWait) {
   RpcGate::Options options = Default();
   options.max_connections = options.max_connections_per_user = 64;
@@ -298,20 +298,20 @@ TEST_F(RpcGateTest, AtTheLimitOpenCallsGoOnAndNewOnesWait) {
     Send(clients[i].get(), HalfACall(1));
     EXPECT_EQ(Receive(servers[i].get(), HalfACall(1).size()), HalfACall(1));
   }
-  // A new call waits, alone on its connection or behind what may pass.
+  // A new call waits, alone on its connection or behind frames that may pass.
   connect();
   Send(clients.back().get(), Ping() + HalfACall(1));
   EXPECT_EQ(Receive(servers.back().get(), 17), Ping());
   Send(clients[5].get(), RestOfACall() + HalfACall(3));
   EXPECT_EQ(Receive(servers[5].get(), 50), RestOfACall());
-  // Of all other connections the open calls go on.
+  // Open calls go on, on all other connections.
   Send(clients[7].get(), RestOfACall());
   EXPECT_EQ(Receive(servers[7].get(), 50), RestOfACall());
   const std::string reset =
       Frame(Http2FrameType::kRstStream, 0, 1, std::string(4, '\0'));
   EXPECT_FALSE(HasBytes(servers.back().get()));
   EXPECT_FALSE(HasBytes(servers[5].get()));
-  // One that ends makes room for one.
+  // Each call that ends makes room for a new one.
   Send(clients[8].get(), RestOfACall() + reset);
   EXPECT_EQ(Receive(servers[8].get(), 50 + 13), RestOfACall() + reset);
   Send(servers[7].get(), Frame(Http2FrameType::kHeaders, kEndOfStream, 1, "t"));

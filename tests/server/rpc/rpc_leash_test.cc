@@ -165,7 +165,7 @@ TEST_F(RpcLeashTest, FramesWithoutACallAreBounded) {
     int num_frames = 0;
     while (reason == nullptr && num_frames < 5000) {
       reason = leash.CheckToServer(Bytes(frame), now_);
-      // What gRPC must answer earns nothing.
+      // Answers that gRPC must send earn the client nothing.
       leash.SeeToClient(Bytes(Frame(Type::kPing, Http2Frame::kAck, 0, 8)));
       ++num_frames;
     }

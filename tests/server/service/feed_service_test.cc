@@ -89,7 +89,7 @@ class FeedServiceTest : public ::testing::Test {
     EXPECT_THAT(filler, IsOk());
     return *std::move(filler);
   }
-  // What the attach server does when the session's connection ends.
+  // Ends the session, as the attach server does when its connection ends.
   void EndSession() {
     sessions_.Close(session_.token);
     table_->EndSession(session_.session_id);
@@ -202,7 +202,7 @@ TEST_F(FeedServiceTest, TransformsAreToldToTheFeedsUserAlone) {
   EXPECT_EQ(ask(opened.feed_id()).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-// What a client names comes back in errors, and must not drive its terminal.
+// Errors repeat the names that a client sent. They must not drive its terminal.
 TEST_F(FeedServiceTest, ErrorsHoldNamesEscaped) {
   grpc::ClientContext call;
   ShowToken(&call);
