@@ -48,7 +48,7 @@ _UNITTEST = re.compile(
 
 
 def count_unittest(log: str) -> Optional[Count]:
-    """What Python's unittest printed last; None if it did not run."""
+    """Returns the last result of Python's unittest; None if it did not run."""
     found = _UNITTEST.findall(log)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What run_all.sh counts, and that it cannot overlook a failure."""
+"""The counts of run_all.sh, and that it cannot overlook a failure."""
 
 import contextlib
 import io

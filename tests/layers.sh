@@ -78,7 +78,7 @@ for floor in "${floors[@]}"; do
   done
   expression=${parts[0]}
   for part in "${parts[@]:1}"; do expression+=" + $part"; done
-  # What is above in the same tree: the daemon's sources know no client.
+  # The rooms above; and the server and the client know nothing of each other.
   forbidden=$above
   [[ $floor == server* ]] && forbidden+='|client'
   [[ $floor == client* ]] && forbidden+='|server'

@@ -109,7 +109,7 @@ if $full; then
   pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan //tests/...
 else
   pass all --build_tag_filters=-full --test_tag_filters=-full //...
-  # What others wrote, and what threads share. Nothing that links gRPC, whose
+  # Code that reads foreign data, or that threads share. None links gRPC, whose
   # build alone would take longer than these.
   pass asan --config=asan --config=quick --build_tests_only \
     --build_tag_filters=-noasan,-full,-exclusive \

@@ -60,7 +60,7 @@ std::string UuidOf(CUdevice device) {
   return std::string(uuid.bytes, sizeof(uuid.bytes));
 }
 
-// What device 1 gets when it copies from a slab on device 0.
+// Copies from a slab on device 0 while device 1 is current.
 void CopyFromPeer(CUresult expected) {
   ASSERT_EQ(DATASETD_CALL(cuInit)(0), CUDA_SUCCESS);
   MakeCurrent(0);

@@ -135,7 +135,7 @@ class CudaReleaseTest : public ::testing::Test {
     EXPECT_EQ(DATASETD_CALL(datasetd_emulated_gpu_set_faults)(faults),
               CUDA_SUCCESS);
   }
-  // Of this test's feeds.
+  // The mappings of this test's feeds.
   int num_mappings() {
     return DATASETD_CALL(datasetd_emulated_gpu_counts)().num_mappings -
            before_.num_mappings;
@@ -335,7 +335,7 @@ TEST_F(CudaReleaseTest, ClosingDoesNotWaitForTheDevice) {
   while (!has_closed && absl::Now() < deadline) std::this_thread::yield();
   EXPECT_TRUE(has_closed);
   EXPECT_EQ(done, 0);
-  // What the device uses stays.
+  // Memory that the device uses stays mapped.
   EXPECT_FALSE(FeedCloser::Await(absl::Milliseconds(100)));
   EXPECT_EQ(num_mappings(), 1);
   LetAllRun();

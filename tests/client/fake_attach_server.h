@@ -37,17 +37,17 @@ class FakeAttachServer {
   ~FakeAttachServer();
 
   void SetHelloAnswer(HelloAnswer answer);
-  // What ATTACH_FEED gets; null refuses with NOT_FOUND. The feed outlives the
-  // server's use of it: SetFeed(nullptr) or the server's end.
+  // Sets the feed that ATTACH_FEED gets; null refuses with NOT_FOUND. The feed
+  // outlives the server's use of it: SetFeed(nullptr) or the server's end.
   void SetFeed(FakeFeed* feed, bool sends_slab = true);
 
-  // To every lease, which is then closed, or not.
+  // Sends GOODBYE to every lease, and then closes it if `close`.
   void SendGoodbye(attach::GoodbyeCode code, const std::string& reason,
                    bool close = true);
-  // To every session.
+  // Sends GOODBYE to every session.
   void SendSessionGoodbye(attach::GoodbyeCode code, const std::string& reason);
   void SendGarbageOnLeases();
-  // Closes all connections and the listener, as a process does that dies.
+  // Closes all connections and the listener, as a dying process does.
   void Die();
 
   static std::string token();
@@ -57,7 +57,7 @@ class FakeAttachServer {
   bool AwaitNoLeases();
   int num_sessions();
   std::vector<attach::ImportResult> import_results();
-  // Of the last ATTACH_FEED.
+  // The last ATTACH_FEED.
   attach::AttachFeed attach_request();
 
  private:

@@ -31,23 +31,23 @@ class FakeDaemon final : public v1::DatasetService::Service,
   FakeFeed& feed() { return feed_; }
   FakeAttachServer& attach() { return attach_; }
 
-  // The calls of LoadDataset end with this.
+  // Sets the status that ends the calls of LoadDataset.
   void SetLoadStatus(grpc::Status status);
   // Calls of LoadDataset (behind the first message), OpenFeed, SendIndices and
   // GetStatus wait for their cancellation.
   void SetHangs(bool hangs);
-  // So many calls of GetStatus from now on are refused as those of a user who
-  // has too many at a time.
+  // Refuses the next `num_calls` calls of GetStatus, as those of a user who has
+  // too many at a time.
   void RefuseCalls(int num_calls);
-  // What the first calls of OpenFeed answer, in order; after that the memfd
-  // feed. An export kind that was excluded is left out.
+  // Adds an answer for OpenFeed. Its calls give these in order, and after that
+  // the memfd feed. An export kind that was excluded is left out.
   void OfferExport(const v1::SlabExport& slab);
   // Nothing is offered once memfd was excluded.
   std::vector<v1::OpenFeedRequest> open_requests();
   std::vector<v1::LoadDatasetRequest> load_requests();
   std::vector<v1::SendIndicesRequest> index_requests();
   std::vector<v1::SendWeightsRequest> weight_requests();
-  // The calls of SendIndices end with this.
+  // Sets the status that ends the calls of SendIndices.
   void SetIndicesStatus(grpc::Status status);
   // Calls that came without the session's token.
   int num_bad_tokens();

@@ -38,7 +38,7 @@ T* MapMemory(int fd, uint64_t size) {
   return static_cast<T*>(address);
 }
 
-// Of a slot: images, labels, indices.
+// A slot holds images, labels and indices, in this order.
 uint64_t LabelOffset(uint32_t rows) { return (kImageRowBytes * rows + 7) & ~7; }
 uint64_t IndexOffset(uint32_t rows) { return LabelOffset(rows) + 8 * rows; }
 uint64_t SlotBytes(uint32_t rows) { return IndexOffset(rows) + 8 * rows; }

@@ -30,7 +30,7 @@ class FakeFeed {
     uint32_t batch_size = 4;
     uint64_t batches_per_epoch = 1000;
     uint64_t slab_bytes = 2 << 20;
-    // Of the slab's memfd.
+    // The name of the slab's memfd.
     std::string slab_name = "slab";
   };
 
@@ -39,7 +39,7 @@ class FakeFeed {
   FakeFeed(const FakeFeed&) = delete;
   FakeFeed& operator=(const FakeFeed&) = delete;
 
-  // What OpenFeed answers, as a memfd export.
+  // The answer of OpenFeed, with a memfd export.
   v1::OpenFeedResponse Describe() const;
 
   // Reads the seek word, then publishes the next batch in a free slot. False if

@@ -233,7 +233,7 @@ TEST_P(FeedCoreGoodbyeTest, EndIsToldApart) {
   ASSERT_TRUE(harness.daemon().Publish());
   harness.daemon().CloseRing();
   harness.attach().SendGoodbye(GetParam().code, "because of this");
-  // What was published before is still handed out.
+  // A batch that was published before is still handed out.
   const auto batch = harness.core().Next(0, kLong);
   ASSERT_THAT(batch, IsOk());
   for (int i = 0; i < 2; ++i) {

@@ -1,5 +1,5 @@
-// What a child of fork() may do with its parent's handles, at a moment when the
-// parent's other threads hold locks that the child never sees released.
+// Children of fork() use their parent's handles, at a moment when the parent's
+// other threads hold locks that the child never sees released.
 
 #include <signal.h>
 #include <string.h>
@@ -34,7 +34,7 @@ using ::datasetd::testing::IsOk;
 
 constexpr int kNumForks = 50;
 constexpr int kNumThreads = 6;
-// Of a child that waits for a lock.
+// The time limit of a child, which may hang on a lock.
 constexpr unsigned kChildSeconds = 20;
 
 // Runs `work` over and over on threads of its own until it is destroyed.

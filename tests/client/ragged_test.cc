@@ -1,5 +1,5 @@
-// What the C++ and the C client tell of images of several sizes, by a daemon of
-// the test's own.
+// Images of several sizes, as the C++ and the C client report them, with a
+// daemon of the test's own.
 
 #include <dlpack/dlpack.h>
 
@@ -142,8 +142,8 @@ TEST_F(RaggedTest, CppTellsTheSizesAndServesTheField) {
     EXPECT_EQ(dataset.fields(1).shape_size(), 0);
     EXPECT_FALSE(dataset.fields(1).has_smallest());
     EXPECT_FALSE(dataset.fields(1).has_largest());
-    // What such pixels may take at most, each sample to a multiple of 16 bytes;
-    // 16 of each that say where; labels.
+    // At most: the pixels, each sample filled up to a multiple of 16 bytes; for
+    // each sample, 16 bytes of index and a label of 8.
     EXPECT_EQ(dataset.resident_bytes(),
               (kNumPixels * 3 + 3 * 15 + 15) / 16 * 16 + 3 * (16 + 8));
   }

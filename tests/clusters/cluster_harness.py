@@ -1,4 +1,4 @@
-"""What the tests of clusters share: the training job, and its record."""
+"""Shared by the tests of clusters: the training job, and its record."""
 
 import ast
 import os

@@ -19,7 +19,7 @@ from tests.clusters import cluster_harness
 from tests.testing import daemon_harness as harness
 from tests.testing import ports
 
-# Of shards, 192 altogether. Two nodes never have equally many.
+# Samples of each shard, 192 altogether. Two nodes never have equally many.
 _SIZES = (31, 5, 40, 17, 29, 8, 62)
 
 
@@ -192,7 +192,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 def run_ranks(daemons, nodes, per_node, samples, source, seconds=120,
               is_killed=False, **variables):
-    """What each rank says first; a rank that `is_killed` ends so then."""
+    """Returns what each rank says first; if `is_killed`, it is then killed."""
     port = ports.free_port()
     size = nodes * per_node
     processes, pipes = [], []

@@ -19,7 +19,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 cluster = Cluster()
 for directory in directories:
-    # Of the processes of this node.
+    # For the processes of this node.
     os.environ["XDG_RUNTIME_DIR"] = directory
     cluster.add_node(num_cpus=2, object_store_memory=80 * 2**20)
 del os.environ["XDG_RUNTIME_DIR"]

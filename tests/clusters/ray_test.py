@@ -47,7 +47,7 @@ def test_two_nodes(python, job):
         RAY_USAGE_STATS_ENABLED="0",
         RAY_TMPDIR=job.directory,
         DATASETD_IDLE_SECONDS="5",
-        # Of workers: the package, not the sandbox's other folders.
+        # Workers get the package, not the sandbox's other folders.
         PYTHONPATH=harness.runfile("client/python"))
     environment.pop("DATASETD_ADDRESS", None)
     run = subprocess.run(

@@ -31,8 +31,8 @@ def counts_of_all(order):
 
 
 def chi_squared(samples, num_samples):
-    """Of a rank's samples over contiguous blocks of the dataset, such as its
-    files, in standard deviations from what a random choice has."""
+    """Chi-squared of a rank's samples over contiguous blocks of the dataset,
+    such as its files, in standard deviations from that of a random choice."""
     blocks = samples * _BLOCKS // num_samples
     counts = np.bincount(blocks, minlength=_BLOCKS)
     expected = len(samples) / _BLOCKS

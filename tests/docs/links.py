@@ -55,7 +55,7 @@ def linked(page: str, text: str) -> list:
 
 
 def anchors(page: str) -> set:
-    """What GitHub calls the headings."""
+    """Returns the anchors that GitHub gives to the headings."""
     found = set()
     for heading in _HEADING.findall(read(page)):
         shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()

@@ -1,4 +1,4 @@
-"""What links.py finds missing."""
+"""Links that links.py finds missing."""
 
 import json
 import os

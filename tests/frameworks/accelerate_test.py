@@ -83,7 +83,7 @@ def test_skip_first_batches_is_a_seek(dataset, accelerator):
         loader.set_epoch(0)
         assert [b.indices.tolist() for b in rest] == expected[5:]
         assert len(rest) == 8
-        # Of the loader's dataset they would make batches without transforms.
+        # From the loader's dataset they would make batches without transforms.
         for wrap in (
             lambda: accelerator.skip_first_batches(loader, 5),
             lambda: accelerator.prepare_data_loader(loader),

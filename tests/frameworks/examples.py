@@ -28,7 +28,7 @@ def _blocks():
 
 
 class Batches(list):
-    """What a loader of each rank gave: dicts, in the order of each rank."""
+    """The batches of each rank's loader: dicts, in the order of each rank."""
 
     def of(self, rank):
         """Returns (epoch, index, hash of the arrays) of each batch."""

@@ -31,7 +31,7 @@ def _rows(batch):
 
 
 def _resumed(make, dataset, num_taken):
-    """What comes of two epochs after a resume at a batch."""
+    """Returns the rows of two epochs after a resume at a batch."""
     loader = make(dataset)
     iterator = iter(loader)
     for _ in range(num_taken):

@@ -1,5 +1,5 @@
-"""What a client has closed is in nobody's way any more: its next request, and
-anybody's after it, finds the dataset unused and the memory free."""
+"""Feeds and datasets that a client has closed are released: its next request,
+and anybody's after it, finds the dataset unused and the memory free."""
 
 import os
 
@@ -10,7 +10,7 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 _NUM_ROUNDS = 150
-# Of 3 MiB: one fits, two do not.
+# A dataset takes 3 MiB: one fits, two do not.
 _NUM_SAMPLES = 1024
 _BUDGET_MIB = 8
 

@@ -16,7 +16,7 @@ harness.use_python_package()
 
 import datasetd  # noqa: E402
 
-# Of CPU, over a second of doing nothing.
+# CPU time that an idle daemon may use in a second.
 _IDLE_CPU_SECONDS = 0.2
 
 
@@ -43,8 +43,8 @@ def _serves(daemon):
 
 
 def _settled_descriptors(daemon):
-    """What it has open when a client was served and is gone: gRPC makes some
-    for good with the first call. REQUIRES: nobody was connected before."""
+    """Returns the descriptors that are open after a client was served: gRPC
+    keeps some from the first call on. REQUIRES: nobody was connected before."""
     num_sockets = daemon.descriptors().count("socket:")
     num_processes = daemon.descriptors().count("anon_inode:[pidfd]")
     _serves(daemon)

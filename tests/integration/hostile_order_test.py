@@ -176,7 +176,7 @@ def test_other_peoples_feeds_and_tokens(world):
 
 
 def test_a_flood_is_refused_and_bounded(world):
-    """What is taken is what was reserved when the feed was opened."""
+    """The daemon takes as much as it reserved when the feed was opened."""
     before = world.client.status()["devices"][0]
     with world.attach() as feed:
         taken = 0

@@ -166,7 +166,7 @@ def test_fast_decode_is_near_and_makes_the_same_size(world):
             got.append(_samples(dataset)[0].astype(int))
         world.client.unload_dataset("a")
     difference = np.abs(got[0] - got[1])
-    # Of 301 rows a quarter are 76: the images are stretched by 1 %.
+    # A quarter of 301 rows is decoded as 76: images are stretched by 1 %.
     assert 0 < difference.mean() < 8
     assert difference[0].mean() < 2  # 300 x 400
 
@@ -361,7 +361,7 @@ def test_a_dry_run_tells_why_a_load_would_fail(world, spoilt):
     root, paths = spoilt
     estimate = world.client.load_dataset(
         "a", "image_folder", root, dry_run=True)
-    # What headers do not tell is found by the load.
+    # Damage that headers do not show is found by the load only.
     assert estimate.num_bad_samples == 3
     assert [s.path for s in estimate.bad_samples] == paths[2:]
     assert paths[2] in estimate.problem

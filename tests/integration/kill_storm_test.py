@@ -19,8 +19,8 @@ _SEED = 20261121
 _NUM_SAMPLES = 1500
 _NUM_VICTIMS = 3  # at a time
 _NUM_CHECKERS = 4
-# Of a checker, between two batches, while others die. Who waits for a dead one
-# waits for a time-out of seconds.
+# The longest wait of a checker for a batch while others die. If it waited for a
+# dead one, it would wait for a time-out of seconds.
 _MAX_GAP_SECONDS = 2.0
 # Several heaps, and caches for every thread, keep what was in use at different
 # times: 27 MB after 1,500 kills, of which 1.8 MB were in use. The daemon of this
@@ -163,7 +163,7 @@ class _World:
                               path=self.path, seed=seed)
 
     def ask_checkers(self, **message):
-        """What all of them saw so far; fails if it was wrong or late."""
+        """Returns how many batches each saw; fails if one was wrong or late."""
         for checker in self.checkers:
             checker.tell(**message)
         said = [checker.hear() for checker in self.checkers]

@@ -207,7 +207,7 @@ def test_a_file_that_is_cut_ends_its_feeds_alone():
                     f"{os.path.basename(file)}: cannot be read any more")):
                 for _ in range(2):
                     for batch in loader:
-                        # What was published before is what it was.
+                        # Batches that were published before are unchanged.
                         rows = batch.indices
                         assert (batch[0] == world.planes[rows]).all()
                         seen += len(rows)

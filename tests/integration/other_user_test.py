@@ -1,4 +1,4 @@
-"""What a second user may do: nothing to the first one's feeds."""
+"""A second user can do nothing to the first one's feeds."""
 
 import os
 import shutil

@@ -74,7 +74,7 @@ class Place:
         return process
 
     def errors(self, process):
-        """What it wrote to its standard error."""
+        """Returns what the process wrote to its standard error."""
         index = self.processes.index(process)
         with open(os.path.join(self.directory, f"err{index}")) as file:
             return file.read()

@@ -76,7 +76,7 @@ def test_all_is_well(daemon):
     assert [f["severity"] for f in memfd] == ["ok"]
     assert [f for f in doctor.findings if f["severity"] == "fault"] == []
     assert doctor.code == 0
-    # What is not well has a fix.
+    # Every finding that is not "ok" has a fix.
     assert all(f["fix"] for f in doctor.findings if f["severity"] != "ok")
 
 
@@ -194,7 +194,7 @@ def test_a_variable_for_mps_without_a_server_is_seen(daemon, tmp_path):
     if _has_gpu():
         assert doctor.severity("MPS") == "fault"
     else:
-        # Of no consequence where there is no GPU.
+        # Without a GPU it does not matter.
         assert not any(f["check"] == "MPS" for f in doctor.findings)
 
 

@@ -225,7 +225,7 @@ def test_batches_are_counted_while_a_job_runs_and_after_it(daemon, port):
             lambda: _Page(port).get("datasetd_feeds") == 0, "the job's end")
         page = _Page(port)
         page.check()
-        # What was, stays; what names the feed, goes.
+        # The totals stay; the metrics that name the feed go.
         assert page.get("datasetd_batches_total") >= live
         assert page.get("datasetd_samples_total") == 10 * page.get(
             "datasetd_batches_total")

@@ -1,4 +1,4 @@
-"""What the daemon tells its service manager, and its exit codes."""
+"""The daemon's messages to its service manager, and its exit codes."""
 
 import glob
 import os

@@ -69,7 +69,7 @@ def test_top_shows_who_draws_how_fast(daemon):
 
 
 def _top_in_terminal(daemon, num_rows, num_columns):
-    """What one look leaves on the terminal, without the code that clears it."""
+    """Returns the lines of one look, without the code that clears."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ,
                 struct.pack("HHHH", num_rows, num_columns, 0, 0))

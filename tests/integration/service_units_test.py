@@ -207,7 +207,7 @@ def test_the_service_is_set_as_cuda_and_the_daemon_need_it():
     # systemd denies openat2 with it, and no data root could be opened.
     for unit in (service, _unit("user/datasetd.service")):
         assert "RestrictSUIDSGID" not in unit
-    # What a bad configuration ends with.
+    # The exit code for a bad configuration.
     assert service["RestartPreventExitStatus"] == ["2"]
     # The driver may come later.
     for key in ("Requires", "BindsTo", "ConditionPathExists", "Wants"):

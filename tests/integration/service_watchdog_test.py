@@ -71,7 +71,7 @@ def test_a_stuck_producer_is_noticed_and_the_manager_may_end_it():
             assert "the producer of cpu has not answered" in manager.log()
         # It comes back when the producer does.
         manager.await_notice(_is_ping, timeout=_INTERVAL_SECONDS)
-        # What the manager sends.
+        # The signal that the manager sends.
         manager.process.send_signal(signal.SIGABRT)
         assert manager.process.wait(harness.DEADLINE_SECONDS) == -signal.SIGABRT
 

@@ -169,7 +169,7 @@ class Chromium:
                       **({"text": text} if text and kind == "keyDown" else {}))
 
     def errors(self):
-        """What the page or its policy complained about."""
+        """Returns the complaints of the page and its policy."""
         found = []
         for event in self.events:
             parameters = event.get("params", {})

@@ -216,7 +216,7 @@ def test_samples_of_a_running_job(browser, daemon):
                         for op in sample["ops"]] == [
                     (op.name, op.is_applied) for op in drawn[i]]
             del expected
-            # What was drawn, op by op, and back by the keyboard.
+            # A click shows each op that was drawn, and Escape goes back.
             browser.click("#grid li:nth-child(2) button")
             browser.wait("document.querySelector('#detail').open")
             assert "Sample 41, epoch 3, seed 5" in browser.text("#detail")
@@ -671,7 +671,7 @@ def test_keyboard_and_screen_reader(browser, daemon):
                          "spinbutton", "region"):
                 assert roles.get(role), role
                 assert all(roles[role]), (role, roles[role])
-            # What is announced is there before it says something.
+            # Live regions are visible before they say something.
             assert browser.run(
                 "[...document.querySelectorAll('[role=alert], [role=status]')]"
                 ".filter((node) => !node.closest('details')).every("

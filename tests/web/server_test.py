@@ -1,4 +1,4 @@
-"""Who may ask the page's server, and what it refuses."""
+"""Access to the page's server, and the requests that it refuses."""
 
 import json
 import os
@@ -300,8 +300,8 @@ def test_unix_socket_paths(daemon, tmp_path):
         web.process.kill()
         web.process.wait()
         assert os.path.exists(path)
-        # What a killed server left is replaced, a living one and a file are
-        # not.
+        # The socket of a killed server is replaced; that of a living one, and
+        # a file, are not.
         with Web(daemon.socket_path, f"--unix_socket={path}") as again:
             assert again.request("/api/state")[0] == 200
             failed = _start(daemon, f"--unix_socket={path}")

@@ -73,8 +73,8 @@ class Web(harness.ProcessView):
         return status, error["code"], error["message"]
 
     def unread_bytes(self, client_port):
-        """What the server has not read of a client's connection; None: it has
-        closed it."""
+        """Returns how many bytes of a client's connection the server has not
+        read; None if it has closed it."""
         ends = f":{self.port:04X}", f":{client_port:04X}"
         with open("/proc/net/tcp", encoding="ascii") as file:
             for line in file:

@@ -246,12 +246,12 @@ class DatasetctlTest(unittest.TestCase):
         }
         self.assertLessEqual(set(needed), set(commands))
         for command in commands:
-            # Of the command line, though --json comes behind what is wrong.
+            # Errors of the command line are JSON even if --json comes last.
             _, error = self.ctl(command, "--no_such_flag", "--json", code=2)
             self.assertEqual(json.loads(error)["error"]["code"],
                              "INVALID_ARGUMENT", command)
-            # One looks for what is wrong, one asks no daemon itself, and one
-            # waits for it.
+            # doctor looks for what is wrong, bench asks no daemon itself,
+            # and web waits for one.
             if command in ("doctor", "bench", "web"):
                 continue
             _, error = self.ctl("--json", command, *needed.get(command, []),

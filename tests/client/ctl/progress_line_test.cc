@@ -52,7 +52,7 @@ TEST(ProgressLineTest, AScanHasNoShare) {
   EXPECT_EQ(FormatProgress(Scan(70), 8), "scanning, 70 entries");
 }
 
-// What the line writes to a file, which is no terminal.
+// The line writes to a file, which is no terminal.
 class PlainLineTest : public ::testing::Test {
  protected:
   PlainLineTest() : out_(open_memstream(&text_, &size_)) {}

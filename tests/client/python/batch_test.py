@@ -1,4 +1,4 @@
-"""What a batch is, and how long."""
+"""Batches: their interface, and how long their memory lives."""
 
 import collections.abc
 import gc
@@ -260,7 +260,7 @@ def test_what_a_wrapper_makes_of_a_batch(dataset):
         moved = type(batch)(value.double() for value in batch)
         assert moved.image.dtype == moved[0].dtype == torch.float64
         assert torch.equal(moved.label.long(), batch.label)
-        # What the daemon said goes with the daemon's memory.
+        # Attributes from the daemon go with the daemon's memory.
         for name in ("epoch", "index", "num_samples", "num_padding", "indices"):
             assert not hasattr(moved, name)
             assert hasattr(batch, name)

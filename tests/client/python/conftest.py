@@ -34,7 +34,7 @@ def loader(dataset, **arguments):
 
 
 class Copy:
-    """What stays of a batch, whose memory goes back."""
+    """Copies what a batch says, so that its memory can go back."""
 
     def __init__(self, batch):
         self.indices = batch.indices.clone()

@@ -38,7 +38,7 @@ def make(images, ranks, batch_size, **arguments):
 
 
 class Seen:
-    """What all ranks have got of an epoch: pixels by sample."""
+    """The samples that all ranks have got of an epoch: pixels by sample."""
 
     def __init__(self):
         self.pixels = {}
@@ -123,7 +123,7 @@ def test_the_rest_of_an_epoch_resumes_as_it_is(images, whole):
         assert (first.epoch, first.index) == (0, 4)
         seen.add(first)
         assert len(iterator) == 14 - 5  # 42 rows by 3
-        # Of a whole epoch.
+        # The length of a whole epoch.
         assert len(loader) == 18  # 52 rows by 3
         for batch in iterator:
             seen.add(batch)

@@ -115,7 +115,7 @@ def test_paired_fields_draw_alike_and_others_do_not(client, paired):
         assert image[0].parameters == mask[0].parameters
         assert image[2].is_applied == mask[2].is_applied
         num_alike += image[1].parameters == mask[1].parameters
-    # Of 2 x 2 places.
+    # The second crop has 2 x 2 places.
     assert 0 < num_alike < N // 2
     flips = [ops[2].is_applied for ops in told]
     assert 0 < sum(flips) < N

@@ -272,7 +272,7 @@ def test_damage_that_a_library_finds(client, tmp_path, format, words, cause):
 
 
 def test_the_daemon_names_the_way(client, data_root):
-    """Of every format that Python reads, also within a join."""
+    """For every format that Python reads, also within a join."""
     from datasetd import sources
     from datasetd._client import formats, loading
 

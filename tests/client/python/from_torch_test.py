@@ -1,4 +1,4 @@
-"""What users of torch.utils.data.DataLoader are used to."""
+"""Behaviour that users of torch.utils.data.DataLoader expect."""
 
 import inspect
 import itertools
@@ -168,7 +168,7 @@ def test_as_torch_is_a_dataloader_of_torch(dataset):
     with loader(dataset, rank=1, world_size=2) as batches:
         as_torch = batches.as_torch()
         assert isinstance(as_torch, tud.DataLoader)
-        # What Lightning and Ray do not divide again.
+        # Lightning and Ray do not divide a DistributedSampler again.
         assert isinstance(as_torch.sampler, tud.DistributedSampler)
         assert len(as_torch.dataset) == NUM_SAMPLES
         assert (as_torch.batch_size, as_torch.num_workers) == (None, 0)
@@ -265,7 +265,7 @@ def accelerate(monkeypatch):
 
 
 def told(state, batches):
-    """What Accelerate is told at each batch."""
+    """Returns what Accelerate is told at each batch."""
     return [
         (batch.index, *(loader.end_of_dataloader for loader in state.loaders))
         for batch in batches

@@ -1,5 +1,4 @@
-"""What a job may keep of its batches, on epochs much longer than there is room
-for."""
+"""Jobs that keep batches, on epochs much longer than there is room for."""
 
 import collections
 import gc

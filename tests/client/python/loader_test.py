@@ -208,7 +208,7 @@ def test_what_wrappers_look_for(dataset):
     ) as batches:
         assert batches.batch_sampler is by_batch and batches.sampler is None
         assert batches.batch_size == 7
-        # What makes a DataLoader of the parts would lose the transforms.
+        # A DataLoader that is made of the parts would lose the transforms.
         with pytest.raises(
             datasetd.InvalidArgument, match=r"give loader\.as_torch\(\) to"
         ):
@@ -237,7 +237,7 @@ def test_each_process_makes_its_own(daemon, client, dataset):
             for send in (pickle.dumps, copy.copy, copy.deepcopy):
                 with pytest.raises(TypeError, match=words):
                     send(thing)
-        # What describes them is plain.
+        # Their descriptions can be pickled.
         assert pickle.loads(pickle.dumps(dataset.fields)) == dataset.fields
         state = batches.state_dict()
         assert pickle.loads(pickle.dumps(state)) == state

@@ -49,7 +49,7 @@ def one_hot(labels):
 
 
 def lambdas_of(mixed, plain):
-    """Of each row; NaN where own and partner's labels are the same."""
+    """Lambda of each row; NaN where own and partner's labels are the same."""
     own = plain.long()
     lambdas = mixed.gather(1, own[:, None])[:, 0].double()
     lambdas[own == own.roll(1)] = float("nan")
@@ -156,7 +156,8 @@ def test_alpha_decides_how_much_is_mixed(pictures):
                 found += lambdas[~lambdas.isnan()].tolist()
         return np.mean(np.abs(np.array(found) - 0.5))
 
-    # Of Beta(a, a): near 1/2 for a small a, near 0 for a large one.
+    # The mean distance from 1/2 in Beta(a, a): near 1/2 for a small a, near 0
+    # for a large one.
     assert spread(0.05) > 0.4
     assert spread(500.0) < 0.05
 

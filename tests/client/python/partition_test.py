@@ -20,7 +20,7 @@ SEED = 7
 
 
 class Store:
-    """What the ranks of a job see in common, with a time limit."""
+    """The store that the ranks of a job share, with a time limit."""
 
     def __init__(self, size, limit=60):
         self.size = size
@@ -291,7 +291,7 @@ def test_padding_repeats_the_beginning_of_the_nodes_order(
                 (ids_of(batch), np.array(batch.image), batch.num_padding)
                 for batch in loader
             ]
-            # What it repeats looks the same.
+            # Padding has the same pixels as the samples that it repeats.
             fetched = loader.fetch(epoch[0][0] if node == 0 else [0], 0)
             return epoch, np.array(fetched.image)
 
@@ -518,7 +518,7 @@ def test_ranks_of_a_node_that_hold_something_else(
     monkeypatch, client, parts, what, words
 ):
     datasets = parts([8, 8])
-    # Of the same name on another daemon; here of one of the same whole.
+    # Stands for a part of the same name, with other content, on another daemon.
     other = client.push_dataset("parts8-8", {"id": np.arange(8) + 1})
 
     def work(rank, node, arguments):
@@ -700,8 +700,8 @@ def test_the_part_of_another_node(parts, given):
 
 
 def run_job(monkeypatch, datasets, ranks, state=None, take=None, **options):
-    """What each rank gets, from `state` on: its rows of `take` batches, or of
-    the epoch; and the state after that."""
+    """Returns for each rank, from `state` on, its rows of `take` batches, or of
+    the epoch, and the state after that."""
     options.setdefault("batch_size", 3)
 
     def work(rank, node, arguments):

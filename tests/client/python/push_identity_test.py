@@ -72,7 +72,7 @@ def test_the_same_device_by_other_words_attaches(client, taken):
     ],
 )
 def test_where_a_push_would_lie(given, present, want):
-    """Of a daemon of three GPUs, of which one has failed, and the host."""
+    """The daemon has the host and three GPUs, of which one has failed."""
     devices = [{"name": name, "error": ""} for name in ("cpu", "cuda:0")]
     devices += [{"name": "cuda:1", "error": "lost"},
                 {"name": "cuda:2", "error": ""}]
@@ -208,7 +208,7 @@ def test_who_comes_second_waits_for_the_first(client, daemon):
     assert is_begun.wait(60)
 
     class Opens(Slow):
-        """What the second is asked for when it compares."""
+        """Source of the second push, which it reads to compare."""
 
         def __getitem__(self, i):
             return np.full(500, i)

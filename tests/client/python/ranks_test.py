@@ -28,7 +28,7 @@ dataset = client.get_dataset("hundred")
 
 
 def run_ranks(daemon, tmp_path, source, size=2, **variables):
-    """What each of `size` processes says."""
+    """Runs `source` in `size` processes; returns what each says."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", _PRELUDE + source],
@@ -237,7 +237,7 @@ def test_what_ranks_need(dataset, arguments, text):
         loader(dataset, **arguments)
 
 
-# What a rank says: the error of each of its iter()s, or the number of rows.
+# A rank says the error of each of its iter()s, or the number of rows.
 _EPOCHS = """
 def said(loader, count=2):
     answers = []

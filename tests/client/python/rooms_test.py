@@ -28,7 +28,7 @@ def is_checking(node):
 
 
 def modules_of(node, here):
-    """What an import statement loads, as paths from the package's root."""
+    """Returns the modules that an import loads, as paths from the root."""
     if isinstance(node, ast.Import):
         names = [alias.name.split(".") for alias in node.names]
         return [tuple(n[1:]) for n in names if n[0] == "datasetd"]

@@ -424,7 +424,7 @@ def test_a_class_of_a_long_csv_is_one(tmp_path):
 
 
 def _fer2013(path):
-    """Of six rows, as of FER-2013."""
+    """Writes six rows in the form of FER-2013."""
     usages = ["Training", "PublicTest", "training", "PrivateTest", "Training",
               "PublicTest"]
     images, labels = _IMAGES[:6, :8, :8, :1], _LABELS[:6]

@@ -71,7 +71,7 @@ def test_state_of_the_version_before_is_refused_with_the_reason(dataset, key):
         with pytest.raises(datasetd.FailedPrecondition,
                            match=f"{key} is .*, a hash as the version before"):
             batches.load_state_dict(old)
-        # What the message advises.
+        # The message's advice works.
         batches.load_state_dict(dict(old, **{key: state[key]}))
 
 

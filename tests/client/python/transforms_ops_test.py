@@ -313,7 +313,7 @@ def test_every_class_is_tested():
 
 
 def hashes(*pipelines):
-    """What the daemon's conversion makes of lists of messages."""
+    """Returns the daemon's hash, or its error, for each list of messages."""
     lines = [json.dumps({"transforms": list(p)}) for p in pipelines]
     result = subprocess.run(
         [os.path.abspath(os.environ["TRANSFORMS_TO_HASH"])],

@@ -1,4 +1,4 @@
-"""What mypy --strict says of the package, and of a program that uses it."""
+"""Runs mypy --strict on the package, and on a program that uses it."""
 
 import os
 import pathlib

@@ -44,7 +44,7 @@ def _write_images(path):
 
 
 def _reading(a):
-    """What the journal says is being read for a restore."""
+    """Returns the lines of the journal of datasets being read for a restore."""
     try:
         with open(os.path.join(a.path("state"), "restoring")) as file:
             return file.read().split("\n")[1:]

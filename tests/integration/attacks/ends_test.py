@@ -92,8 +92,8 @@ def test_kept_slabs():
                 num_feeds=_NUM_FEEDS, timeout=20) as worker:
             for _ in range(_NUM_FEEDS):
                 opened_bytes = worker.hear()["opened_bytes"]
-                # What is charged is what is there: that of the victim, and of
-                # the attacker what is in use.
+                # A slab is charged as long as it is there: the attacker's last
+                # one must be gone.
                 harness.poll_until(
                     lambda: not any(feed["uid"] == arena.ATTACKER_UID
                                     for feed in client.list_feeds()),

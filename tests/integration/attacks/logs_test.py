@@ -8,7 +8,7 @@ from tests.testing import daemon_harness as harness
 
 _IS_FULL = os.environ.get("DATASETD_TEST_FULL") == "1"
 _FLOOD_SECONDS = 20.0 if _IS_FULL else 3.0
-# Of one user: a burst, and what comes back meanwhile.
+# The limit of one user's log: a burst, and what is granted meanwhile.
 _MAX_LOG_BYTES = 1 << 20
 _MAX_WAIT_SECONDS = 5.0
 

@@ -61,8 +61,8 @@ def test_a_push_comes_back_as_its_owners_or_not_at_all():
 
         a.pause_victims()
         a.daemon.kill()
-        # Of the content that the victim's list names, the attacker has the one
-        # entry that is left.
+        # The only entry left with the content that the victim's list names is
+        # the attacker's.
         os.unlink(os.path.join(cache, own["spec_id"] + ".cache"))
         a.daemon.start()
         with a.attacker(_GET, uid=arena.VICTIM_UID, name="own") as worker:

@@ -1,4 +1,4 @@
-"""What one user learns of another's private datasets: nothing."""
+"""One user learns nothing of another's private datasets."""
 
 import urllib.request
 

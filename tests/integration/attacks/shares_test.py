@@ -94,7 +94,7 @@ def test_the_shares_as_shipped_leave_room_for_others():
              "user_limits.max_datasets"), said["refusals"])] == [True] * 3
         assert not measure.prober_errors, measure.prober_errors
         a.expect_unhurt(measure)
-        # Of a user who has nothing yet.
+        # A user who has nothing yet is refused, too.
         with a.attacker(_FILL, uid=arena.ATTACKER_UID + 1,
                         mib=300) as worker:
             assert "user_limits.max_dataset_mib" in worker.hear()["refusal"]

@@ -1,5 +1,5 @@
-"""What is done once at load is what would be done at every batch; and the
-identity of what was loaded."""
+"""Transforms at load give what they would give at every batch; and the identity
+of the dataset that was loaded."""
 
 
 import datasetd

@@ -307,7 +307,7 @@ def test_no_fill_is_none_of_torchvisions(daemon, dataset_of, fill):
 
 
 def test_the_numpy_philox_gives_the_known_answers():
-    """Of Random123, for philox4x32-10."""
+    """The answers are those of Random123, for philox4x32-10."""
     ones = 0xFFFFFFFF
     assert reference.philox([0, 0, 0, 0], 0) == [
         0x6627E8D5,

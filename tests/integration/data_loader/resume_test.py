@@ -83,7 +83,7 @@ def test_goes_on_at_the_exact_next_batch(open_loader, golden, taken, prefetch):
         assert (state["epoch"], state["batch"]) == (0, taken)
     else:
         assert (state["epoch"], state["batch"]) == (1, 0)
-    # What was made ahead does not count.
+    # Batches that were made ahead do not count.
     first.close()
 
     second = open_loader(prefetch=prefetch)

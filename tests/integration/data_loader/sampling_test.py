@@ -667,7 +667,7 @@ def test_fetch_gives_just_these(daemon, dataset, image):
         iterator = iter(loader)
         before = next(iterator)
         rows_of_loader = harness.Taken(before)
-        # What the loader gave, row for row.
+        # The same rows as the loader gave.
         same = harness.Taken(loader.fetch(rows_of_loader.indices))
         np.testing.assert_array_equal(same.bits(), rows_of_loader.bits())
         for wanted in ([4], [3, 3, 3], range(40), torch.arange(100)):
