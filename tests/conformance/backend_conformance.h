@@ -1,4 +1,4 @@
-// What every Backend keeps, as one parameterised suite. A test of a backend
+// Requirements of all Backends, as one parameterised suite. A test of a backend
 // instantiates it, and has a main of its own for the second process:
 //
 //   INSTANTIATE_TEST_SUITE_P(Host, BackendConformanceTest,

@@ -34,7 +34,7 @@ class ImportedMemory {
                              absl::Span<const uint8_t> bytes) = 0;
 };
 
-// What an importer gets, beside the descriptor, which is empty for
+// Sent to an importer beside the descriptor, which is empty for
 // kCudaIpcHandle.
 struct ExportDescription {
   ExportKind kind = ExportKind::kMemfd;

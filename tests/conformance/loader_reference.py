@@ -1,4 +1,4 @@
-"""What a loader must give, written a second time in plain NumPy.
+"""The output that a loader must give, written again in plain NumPy.
 
 Shards from torch's DistributedSampler and BatchSampler, pixels from
 torchvision's definitions of the ops, draws from the description in

@@ -71,7 +71,7 @@ TEST(HostThreadPoolTest, JobsTakeTurns) {
   may_start.count_down();
   done.wait();
   ASSERT_THAT(order, SizeIs(5));
-  // Who comes after that hangs on how long they took.
+  // The order after that depends on how long the runs took.
   EXPECT_EQ(order[0], 'a');
   EXPECT_EQ(order[1], 'b');
 }

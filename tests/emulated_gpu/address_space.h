@@ -1,4 +1,4 @@
-// What device addresses mean to a kernel that runs in one context of the
+// Translates device addresses for a kernel that runs in one context of the
 // emulated GPU. The emulated driver implements it over its allocations; the PTX
 // executor asks it before each access. Thread-safe.
 

@@ -8,7 +8,7 @@ from geometry_rows import BILINEAR, MODES, NEAREST, ONE_LEVEL, judge, one
 from row import Row
 from torchvision.transforms import functional
 
-# Of positions in float32, on both sides.
+# The bound for positions in float32, on both sides.
 ROTATED = 1e-4
 NEAREST_REMARK = (
     "at most 1 pixel in 1,000 differs, and only where the source point lies "

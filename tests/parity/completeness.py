@@ -1,4 +1,4 @@
-"""What the parity table must have of every op of transform.proto.
+"""Requirements of the parity table for every op of transform.proto.
 
 Cells: an op with every dtype, number of channels and size. Values: of each of
 its parameters both ends and something between, and every choice, as the options
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class _Need:
-    """What the values of a parameter must be; None stands for unset."""
+    """A requirement on the values of a parameter; None stands for unset."""
 
     def __init__(self, text, is_met):
         self.text = text
@@ -68,7 +68,7 @@ _MANY = 1000
 
 
 def _need(parameter):
-    """What the options of a parameter ask for."""
+    """Returns the requirement that follows from the options of a parameter."""
     kind = parameter["type"]
     if kind == "Transform":
         return _ANY

@@ -1,4 +1,4 @@
-// What transform.proto says of every op, as JSON.
+// Describes every op of transform.proto as JSON.
 
 #ifndef DATASETD_TESTS_PARITY_DESCRIBE_OPS_H_
 #define DATASETD_TESTS_PARITY_DESCRIBE_OPS_H_

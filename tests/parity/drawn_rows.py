@@ -58,7 +58,7 @@ def _edge_row(op, parameters, pipelines):
 
 
 def _mask_row(op, parameters, transform, is_exact):
-    """Of a mask: whatever its op's interpolation is, it is sampled nearest."""
+    """A mask is sampled nearest, whatever its op's interpolation is."""
     (name, values), = transform.items()
     nearest = [{name: {**values, "interpolation": NEAREST,
                        "antialias": False}}]
@@ -118,7 +118,7 @@ RESIZED_CROP = {
     "interpolation": BILINEAR,
     "antialias": True,
 }
-# Of scale and ratio: both ends; an area of nothing, which no try accepts.
+# Scale and ratio: both ends; an area of nothing, which no try accepts.
 AREAS = (
     (between(0.08, 1.0), between(3 / 4, 4 / 3)),
     (between(0, 0), between(3 / 4, 4 / 3)),
@@ -187,7 +187,7 @@ def _affines(name, parameters, interpolation):
 
 
 GATES = (0, 0.5, 1)
-# Of scale and ratio; a box as large as the image is not accepted.
+# Scale and ratio; a box as large as the image is not accepted.
 BOXES = (
     (between(0.02, 0.33), between(0.3, 3.3)),
     (between(0, 0), between(1, 1)),
@@ -326,7 +326,7 @@ def _equalize_float(image, drawn):
 
 
 def _float_row(op, name, parameters, listed, expect, bound):
-    """Of float32, which torchvision 0.14 does not have."""
+    """For float32, for which torchvision 0.14 does not have the op."""
 
     def cases(shape):
         del shape

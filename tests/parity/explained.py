@@ -1,4 +1,4 @@
-"""What explain says of a sample, run with torchvision's functions."""
+"""Runs torchvision's functions with the draws that explain reports."""
 
 import numpy_judge
 import torch
@@ -11,10 +11,10 @@ MODES = {
     "INTERPOLATION_MODE_BICUBIC": InterpolationMode.BICUBIC,
 }
 NEAREST_EXACT = "INTERPOLATION_MODE_NEAREST_EXACT"
-# Of one op in float32, on both sides; those that resample count positions in
-# it, too.
+# Bounds for one op in float32, on both sides; for ops that resample these
+# include the error of positions.
 FLOAT = {None: 0.0, "float": 1e-5, "drops": 1e-5, "rounds": 1e-4}
-# What torchvision does with the fraction of a uint8 image, in levels.
+# The error by which torchvision handles fractions of uint8 images, in levels.
 LEVELS = {None: 0.0, "float": 0.0, "drops": 1.0, "rounds": 0.5}
 
 

@@ -8,7 +8,7 @@ from row import Case, Row
 from torchvision.transforms import functional
 from torchvision.transforms.functional import InterpolationMode
 
-# Of weights in float32, on both sides.
+# The bound for weights in float32, on both sides.
 RESIZED = 5e-5
 ONE_LEVEL = 1
 

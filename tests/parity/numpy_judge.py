@@ -7,7 +7,7 @@ import numpy as np
 
 
 def posterize(image, bits):
-    """Of a floating point image: 2^bits levels."""
+    """Posterizes a floating point image to 2^bits levels."""
     levels = 2**bits
     return (
         np.clip(np.floor(image.astype(np.float64) * levels), 0, levels - 1)
@@ -16,7 +16,7 @@ def posterize(image, bits):
 
 
 def equalize(image):
-    """Of a floating point image, through 8 bits and PIL's table."""
+    """Equalizes a floating point image, through 8 bits and PIL's table."""
     scaled = np.floor(image * np.float32(255.999)).astype(np.int64)
     result = np.empty(image.shape, np.float32)
     for plane, levels in zip(result, scaled):
@@ -32,7 +32,7 @@ def equalize(image):
 
 
 def grayscale_to_three(image):
-    """Of an image of one channel, which is gray."""
+    """Repeats the one channel of a gray image."""
     return np.repeat(image, 3, axis=0)
 
 

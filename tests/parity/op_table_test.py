@@ -10,7 +10,7 @@ from product import Product
 
 from tests.testing import pytest_file
 
-# What an op cannot be made without, by the parameter's name.
+# Arguments without which an op cannot be made, by the parameter's name.
 REQUIRED = {
     "size": 4, "top": 0, "left": 0, "height": 4, "width": 4, "angle": 10,
     "degrees": 10, "translate": (1, 1), "scale": 1.5, "shear": (1, 1),

@@ -29,7 +29,7 @@ def row_id(row):
 
 
 def _bound(row):
-    """Of uint8 and of float32, as text."""
+    """Returns the bounds of uint8 and of float32, as text."""
     if row.uint8_levels is None:
         return "chain", "chain"
     if row.bound_text:

@@ -7,7 +7,7 @@ from row import Case, Row
 from torchvision.transforms import functional_tensor
 
 NEAREST, BILINEAR, _ = MODES
-# Of positions in float32, on both sides.
+# The bound for positions in float32, on both sides.
 WARPED = 1e-3
 
 

@@ -1,4 +1,4 @@
-"""What policies draw: torchvision's ops, magnitudes, signs and pairs.
+"""The draws of policies: torchvision's ops, magnitudes, signs and pairs.
 
 The judge is the table of magnitudes and the policies of torchvision's own
 classes; explain says what was drawn.
@@ -89,7 +89,7 @@ def draws(product, transform, num_samples=NUM_SAMPLES):
 
 
 def magnitudes(space, name):
-    """What an op of torchvision's table may get, in order of the bins."""
+    """Returns an op's magnitudes in torchvision's table, by bin."""
     values, is_signed = space[name]
     values = values.reshape(-1).double().tolist()
     if name.startswith("Translate"):

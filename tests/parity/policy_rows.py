@@ -11,7 +11,7 @@ import numpy as np
 from row import Case, Row
 
 NEAREST, BILINEAR, _ = explained.MODES
-# Whose result of a pixel depends on others, or on where it lies.
+# Ops whose result for a pixel depends on other pixels, or on its position.
 _SPREAD = {"AdjustContrast", "Autocontrast", "Equalize", "Affine"}
 
 

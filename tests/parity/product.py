@@ -34,7 +34,7 @@ class Product:
             raise RuntimeError("apply_ops failed")
 
     def describe(self):
-        """What transform.proto says of every op: {op: {...}}."""
+        """Returns what transform.proto says of every op: {op: {...}}."""
         self._process.stdin.write(b'{"describe": true}\n')
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())

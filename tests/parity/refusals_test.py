@@ -151,7 +151,7 @@ IMAGE = torch.from_numpy(
 
 
 def _taken_as_v2_takes_it(name, parameter, value):
-    """What torchvision 0.14 refuses and torchvision.transforms.v2 does not."""
+    """True if torchvision 0.14 refuses it and torchvision.transforms.v2 not."""
     return (
         # A dict of fills: by type there, by field here.
         (parameter == "fill" and isinstance(value, dict))
@@ -196,7 +196,7 @@ def is_refused_by_torchvision(name, arguments):
 
 
 def refusal(name, arguments, product):
-    """What our class or the daemon says; None if they take it."""
+    """Returns the error of our class or the daemon; None if they take it."""
     try:
         op = getattr(T, name)(**arguments)
     except datasetd.InvalidArgument as error:

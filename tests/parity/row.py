@@ -1,4 +1,4 @@
-"""What a row of the parity table is made of."""
+"""The parts of a row of the parity table."""
 
 import dataclasses
 from typing import Callable, Iterable, List, Optional, Tuple, Union
@@ -27,7 +27,7 @@ class Shape:
 
 
 class Drawn(list):
-    """What explain says of a case's ops (apply_ops.cc), for which sample."""
+    """A sample's draws of a case's ops, as explain tells (apply_ops.cc)."""
 
     def __init__(self, ops, seed, epoch, sample):
         super().__init__(ops)
@@ -53,7 +53,7 @@ class Case:
 
 @dataclasses.dataclass
 class Mix:
-    """What apply_ops says of a row of a mixed batch."""
+    """The draws of a row of a mixed batch, from apply_ops."""
 
     weight: float  # of the own image: lambda
     top: int

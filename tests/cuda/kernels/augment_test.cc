@@ -233,7 +233,7 @@ TEST(AugmentTest, FillThatIsAByteIsThatByte) {
                 16);
     }
   }
-  // Of every width around that of one store.
+  // Padding of about the width of one store.
   for (const int padding : {1, 7, 8, 9, 10}) {
     for (const int channels : {1, 3}) {
       CheckCase({FieldBuilder(12, 13, channels)

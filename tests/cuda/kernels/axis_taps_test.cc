@@ -39,7 +39,7 @@ TEST(AxisTapsTest, TheNumberOfTapsIsThatOfTheLongestAxisAtMost) {
 // Ends beyond the axis must be compared before they are cast.
 TEST(AxisTapsTest, TapsOfALongAxisLieOnIt) {
   for (const int32_t size : {1 << 24, 1 << 29, 1 << 30}) {
-    // Of as many coordinates, so that they are few.
+    // The axis keeps its size, so that taps are few.
     for (const InterpolationMode mode :
          {InterpolationMode::kNearest, InterpolationMode::kNearestExact,
           InterpolationMode::kBilinear, InterpolationMode::kBicubic}) {

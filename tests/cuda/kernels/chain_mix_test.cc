@@ -84,7 +84,7 @@ class MixCase {
     program_->fields[1].source = labels_;
     program_->fields[1].sample_stride_bytes = 1;
     const ScratchPlan plan = PlanScratch(*program_, 1);
-    // What is read before it is written shows: NaN.
+    // NaNs show that memory is read before it is written.
     scratch_.assign(plan.size_bytes + kScratchAlignment, 0xFF);
     const auto start = reinterpret_cast<uintptr_t>(scratch_.data());
     plan.Give(scratch_.data() + (AlignScratch(static_cast<int64_t>(start)) -

@@ -52,7 +52,7 @@ ChainResult ChainRunner::With(uint64_t epoch,
   auto program = std::make_unique<AugmentProgram>(program_);
   const FieldProgram& field = program->fields[0];
   const ScratchPlan plan = PlanScratch(*program, 1);
-  // What is read before it is written shows: NaN.
+  // NaNs show that memory is read before it is written.
   std::vector<uint8_t> scratch(plan.size_bytes + kScratchAlignment, 0xFF);
   const uintptr_t start = reinterpret_cast<uintptr_t>(scratch.data());
   plan.Give(scratch.data() + (AlignScratch(static_cast<int64_t>(start)) -

@@ -25,13 +25,13 @@ class ChainRunner {
   // `image` is [H, W, C] of field.in_dtype.
   ChainRunner(const FieldProgram& field, std::vector<uint8_t> image,
               uint64_t seed = 5);
-  // Of a ragged field: sample i is at ragged[i] in `packed`.
+  // For a ragged field: sample i is at ragged[i] in `packed`.
   ChainRunner(const FieldProgram& field, std::vector<uint8_t> packed,
               std::vector<RaggedSample> ragged, uint64_t seed = 5);
 
-  // Sample `sample`; all samples are the one image.
+  // Runs sample `sample`; all samples are the one image.
   ChainResult Host(uint64_t epoch = 0, int64_t sample = 0) const;
-  // A batch of them.
+  // Runs a batch of samples.
   ChainResult Host(uint64_t epoch, const std::vector<int64_t>& samples) const;
   // REQUIRES: `target` is one of HostTargets().
   ChainResult On(HostTarget target, uint64_t epoch = 0,

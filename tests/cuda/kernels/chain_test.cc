@@ -614,7 +614,7 @@ TEST(ChainTest, RowsOfABatchAreThoseOfBatchesOfOne) {
   }
 }
 
-// What explain tells, done by the reference.
+// The reference crops and resizes the window that explain reports.
 TEST(ChainTest, RandomResizedCropShowsTheExplainedWindow) {
   const TestImage image({123, 66}, 3, Dtype::kUint8);
   const FieldProgram field = CompileToFloat(

@@ -75,7 +75,7 @@ struct Samples {
         image.insert(image.end(), reinterpret_cast<const uint8_t*>(&half),
                      reinterpret_cast<const uint8_t*>(&half) + 2);
       }
-      // What lies between samples shows if it is read.
+      // Bytes between samples show if they are read.
       packed.insert(packed.end(), image.begin(), image.end());
       packed.resize(static_cast<size_t>(index.size_bytes()), 0xAB);
     }

@@ -207,7 +207,7 @@ def test_a_gpu_that_fails_while_a_replica_is_made_fails_that_load():
                                  "ECC_UNCORRECTABLE"):
             _load(client, folder, "d", "each")
         assert int(_device(client, 0)["dataset_bytes"]) == 0
-        # What is left.
+        # The GPU that is left takes the dataset.
         dataset = _load(client, folder, "d", "each")
         assert dataset.device == "cuda:0"
         assert len(_epoch(dataset)) == 15

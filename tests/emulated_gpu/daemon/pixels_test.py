@@ -1,6 +1,6 @@
-"""What a daemon on the emulated GPU gives, sample for sample, is what one on
-the host gives: loads, kernels, both ways to share a slab, and the client's
-releases, in processes of their own."""
+"""A daemon on the emulated GPU gives the same samples as one on the host:
+loads, kernels, both ways to share a slab, and the client's releases, in
+processes of their own."""
 
 import contextlib
 import os
@@ -163,8 +163,8 @@ def test_a_loader_that_starts_in_the_middle(expected):
 
 
 def _count(device, monkeypatch, **environment):
-    """What a process of that environment, which has not called the driver
-    yet, gets from a daemon on the device."""
+    """Returns what a process of that environment, which has not called the
+    driver yet, gets from a daemon on the device."""
     with harness.Daemon(devices=[device]) as daemon:
         directory = os.path.join(daemon.data_root, "d")
         harness.write_cifar10_test(directory, _NUM_SAMPLES)

@@ -25,7 +25,7 @@ _BATCH_SIZE = 20  # the last batch has 16
 _SAMPLE_BYTES = 3072 + 1
 _MIB = 1 << 20
 
-# What the kernels of moves do, what chains do, and what reads another row.
+# Pipelines for the kernels of moves and of chains; "mix" reads another row.
 _TRANSFORMS = {
     "nothing": [],
     "moves": [
@@ -191,7 +191,7 @@ def _write_folder(directory):
 
 
 def test_decoded_images_of_any_size():
-    """Whose sizes are found first, and of which some are left out."""
+    """Their sizes are found first, and bad ones are left out."""
     found = {}
     with _open(4) as (daemon, client):
         folder = os.path.join(daemon.data_root, "images")

@@ -83,7 +83,7 @@ def _uuids(client):
 
 @pytest.fixture(scope="module", name="expected")
 def _expected():
-    """What one device gives: moves and a chain, resized at load, ragged."""
+    """The rows of one device: moves and a chain, resized at load, ragged."""
     with _serve(1) as (_, client, folder):
         return {
             "plain": _rows(_load(client, folder, "a"), _TRANSFORMS),

@@ -1,5 +1,5 @@
-"""What a daemon says of GPUs and drivers that it cannot use, and what it takes
-of the memory of one that it can."""
+"""A daemon's errors for GPUs and drivers that it cannot use, and the memory
+that it takes of a GPU that it can."""
 
 import os
 import tempfile

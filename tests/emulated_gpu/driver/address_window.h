@@ -19,8 +19,8 @@ struct AddressRange {
 
 class AddressWindow {
  public:
-  // Of nothing yet: neither alias nor device address can be touched.
-  // REQUIRES: `alignment` is a power of two.
+  // Reserves addresses with nothing behind them yet: neither alias nor device
+  // address can be touched. REQUIRES: `alignment` is a power of two.
   AddressRange Reserve(uint64_t size_bytes, uint64_t alignment);
 
   // True for an address that was handed out once.

@@ -32,7 +32,7 @@ struct Side {
 constexpr char kPinnedInPart[] =
     "host memory that is not pinned as one, or not at all";
 
-// What it is now; nothing for a range that the context may not use.
+// Finds the memory of a range; nothing if the context may not use it.
 std::optional<Side> FindSide(const Call& call, uint64_t address,
                              uint64_t size_bytes, Access access,
                              std::string* why) {
@@ -115,7 +115,7 @@ CUresult Copy(Call& call, Stream& stream, std::optional<Side> to,
   Driver& driver = Driver::Get();
   if (!to.has_value() || !from.has_value()) return CUDA_ERROR_INVALID_VALUE;
   if (to->size_bytes == 0) return CUDA_SUCCESS;
-  // What is pageable cannot be read or written later.
+  // Pageable memory cannot be read or written later.
   if (stream.capture != nullptr && (to->is_pageable || from->is_pageable)) {
     driver.Invalidate(*stream.capture);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

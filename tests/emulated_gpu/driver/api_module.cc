@@ -17,7 +17,7 @@ namespace {
 
 // NVIDIA, "CUDA Compiler Driver": of shared memory without opting in for more.
 constexpr uint64_t kMaxBlockSharedBytes = 48 << 10;
-// What the driver adds to the local memory of each thread; observed, not
+// The driver adds this to the local memory of each thread; observed, not
 // documented.
 constexpr uint64_t kLocalOverheadBytes = 512;
 

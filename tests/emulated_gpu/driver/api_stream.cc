@@ -225,8 +225,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
                                driver.Invalidate(*found->capture);
                                return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
                              }
-                             // What was recorded last by now; no record counts
-                             // as done.
+                             // Waits for the last record by now; no record
+                             // counts as done.
                              if (awaited->last == nullptr) return CUDA_SUCCESS;
                              return driver.Enqueue(*found, {"event", nullptr},
                                                    nullptr, {awaited->last});

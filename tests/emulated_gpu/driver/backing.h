@@ -23,16 +23,16 @@ std::string BackingName(BackingKind kind, const Uuid& uuid, uint64_t id);
 
 class Backing {
  public:
-  // Of zeros. nullptr where the system has no memory or no descriptor left.
+  // Makes zeros. nullptr where the system has no memory or no descriptor left.
   static std::shared_ptr<Backing> Create(BackingKind kind, const Uuid& uuid,
                                          uint64_t size_bytes);
 
-  // What the descriptor shows, which is borrowed. nullptr if that is not a
-  // backing of the kind.
+  // Opens the backing of a descriptor, which is borrowed. nullptr if it is not
+  // one of the kind.
   static std::shared_ptr<Backing> FromDescriptor(BackingKind kind, int fd);
 
-  // Descriptor `fd` of another process. nullptr if that process or this backing
-  // is gone, or the process is another user's.
+  // Opens descriptor `fd` of another process. nullptr if that process or this
+  // backing is gone, or the process is another user's.
   static std::shared_ptr<Backing> FromProcess(pid_t pid, int fd, uint64_t id);
 
   ~Backing();

@@ -6,16 +6,16 @@
 
 #include <cuda.h>
 
-// What there is in this process now.
+// Counts of this process.
 struct DatasetdEmulatedGpuCounts {
   int num_contexts;
   int num_streams;
   int num_events;
-  // Of cuMemAlloc, cuMemCreate and imports.
+  // By cuMemAlloc, cuMemCreate and imports.
   int num_allocations;
-  // Of cuMemMap and cuIpcOpenMemHandle.
+  // By cuMemMap and cuIpcOpenMemHandle.
   int num_mappings;
-  // Of cuMemHostAlloc and cuMemHostRegister.
+  // By cuMemHostAlloc and cuMemHostRegister.
   int num_pinned;
   int num_captures;
   // Contexts that this thread made current and did not restore.

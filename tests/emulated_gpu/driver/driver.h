@@ -35,7 +35,7 @@ inline uint64_t RoundUp(uint64_t size_bytes, uint64_t multiple) {
   return (size_bytes + multiple - 1) / multiple * multiple;
 }
 
-// What cuMemAlloc cuts allocations from. Goes with the last of them.
+// Memory from which cuMemAlloc cuts allocations. Goes with the last of them.
 struct Block {
   std::shared_ptr<Backing> backing;
   AddressRange range;
@@ -78,10 +78,10 @@ struct Function {
 // A physical allocation of cuMemCreate, or an imported one.
 struct Allocation {
   std::shared_ptr<Backing> backing;
-  // Of the visible devices.
+  // An index of the visible devices.
   int device = 0;
   CUmemAllocationProp properties = {};
-  // What it takes of the device's memory: none if another process made it.
+  // Bytes taken of the device's memory: 0 if another process made it.
   uint64_t charged_bytes = 0;
   int num_handles = 0;
   int num_mappings = 0;

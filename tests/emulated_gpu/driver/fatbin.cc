@@ -38,7 +38,7 @@ struct EntryHeader {
   uint64_t size_bytes;
   uint32_t compressed_bytes;
   uint32_t unused;
-  // Of PTX, or of the machine code's ABI.
+  // The version of PTX, or of the machine code's ABI.
   uint16_t minor_version;
   uint16_t major_version;
   uint32_t architecture;

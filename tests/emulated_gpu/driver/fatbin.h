@@ -17,7 +17,7 @@ struct FatbinEntry {
   bool is_ptx = false;
   // 90 for sm_90 and compute_90.
   int architecture = 0;
-  // What is compressed like that needs a driver of CUDA 12.4.
+  // Compressed with zstd, which needs a driver of CUDA 12.4.
   bool is_zstd = false;
   // Machine code: the version of its ABI, 7 of CUDA 11 and 12, 8 of 13.
   int abi = 0;
@@ -25,13 +25,13 @@ struct FatbinEntry {
   std::string text;
 };
 
-// Of the container at `image`, whose header says how long it is. False for one
-// that cannot be read; `why` says what is there.
+// Reads the container at `image`, whose header says how long it is. False if it
+// cannot be read; `why` says what is there.
 bool ReadFatbin(const void* image, std::vector<FatbinEntry>* entries,
                 std::string* why);
 
-// What a GPU of this compute capability (90 for 9.0) would run of the image, as
-// PTX; `version` is then that of its .version directive, 83 for 8.3.
+// Finds the PTX that a GPU of this compute capability (90 for 9.0) would run of
+// the image; `version` is then that of its .version directive, 83 for 8.3.
 //   CUDA_ERROR_NO_BINARY_FOR_GPU        neither machine code nor PTX for it; or
 //                                       machine code, and no PTX at all
 //   CUDA_ERROR_UNSUPPORTED_PTX_VERSION  newer than the driver

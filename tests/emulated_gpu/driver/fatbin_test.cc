@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of sm_80 and compute_90.
+// Reads an image for sm_80 and compute_90.
 std::string Image(const std::string& compression) {
   const std::string path =
       std::string(getenv("FATBINS")) + "/" + compression + ".fatbin";

@@ -49,7 +49,7 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Of this process. `end` is 0 or 1.
+  // `end`, 0 or 1, is the end that this process uses.
   void Send(int end, const void* bytes, size_t size_bytes) const;
   void Receive(int end, void* bytes, size_t size_bytes) const;
   void SendDescriptor(int end, int fd) const;

@@ -202,7 +202,7 @@ TEST(IpcTest, ExporterThatWasKilled) {
     ASSERT_EQ(cuIpcOpenMemHandle(&address, handle, kLazy), CUDA_SUCCESS);
     kill_channel.Signal(1);
     kill_channel.Await(1);
-    // What was mapped stays; nobody can map it anew.
+    // The mapping stays; nobody can map the memory anew.
     EXPECT_EQ(ReadByte(address), 42);
     EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
     EXPECT_EQ(cuIpcOpenMemHandle(&address, handle, kLazy),

@@ -1,4 +1,4 @@
-// What happened in this process: a line for each call in a file, and findings,
+// Records what this process does: a line for each call in a file, and findings,
 // which are uses that the documents forbid but a real driver may not notice.
 // Thread-safe.
 

@@ -24,10 +24,10 @@ struct KernelInfo {
   std::string name;
   std::vector<KernelParameter> parameters;
   uint32_t shared_bytes = 0;
-  // Of a thread, for its stack and its local arrays.
+  // Per thread, for its stack and its local arrays.
   uint32_t local_bytes = 0;
   uint32_t num_registers = 0;
-  // Of a block; 0 if the kernel sets no limit of its own.
+  // Per block; 0 if the kernel sets no limit of its own.
   uint32_t max_threads = 0;
 };
 
@@ -38,7 +38,7 @@ struct KernelLaunch {
   std::vector<uint8_t> parameters;
 };
 
-// What a launch came to: CUDA_SUCCESS, or the sticky error that a GPU would
+// The result of a launch: CUDA_SUCCESS, or the sticky error that a GPU would
 // report, and what was found.
 struct KernelOutcome {
   CUresult result = CUDA_SUCCESS;

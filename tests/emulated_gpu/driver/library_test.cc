@@ -16,7 +16,7 @@
 namespace datasetd::emulated_driver {
 namespace {
 
-// What the daemon, the client and the doctor ask for.
+// The functions that the daemon, the client and the doctor ask for.
 const char* const kFunctions[] = {
     "cuCtxGetStreamPriorityRange",
     "cuCtxPopCurrent_v2",

@@ -1,6 +1,6 @@
-// How much of each device's memory is taken: by this process, or by all
-// processes that share a file. What a process that died had taken is free
-// again. Not thread-safe.
+// Counts the memory that is taken of each device, by this process or by all
+// processes that share a file. Memory of a process that died is free again. Not
+// thread-safe.
 
 #ifndef DATASETD_TESTS_EMULATED_GPU_DRIVER_MEMORY_LEDGER_H_
 #define DATASETD_TESTS_EMULATED_GPU_DRIVER_MEMORY_LEDGER_H_
@@ -15,8 +15,8 @@ namespace datasetd::emulated_driver {
 
 class MemoryLedger {
  public:
-  // Without a path, of this process alone. Ends the process if the file cannot
-  // be used, or too many processes use it.
+  // Without a path, counts this process alone. Ends the process if the file
+  // cannot be used, or too many processes use it.
   explicit MemoryLedger(const std::string& path);
   ~MemoryLedger();
   MemoryLedger(const MemoryLedger&) = delete;
@@ -27,7 +27,7 @@ class MemoryLedger {
   bool Take(int device, uint64_t size_bytes, uint64_t total_bytes);
   // REQUIRES: this process took it.
   void GiveBack(int device, uint64_t size_bytes);
-  // By all.
+  // Bytes that all processes have taken.
   uint64_t TakenBytes(int device) const;
 
  private:
@@ -39,7 +39,7 @@ class MemoryLedger {
   int fd_ = -1;
   // The one of this process. An entry is in use while its byte is locked.
   int own_ = 0;
-  // Of the file, or of this process.
+  // In the file, or in memory of this process.
   Entry* entries_ = nullptr;
 };
 

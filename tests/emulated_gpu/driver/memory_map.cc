@@ -171,7 +171,7 @@ int MemoryMap::Count(RegionKind kind) const {
   return count;
 }
 
-// What is wrong with an address that lies in no region.
+// Says what is wrong with an address that lies in no region.
 std::string MemoryMap::Describe(uint64_t address) const {
   const auto freed = freed_.upper_bound(address);
   if (freed != freed_.begin()) {

@@ -21,8 +21,8 @@ using ::datasetd::emulated_gpu::FaultKind;
 using ::datasetd::emulated_gpu::FunctionInfo;
 using ::datasetd::emulated_gpu::LaunchConfig;
 
-// What a GPU would answer. What it would not notice is answered as a failed
-// launch: a test must not pass over it.
+// Returns the error that a GPU would report. A fault that it would not notice
+// is a failed launch: a test must not pass over it.
 CUresult ResultOf(FaultKind kind) {
   switch (kind) {
     case FaultKind::kInvalidAddress:

@@ -18,7 +18,7 @@ using Uuid = std::array<uint8_t, 16>;
 inline constexpr int kMaxDevices = 8;
 
 struct DeviceSettings {
-  // Of the GPU, and of the MIG instance where there is one; else both alike.
+  // The GPU's, and the MIG instance's where there is one; else both are alike.
   Uuid gpu_uuid = {};
   Uuid uuid = {};
   bool is_mig = false;

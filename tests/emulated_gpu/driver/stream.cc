@@ -59,7 +59,7 @@ void Stream::Advance(std::unique_lock<std::mutex>& lock) {
   num_allowed_ = 0;
 }
 
-// What it waits for is done, or the context is lost.
+// True if all that the head waits for is done, or the context is lost.
 bool Stream::IsHeadReady() const {
   if (context_.error != CUDA_SUCCESS || context_.is_destroyed) return true;
   const auto& waits = queue_.front().waits;

@@ -65,7 +65,7 @@ struct ContextState {
   // Those of cuStreamCreate and the per-thread ones; not the legacy one.
   std::set<std::shared_ptr<Stream>> streams;
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
-  // What destroyed streams still have to do; blocking streams first.
+  // Work that destroyed streams still have to do; blocking streams first.
   std::vector<std::shared_ptr<Completion>> blocking_leftovers;
   std::vector<std::shared_ptr<Completion>> leftovers;
 };
@@ -81,7 +81,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::shared_ptr<Completion> Give(
       Operation operation, std::vector<std::shared_ptr<Completion>> waits);
 
-  // What it was given last, or null.
+  // The completion of the last operation, or null.
   const std::shared_ptr<Completion>& last() const { return last_; }
   bool is_idle() const { return last_ == nullptr || last_->is_done; }
   bool is_running() const { return is_running_; }
@@ -100,7 +100,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   int priority() const { return priority_; }
 
   std::shared_ptr<Capture> capture;
-  // Of the capture: how many nodes of which stream come before the next one.
+  // In the capture: how many nodes of which stream come before the next one.
   std::map<const Stream*, uint64_t> clock;
 
  private:
@@ -133,7 +133,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
 struct Event {
   ContextState* context = nullptr;
-  // Of the last record; null if there was none.
+  // The completion of the last record; null if there was none.
   std::shared_ptr<Completion> last;
   // Set if the last record was in a capture.
   std::shared_ptr<Capture> capture;

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What ran, in the order in which it did.
+// The numbers of the steps that ran, in order.
 std::vector<int> ran;
 
 struct Step {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What is_found.sh takes for found.
+# Outcomes that is_found.sh takes for found, and that it does not.
 set -u
 script=$PWD/tests/emulated_gpu/host_mutants/is_found.sh
 cd "$TEST_TMPDIR" || exit

@@ -19,7 +19,7 @@ struct PtxLaunches {
   std::function<void(const emulated_gpu::LaunchResult&)> on_result;
 };
 
-// Of this process. Not thread-safe.
+// Those of this process. Not thread-safe.
 PtxLaunches& TestPtxLaunches();
 
 }  // namespace datasetd::testing

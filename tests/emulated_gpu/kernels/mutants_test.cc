@@ -62,7 +62,7 @@ struct Mutant {
   const char* replacement;  // with $1, ...
   // Which of the matching lines that the case executes, from 0 on; -1: all.
   int nth;
-  // What may find it; which of several does is the order of execution.
+  // The checks that may find it; which one does depends on the execution order.
   std::vector<std::string> found_by;
 };
 

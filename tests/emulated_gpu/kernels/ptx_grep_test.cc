@@ -54,7 +54,7 @@ TEST(PtxGrepTest, HasNoContractedFlushedOrApproximateOperation) {
   }
 }
 
-// What computes with floats is IEEE 754's, rounded to nearest even, and nothing
+// Arithmetic on floats is IEEE 754's, rounded to nearest even, and nothing
 // else: no exp2, no sine, no mad.
 TEST(PtxGrepTest, FloatsAreRoundedToNearestByIeeeOperationsOnly) {
   int num_rounded = 0;

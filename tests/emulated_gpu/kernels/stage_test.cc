@@ -26,7 +26,7 @@ struct Free {
 };
 using Memory = std::unique_ptr<uint8_t[], Free>;
 
-// Of whole words, each byte as a seed says.
+// Bytes that are drawn with a seed, in memory of whole words.
 Memory Random(int64_t size_bytes, uint32_t seed) {
   Memory memory(static_cast<uint8_t*>(std::aligned_alloc(
       256, static_cast<size_t>((size_bytes + 255) / 256 * 256))));

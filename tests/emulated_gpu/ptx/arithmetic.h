@@ -77,7 +77,7 @@ Handler TernaryHandler(TernaryOp op, Type type);
 Handler CompareHandler(Comparison comparison, Type type);
 // c: the predicate.
 Handler SelectHandler(Type type);
-// Of predicates; kNot, kMove: UnaryOp.
+// Handlers for predicates. UnaryOp is kNot or kMove.
 Handler PredicateBinaryHandler(BinaryOp op);
 Handler PredicateUnaryHandler(UnaryOp op);
 

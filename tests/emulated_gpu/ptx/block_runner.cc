@@ -51,7 +51,7 @@ void BlockRunner::StartBlock(uint64_t number) {
                   static_cast<uint32_t>(number / grid.x / grid.y)};
   block_.barrier_count = 0;
   block_.translations.Clear();
-  // What is read unwritten shows in results, too.
+  // Reads of memory that was not written show in results, too.
   std::fill(block_.shared.begin(), block_.shared.end(), 0xEE);
   for (ShadowPage& page : block_.shared_shadow) page.Clear();
   ++num_blocks_;
@@ -122,7 +122,7 @@ void BlockRunner::EnterFrame(WarpState& warp) {
     warp.local_stride = stride;
   }
   if (code.local_bytes == 0) return;
-  // What is read unwritten shows in results: NaN.
+  // Reads of memory that was not written show in results, as NaNs.
   const bool checks = block_.launch->config->check_local;
   for (int i = 0; i < kWarpLanes; ++i) {
     const int64_t at = i * warp.local_stride + warp.local_base;

@@ -119,7 +119,7 @@ TEST(ChecksTest, UninitialisedMemory) {
               FaultKind::kUninitialised, "shared", Threads(1), kShared);
   ExpectFault("ld.local.u32 %r9, [l];", FaultKind::kUninitialised,
               "the thread has not written it", Threads(1), kLocal);
-  // Of another lane.
+  // Only the other lane has written.
   ExpectFault(
       "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.local.u32 [l], %r1;\n"
       "ld.local.u32 %r9, [l];",
@@ -184,7 +184,7 @@ TEST(ChecksTest, MissingBarrier) {
 }
 
 TEST(ChecksTest, GlobalRaces) {
-  // Of threads of one block, of other blocks, read and written.
+  // Threads of one block; of two blocks, writing both, or reading and writing.
   ExpectFault("st.global.u32 [%d2], %r1;", FaultKind::kRace, "global memory",
               Threads(2));
   ExpectFault("st.global.u32 [%d2], %r1;", FaultKind::kRace,
@@ -193,7 +193,7 @@ TEST(ChecksTest, GlobalRaces) {
       "mov.u32 %r5, %ctaid.x;\nsetp.eq.u32 %p1, %r5, 0;\n"
       "@%p1 ld.global.u32 %r6, [%d2];\n@!%p1 st.global.u32 [%d2], 1;",
       FaultKind::kRace, "read by thread 0 of block 0", Threads(1, 2));
-  // Bytes of one word are not one another's.
+  // Accesses to different bytes of one word are no race.
   ExpectNoFault(
       "cvt.u64.u32 %d5, %r1;\nadd.u64 %d6, %d2, %d5;\n"
       "st.global.u8 [%d6], %r1;",

@@ -1,4 +1,4 @@
-// What a launch did, counted: the same on every run.
+// Counts of a launch, the same on every run.
 
 #ifndef DATASETD_TESTS_EMULATED_GPU_PTX_COUNTERS_H_
 #define DATASETD_TESTS_EMULATED_GPU_PTX_COUNTERS_H_

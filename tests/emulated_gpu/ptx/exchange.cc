@@ -132,7 +132,7 @@ bool RunReduce(WarpState& warp, const MicroOp& op, uint32_t mask) {
   if (!CheckMembers(warp, op.b, mask)) return false;
   const uint32_t* a = Lanes<uint32_t>(warp, op.a);
   const BinaryOp kind = static_cast<BinaryOp>(op.variant);
-  // Of signed numbers the order is that of unsigned ones with the sign flipped.
+  // Signed numbers are ordered as unsigned ones with the sign bit flipped.
   const uint32_t flip =
       op.is_signed && (kind == BinaryOp::kMin || kind == BinaryOp::kMax)
           ? 0x80000000u

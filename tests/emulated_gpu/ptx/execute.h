@@ -25,7 +25,7 @@ struct LaunchConfig {
   // Blocks run in order on one, and side by side on several. Results and
   // counts are the same; which of several faults is reported may differ.
   int num_host_threads = 1;
-  // Of all warps together; more is a fault, as an endless loop is.
+  // The limit for all warps together; more is a fault, as of an endless loop.
   uint64_t max_warp_instructions = uint64_t{1} << 36;
 
   bool check_races = true;

@@ -1,4 +1,4 @@
-// What a kernel did that it must not, as compute-sanitizer would print it.
+// An error of a kernel, as compute-sanitizer would print it.
 
 #ifndef DATASETD_TESTS_EMULATED_GPU_PTX_FAULT_H_
 #define DATASETD_TESTS_EMULATED_GPU_PTX_FAULT_H_

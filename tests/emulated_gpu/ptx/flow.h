@@ -43,7 +43,7 @@ struct BasicBlock {
   int last = 0;  // behind the last statement
   std::vector<int> successors;
   std::vector<int> predecessors;
-  // Of a conditional branch at the end: the statement where all ways meet
+  // For a conditional branch at the end: the statement where all ways meet
   // again, the first of the immediate post-dominator; -1: the end of the
   // function.
   int reconverge = -1;

@@ -50,7 +50,7 @@ bool RunUnpack(WarpState& warp, const MicroOp& op, uint32_t mask);
 // d = a + immediate: cvta from a space, and back with the negative window.
 bool RunConvertAddress(WarpState& warp, const MicroOp& op, uint32_t mask);
 
-// What of a kernel's accesses is where in BlockState::accesses.
+// The index of each kind of access in BlockState::accesses.
 enum class AccessClass {
   kGlobalLoad,
   kGlobalStore,

@@ -54,7 +54,7 @@ struct MicroOp {
   OpKind kind = OpKind::kCompute;
   OpClass op_class = OpClass::kOther;
   bool is_predicate_negated = false;
-  // Of memory.
+  // For memory operations.
   Space space = Space::kGeneric;
   uint8_t element_bytes = 0;   // in memory
   uint8_t register_bytes = 0;  // of the data registers

@@ -13,7 +13,7 @@
 
 namespace datasetd::emulated_gpu {
 
-// What is left in the end is refused.
+// The caller refuses modifiers that are left in the end.
 class Modifiers {
  public:
   explicit Modifiers(const std::vector<absl::string_view>& all) : left_(all) {}

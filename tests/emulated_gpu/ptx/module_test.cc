@@ -1,4 +1,4 @@
-// What of PTX is read, and what is refused, by name and line.
+// PTX that is read, and PTX that is refused, by name and line.
 
 #include <cstdint>
 #include <string>
@@ -90,7 +90,7 @@ TEST(ModuleTest, RefusesMistakes) {
       kInvalidArgument);
 }
 
-// Of cut and garbled modules nothing crashes.
+// Cut and garbled modules are refused, and nothing crashes.
 TEST(ModuleTest, RefusesEveryPrefix) {
   const std::string ptx = Kernel(
       "ld.global.v2.u32 {%r1, %r2}, [%d1+8];\n.pragma \"used_bytes_mask 3\";\n"

@@ -262,7 +262,7 @@ class Parser {
         vector = word == ".v2" ? 2 : 4;
       } else if (word == ".ptr" || word == ".global" || word == ".const" ||
                  word == ".shared" || word == ".local") {
-        // What a pointer parameter points to: a promise to the optimiser.
+        // Tells where a pointer parameter points: a promise to the optimiser.
       } else if (const auto parsed = ParseType(word.substr(1));
                  parsed.has_value()) {
         type = parsed;
@@ -643,7 +643,7 @@ class Parser {
   absl::flat_hash_map<absl::string_view, int> globals_;
   std::unordered_map<uint64_t, int> last_location_;  // by file and line
 
-  // Of the function that is being parsed.
+  // The state of the function that is being parsed.
   FunctionSyntax* function_ = nullptr;
   std::vector<Scope> scopes_;
   absl::flat_hash_map<absl::string_view, int> labels_;

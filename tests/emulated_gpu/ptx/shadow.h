@@ -1,5 +1,5 @@
-// Who last wrote and read each byte, to find races and memory that is read
-// unwritten.
+// Records who last wrote and read each byte, to find races and reads of memory
+// that was not written.
 //
 // The program of a thread is a row of segments, cut at barriers of its block
 // and at synchronisations of its warp. Two accesses are ordered if one thread

@@ -1,4 +1,4 @@
-// What an instruction sees of the warp, block and launch that execute it.
+// The state of the warp, block and launch that execute an instruction.
 
 #ifndef DATASETD_TESTS_EMULATED_GPU_PTX_WARP_STATE_H_
 #define DATASETD_TESTS_EMULATED_GPU_PTX_WARP_STATE_H_
@@ -52,7 +52,7 @@ class TranslationCache {
   size_t next_ = 0;
 };
 
-// What one op did, summed over warps.
+// Counts of one op, summed over warps.
 struct OpCount {
   uint64_t warps = 0;
   uint64_t lanes = 0;

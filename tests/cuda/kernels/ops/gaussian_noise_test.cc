@@ -49,7 +49,7 @@ TEST(GaussianNoiseTest, NoiseHasTheMeanAndTheDeviation) {
     for (int other = 0; other < c; ++other) {
       EXPECT_LT(IndependenceZ(values, Channel(noisy, other)), kMaxZ);
     }
-    // Of neighbours, along both axes.
+    // Neighbours along both axes are independent, too.
     for (const int step : {1, noisy.width}) {
       std::vector<double> next(values.begin() + step, values.end());
       std::vector<double> first(values.begin(), values.end() - step);

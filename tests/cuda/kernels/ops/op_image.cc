@@ -12,7 +12,7 @@ namespace {
 
 struct Content {
   const char* name;
-  // Of 0 to 255, for channel c at (y, x).
+  // The level, 0 to 255, of channel c at (y, x).
   std::function<int(int c, int y, int x, std::mt19937* engine)> level;
 };
 

@@ -99,7 +99,7 @@ TEST(PerspectiveTest, WithoutAMapItIsTheIdentity) {
       expect_identity(params, At(params, sample, height, width));
     }
   }
-  // Of 2x2 pixels many draws have corners on a line.
+  // For 2x2 pixels, many draws have corners on a line.
   const PerspectiveParams params = Params(2, 2, 1.0);
   int num_degenerate = 0;
   for (int64_t sample = 0; sample < 1000; ++sample) {

@@ -85,8 +85,8 @@ TEST(RandomErasingTest, TriesTenTimes) {
   for (int sample = 0; sample < kNumDraws; ++sample) {
     num_erased += At(params, sample, 1000, 1000).box.height > 0;
   }
-  // Of area A all is inside if |ln ratio| < -ln A: over A uniform in
-  // [0.9, 1) the mean of -ln A / ln 2.
+  // A box of area A is inside if |ln ratio| < -ln A. The probability is the
+  // mean of -ln A / ln 2, for A uniform in [0.9, 1).
   const double mean = (1.0 - 0.9 + 0.9 * std::log(0.9)) / 0.1;
   const double taken = 1.0 - std::pow(1.0 - mean / std::log(2.0), 10);
   const double deviation = std::sqrt(kNumDraws * taken * (1 - taken));
@@ -134,7 +134,7 @@ TEST(RandomErasingTest, NormalNumbersAreNormal) {
   EXPECT_LT(IndependenceZ(channels[0], channels[1]), kMaxZ);
   EXPECT_LT(IndependenceZ(channels[0], channels[2]), kMaxZ);
   EXPECT_LT(IndependenceZ(channels[1], channels[2]), kMaxZ);
-  // Of neighbours.
+  // Neighbours are independent, too.
   std::vector<double> next(channels[0].begin() + 1, channels[0].end());
   channels[0].pop_back();
   EXPECT_LT(IndependenceZ(channels[0], next), kMaxZ);
