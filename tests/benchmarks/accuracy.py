@@ -50,7 +50,7 @@ def transform_lists(module):
 
 
 class Samples(torch.utils.data.Dataset):
-    """What torchvision makes, of Pillow images or of float tensors."""
+    """Samples that torchvision makes, of Pillow images or of float tensors."""
 
     def __init__(self, images, labels, on_tensors):
         self.images, self.labels = images, labels
@@ -115,7 +115,7 @@ def print_summary(name, values):
 
 
 def compare_pixels(daemon, images):
-    """Of the list, op by op, and of each part of its ColorJitter alone."""
+    """Compares the list, op by op, and each part of its ColorJitter alone."""
     ops = transform_lists(T)
     rows = dict(zip((type(op).__name__ for op in ops),
                     accuracy_pixels.compare(daemon, images, ops)))

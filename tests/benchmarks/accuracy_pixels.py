@@ -1,6 +1,6 @@
-"""What datasetd's and torchvision's ops make of the same images, op by op.
+"""Compares datasetd's and torchvision's ops on the same images, op by op.
 
-What datasetd draws is asked of it, and given to torchvision's functions.
+datasetd tells its draws, and torchvision's functions are run with them.
 """
 
 import tempfile

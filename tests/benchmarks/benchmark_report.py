@@ -1,4 +1,4 @@
-"""What every benchmark says beside its numbers, and where it writes them.
+"""Writes a benchmark's numbers, with the facts that every benchmark reports.
 
 Numbers are medians of interleaved repetitions; the load average stands beside
 them, because ratios within one run survive a busy machine and times do not.

@@ -1,4 +1,4 @@
-// What a batch that is ready costs the client: Next, and releasing it.
+// Measures a ready batch's cost to the client: Next, and releasing it.
 //
 //   client_cost ADDRESS DATASET [--bursts=N] [--pause_us=N]
 //

@@ -1,4 +1,4 @@
-"""What a batch that is ready costs the client, in C++ and in Python.
+"""Measures a ready batch's cost to the client, in C++ and in Python.
 
 Next and release of batches from a daemon with little else to do, to torch
 tensors in Python. Rounds of both are interleaved. See client_cost.cc.

@@ -1,6 +1,6 @@
-"""What one user's heavy work costs another: the waits of a victim for its next
-batch beside eight feeds that do what it does, and beside eight that take as
-much as they can get and thirty loads.
+"""Measures the cost of one user's heavy work to another: the waits of a victim
+for its next batch beside eight feeds like its own, and beside eight that take
+as much as they can get and thirty loads.
 
 The victim and the others are two users where this runs as root. The target: at
 most three times the waits beside fair feeds.

@@ -1,4 +1,4 @@
-"""What a batch costs the daemon's producer thread: CPU time and launches.
+"""Measures a batch's cost to the producer thread: CPU time and launches.
 
 The thread's CPU time, of /proc/PID/task/*/schedstat, divided by the batches
 that were published meanwhile. On the host backend the kernels run on other

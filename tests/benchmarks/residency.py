@@ -27,7 +27,7 @@ def start_daemon(directory):
 
 
 def samples_per_second(loader, seconds):
-    """Of whole batches, after one epoch that is not counted."""
+    """Counts whole batches, after one epoch that is not counted."""
     for _ in loader:
         pass
     count = 0

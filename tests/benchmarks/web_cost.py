@@ -1,5 +1,5 @@
-"""What the page costs: CPU time of the daemon, of a job and of the page's
-server, with the page open and without, host backend.
+"""Measures the cost of the page: CPU time of the daemon, of a job and of the
+page's server, with the page open and without, host backend.
 
 A reader asks once a second, as the page does; the browser is left out, which is
 the user's. Rounds alternate, and the medians of their differences are printed.

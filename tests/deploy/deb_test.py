@@ -16,7 +16,7 @@ from tests.testing import ports
 LIB = "usr/lib/x86_64-linux-gnu"
 PYTHON_PACKAGES = "usr/lib/python3/dist-packages"
 DOC = "usr/share/doc/datasetd"
-# What the loader looks for is what Depends names; nothing else may be needed.
+# The packages that Depends names. The loader may need no others.
 PACKAGES = {"libc6", "libgcc-s1", "libprometheus-cpp-core1.0",
             "libstdc++6", "systemd"}
 

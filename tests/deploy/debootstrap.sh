@@ -45,7 +45,7 @@ dpkg-deb --root-owner-group -Zgzip --build "$work/next" \
   "$root/srv/check/next.deb" >/dev/null
 cp "$deb" "$root/srv/check/first.deb"
 cp "$here/installed.sh" "$here/installed_job.py" "$root/srv/check/"
-# What Python's own library does not write.
+# Files that Python's own library does not write.
 mkdir -p "$root/srv/data/images/one" "$root/srv/data/images/two"
 /usr/bin/python3 - "$root/srv/data" <<'PYTHON'
 import sys

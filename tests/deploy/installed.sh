@@ -1,5 +1,5 @@
 #!/bin/bash
-# What debootstrap.sh runs inside, as root: see there. Each step says what it
+# debootstrap.sh runs this inside, as root: see there. Each step says what it
 # does; the first that goes wrong ends it.
 set -euo pipefail
 cd /srv/check

@@ -1,4 +1,4 @@
-"""What the tests of packages share: files of the build, a daemon, data."""
+"""Shared by the tests of packages: files of the build, a daemon, data."""
 
 import glob
 import os
@@ -21,7 +21,7 @@ def runfile(pattern):
 
 
 def run(*command, code=0, environment=None, **options):
-    """What the command prints; it ends with `code`."""
+    """Returns what the command prints; it must end with `code`."""
     result = subprocess.run(
         [str(word) for word in command], stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,

@@ -35,8 +35,8 @@ BINARIES = [
     ("augment_test", 150), ("permutation_test", 60), ("random_test", 60),
     ("rounding_test", 60),
 ]
-# Of tests/integration/data_loader, for pytest; reference_test holds the parity
-# with torchvision.
+# Tests of tests/integration/data_loader, for pytest; reference_test holds the
+# parity with torchvision.
 LOADER_TESTS = [
     ("reference_test", 240), ("determinism_test", 90), ("epochs_test", 90),
     ("pretransforms_test", 90), ("resume_test", 90),
@@ -45,7 +45,7 @@ LOADER_PACKAGES = ("pytest", "numpy", "torch", "torchvision")
 # Programs in C++ that need a GPU, and scripts; seconds each may take.
 CUDA_PROBES = [("cuda_probe", 120), ("kernel_probe", 60),
                ("trainer_probe", 30)]
-# What is left of them with --no_timing.
+# The parts of the probes that run with --no_timing.
 UNTIMED_PARTS = {
     "cuda_probe": ["machine", "sizes", "capture", "free", "release",
                    "read_only_import"],
@@ -268,8 +268,8 @@ def run_probes(part, no_gpu, is_timed=True):
     return answers
 
 
-# What only a GPU can tell: a name, the question, and where its answer is: the
-# keys of a probe, or the names of steps.
+# Questions that only a GPU can answer: a name, the question, and where its
+# answer is: the keys of a probe, or the names of steps.
 QUESTIONS = [
     ("kernels", "Do the kernels give the host's bits?",
      ["augment_parity_test", "reference_test", "determinism_test"]),

@@ -141,7 +141,7 @@ absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
   DATASETD_RETURN_IF_ERROR(stream->Synchronize());
   const double seconds = SecondsSince(start) / num_launches;
   const int64_t num_samples = int64_t{kBatches} * shape.batch_size;
-  // Of a sample read whole and written, whatever of it a crop leaves out.
+  // A sample counts as read whole and written, whatever a crop leaves out.
   const int64_t num_bytes =
       num_samples * (field.sample_stride_bytes + BytesOut(field));
   return ordered_json{{"workload", workload.name},

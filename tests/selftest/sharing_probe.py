@@ -1,4 +1,4 @@
-"""Who can open a daemon's slab; one line of JSON.
+"""Tells which clients can open a daemon's slab; one line of JSON.
 
     sharing_probe.py DEVICE
 

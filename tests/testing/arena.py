@@ -131,7 +131,7 @@ while True:
         check(sorted(rows) == list(range(len(records))), "an epoch")
 """
 
-# What a new job does, again and again.
+# Acts as a new job, again and again.
 _PROBER = """
 lock = threading.Lock()
 state = {"rounds": 0, "waits": [], "errors": [], "since": time.monotonic()}
@@ -179,10 +179,11 @@ while True:
 
 
 class Measure:
-    """What happened while an attack went on; complete when its block ends.
+    """Measurements during an attack; complete when its block ends.
 
-    victim_batches: what the victim got. victim_stall_seconds: the longest wait of the victim for a batch, also one
-    that had not ended; victim_p50_seconds, victim_p99_seconds of its waits.
+    victim_batches: the batches that the victim got. victim_stall_seconds: its
+    longest wait for a batch, also one that had not ended; victim_p50_seconds,
+    victim_p99_seconds: percentiles of its waits.
     prober_wait_seconds: the longest round of a new job; prober_errors: what
     rounds failed with. before_bytes: resident memory of the daemon before;
     peak_bytes: what it had more.
@@ -227,7 +228,7 @@ class Arena:
             raise
 
     def _install(self):
-        """What other users run, where they can read it."""
+        """Copies the programs of other users to where they can read them."""
         os.chmod(self.directory, 0o755)
         shutil.copytree(harness.runfile("client/python/datasetd"),
                         self.path("datasetd"))

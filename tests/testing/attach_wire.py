@@ -17,10 +17,10 @@ DETACHED, GOODBYE, REFUSED = 6, 7, 8
 TOKEN_BYTES = 16
 
 NUM_SLOTS_MAX = 64
-# Of the daemon page.
+# The layout of the daemon page.
 DAEMON_PAGE_BYTES = 8192
 PUBLISHED_OFFSET = 256
-# Of the client page.
+# The layout of the client page.
 CLIENT_PAGE_BYTES = 4096
 RELEASE_REQUESTED_OFFSET = 0
 RELEASE_DONE_OFFSET = 512

@@ -91,13 +91,13 @@ def write_slow_images(directory, num_images=400):
 
 
 class ProcessView:
-    """What /proc says about a process."""
+    """A process, as /proc shows it."""
 
     def __init__(self, pid):
         self.pid = pid
 
     def descriptor_targets(self):
-        """What its open descriptors refer to."""
+        """Returns the targets of its open descriptors."""
         directory = f"/proc/{self.pid}/fd"
         targets = []
         for name in os.listdir(directory):
@@ -273,14 +273,14 @@ class Daemon(ProcessView):
             self._discard()
 
     def _discard(self):
-        # Of no use after an orderly end.
+        # Not needed after an orderly end.
         self.kill()
         if self._owns_directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class Footprint:
-    """What a daemon uses; equal before and after means nothing leaked."""
+    """The resources of a daemon; equal before and after if nothing leaked."""
 
     def __init__(self, daemon, client):
         status = client.status()

@@ -10,7 +10,7 @@
 
 namespace datasetd {
 
-// What the two below stay under, but for chances of 4e-6 and 3e-7.
+// Bounds of the two below. The chances to exceed them are 4e-6 and 3e-7.
 inline constexpr double kMaxKolmogorovSmirnov = 2.55;
 inline constexpr double kMaxZ = 5.0;
 

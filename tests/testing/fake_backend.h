@@ -89,7 +89,7 @@ class FakeBackend final : public Backend {
   int num_waits() const;
   // Objects of any kind made and not destroyed.
   int num_live_objects() const;
-  // Of memory of any kind.
+  // Bytes of memory of any kind that live.
   size_t live_bytes() const;
 
   const DeviceInfo& info() const override;

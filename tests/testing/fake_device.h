@@ -1,6 +1,6 @@
-// What the objects of a FakeBackend share: the pending work, the faults to
-// come, and the count of what lives. See fake_backend.h for the semantics.
-// Thread-safe.
+// The state that the objects of a FakeBackend share: the pending work, the
+// faults to come, and the number of live objects. See fake_backend.h for the
+// semantics. Thread-safe.
 
 #ifndef DATASETD_TESTS_TESTING_FAKE_DEVICE_H_
 #define DATASETD_TESTS_TESTING_FAKE_DEVICE_H_
@@ -27,14 +27,14 @@ struct FakeEventState {
 };
 
 struct FakeWork {
-  // Of launches: null for other work, whose batches are empty.
+  // Launches only: null for other work, whose batches are empty.
   const AugmentProgram* program = nullptr;
   std::vector<BatchTask> batches;
-  // Of copies.
+  // Copies only.
   uint8_t* copy_to = nullptr;
   const uint8_t* copy_from = nullptr;
   size_t copy_bytes = 0;
-  // Of records.
+  // Records of events only.
   std::shared_ptr<FakeEventState> event;
   // Rises with submission, over all streams.
   uint64_t sequence = 0;

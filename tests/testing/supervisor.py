@@ -69,7 +69,7 @@ class Supervisor:
         self._notify_path = notify_path
         self.listeners = []
         self.process = None
-        # Of every datagram: when it came, and its lines as a dict.
+        # For every datagram: when it came, and its lines as a dict.
         self.notices = []
 
     def listen(self):

@@ -1,5 +1,5 @@
-// What a job pays before its first batch: a session, a call, a feed. Needs a
-// daemon that may read the temporary directory:
+// Measures a job's cost before its first batch: a session, a call, a feed.
+// Needs a daemon that may read the temporary directory:
 //
 //   bazel build //client/ctl:datasetctl //server:datasetd
 //     //tests/benchmarks/client:control_benchmark

@@ -1,4 +1,4 @@
-"""What a user could pick: each peer gives the batches of a workload for ever.
+"""Loaders to choose from: each peer gives the batches of a workload for ever.
 
 A peer is a generator of (images, ..., labels), on the device, of the workload's
 dtype and layout; its first batch ends the time to first batch. A peer that a

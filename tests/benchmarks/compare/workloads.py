@@ -19,7 +19,7 @@ class Workload:
     name: str
     title: str
     num_samples: int
-    # Of one sample.
+    # The image of one sample.
     image_shape: tuple  # [H, W, C]
     batch_size: int
     mean: tuple

@@ -50,7 +50,7 @@ Memory Allocate(int64_t size_bytes) {
       kScratchAlignment, static_cast<size_t>(AlignScratch(size_bytes + 1)))));
 }
 
-// What one kernel did.
+// Returns the counts of one kernel.
 json ToJson(const Counters& c) {
   json lines = json::object();
   for (const auto& [at, line] : c.by_line) {
@@ -152,7 +152,7 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   return result;
 }
 
-// What the stage-in kernel does for 16 samples, `shift` bytes behind a word.
+// Counts the stage-in kernel for 16 samples, `shift` bytes behind a word.
 absl::StatusOr<json> CountStage(int64_t sample_bytes, int64_t shift) {
   constexpr int kSamples = 16;
   const int64_t place_bytes =

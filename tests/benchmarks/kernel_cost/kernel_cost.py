@@ -1,4 +1,4 @@
-"""What the CUDA kernels cost, counted by executing their PTX on the host.
+"""Counts the cost of the CUDA kernels by executing their PTX on the host.
 
     bazel run //tests/benchmarks/kernel_cost [-- --ptxas] [WORKLOAD...]
 
@@ -39,8 +39,8 @@ class Gpu:
         self.gb_per_second = gb_per_second
 
     def microseconds(self, cost):
-        """Of a sample, with all SMs at work: by instructions or by memory,
-        whichever takes longer."""
+        """Returns the time of a sample, with all SMs at work: by instructions
+        or by memory, whichever takes longer."""
         clocks = sum(
             kernel["warp_instructions"] * _MACHINE_PER_PTX
             / _STARTS_PER_CLOCK[name]

@@ -27,7 +27,7 @@ struct Workload {
 
 std::vector<Workload> CostWorkloads();
 
-// Of samples without a gap; `source` stays 0.
+// Compiles for samples without gaps; `source` stays 0.
 absl::StatusOr<FieldProgram> Compile(const Workload& workload);
 
 }  // namespace datasetd

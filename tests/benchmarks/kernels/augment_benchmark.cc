@@ -122,7 +122,7 @@ class Fixture {
     return batch;
   }
 
-  // Of a sample: read and written.
+  // Bytes read and written for a sample.
   int64_t moved_bytes() const { return in_bytes_ + out_bytes_; }
 
   void Report(benchmark::State& state) const {

@@ -1,5 +1,5 @@
-// What the ring costs: a slot's way in one thread, and from thread to thread
-// with the futex and the eventfd. Run:
+// Measures the ring: a slot's way in one thread, and from thread to thread with
+// the futex and the eventfd. Run:
 // bazel run //tests/benchmarks/ring:ring_benchmark
 
 #include <linux/futex.h>
