@@ -29,7 +29,7 @@ ray.init(
     runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}},
 )
 first = ray_job.run(data, tasks_per_node=2)
-# Whoever started a daemon is among them.
+# The workers that started a daemon are among them.
 for result in first:
     os.kill(result["worker"], signal.SIGKILL)
 deadline = time.monotonic() + 60

@@ -20,7 +20,7 @@ _BLOCKS = 1000
 
 
 def counts_of_all(order):
-    """How often each sample comes in an epoch over all ranks, padding aside."""
+    """Counts each sample in an epoch over all ranks, padding aside."""
     seen = np.zeros(order.num_samples, np.uint8)
     for begin in range(0, order.num_samples, _CHUNK):
         end = min(begin + _CHUNK, order.num_samples)

@@ -126,8 +126,8 @@ class ReleaseTest(unittest.TestCase):
                          f"datasetd {version}\n")
 
     def test_the_containers_dockerfile(self):
-        """Its first stage leaves, of the archive, a daemon that runs and the
-        programs that probes call."""
+        """Its first stage leaves a daemon that runs, and the programs that
+        probes call."""
         text = package_harness.runfile(
             "deploy/container/Dockerfile").read_text()
         stage = re.sub(r"\\\n", " ", text).split("\nFROM ")[1]

@@ -28,7 +28,7 @@ _HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
 
 
 def pages() -> list:
-    """Those in git, and those that are not ignored."""
+    """Returns the pages in git, and new ones that are not ignored."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others",
          "--exclude-standard", "*.md"],
@@ -38,7 +38,7 @@ def pages() -> list:
 
 
 def read(page: str) -> str:
-    """Without its blocks of code, whose brackets are no links."""
+    """Reads it without its blocks of code, whose brackets are no links."""
     with open(page, encoding="utf-8") as file:
         return _FENCED.sub("", file.read())
 

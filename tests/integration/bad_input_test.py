@@ -75,7 +75,7 @@ def _write(world, directory, name, data):
 
 
 def _raises(kind, *texts):
-    """That very class, with all these in its message."""
+    """Expects that very class, with all these in its message."""
     class Expectation:
         def __enter__(self):
             self.context = pytest.raises(datasetd.Error)

@@ -57,7 +57,7 @@ def _settled_descriptors(daemon):
 
 
 def _expect_idle(daemon):
-    """It uses next to no CPU while nobody asks for anything."""
+    """Expects next to no CPU time while nobody asks for anything."""
     def is_idle():
         before = daemon.cpu_seconds()
         end = time.monotonic() + 1.0
@@ -68,7 +68,7 @@ def _expect_idle(daemon):
 
 
 def _expect_closed(connection):
-    """No answer, and the end of the connection."""
+    """Expects no answer, and the end of the connection."""
     try:
         assert connection.recv(512) == b""
     except ConnectionResetError:
@@ -138,7 +138,7 @@ def test_silent_connections_do_not_keep_others_out(daemon):
     try:
         # Each of them may be silent for 5 s.
         assert _serves(daemon) < 10.0
-        # Those that wait are dropped when their time is over.
+        # Silent connections are dropped when their time is over.
         for connection in silent:
             connection.settimeout(15.0)
             data = connection.recv(512)

@@ -14,7 +14,7 @@ harness.use_python_package()
 import datasetd  # noqa: E402
 
 _NUM_SAMPLES = 2000
-# Whoever waits for one that died does so for a time-out of this, or for ever.
+# A wait for a process that died would last for a time-out of this, or for ever.
 _TIMEOUT_SECONDS = 10.0
 
 # Holds two batches, and says so.

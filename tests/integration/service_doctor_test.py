@@ -194,7 +194,7 @@ def test_a_variable_for_mps_without_a_server_is_seen(daemon, tmp_path):
     if _has_gpu():
         assert doctor.severity("MPS") == "fault"
     else:
-        # Without a GPU it does not matter.
+        # MPS does not matter without a GPU.
         assert not any(f["check"] == "MPS" for f in doctor.findings)
 
 

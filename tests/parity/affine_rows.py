@@ -17,7 +17,7 @@ NEAREST_REMARK = (
 
 
 def source_points(shape, angle, translate, scale, shear, center, size=None):
-    """Where each output pixel comes from: x and y in pixels, [H, W] each.
+    """Returns the source of each output pixel: x and y in pixels, [H, W] each.
 
     Degrees, clockwise; the middle of pixel 0 is at 0. The output is of `size`,
     (height, width), about the image's middle; None is the image's size.
@@ -40,7 +40,7 @@ def source_points(shape, angle, translate, scale, shear, center, size=None):
 
 
 def edges(shape, *affine):
-    """Where a source point lies within 1e-4 of a pixel's edge."""
+    """True where a source point lies within 1e-4 of a pixel's edge."""
     masks = [
         np.abs(axis - np.floor(axis) - 0.5) < 1e-4
         for axis in source_points(shape, *affine)

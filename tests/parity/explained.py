@@ -14,7 +14,7 @@ NEAREST_EXACT = "INTERPOLATION_MODE_NEAREST_EXACT"
 # Bounds for one op in float32, on both sides; for ops that resample these
 # include the error of positions.
 FLOAT = {None: 0.0, "float": 1e-5, "drops": 1e-5, "rounds": 1e-4}
-# The error by which torchvision handles fractions of uint8 images, in levels.
+# The error of torchvision's handling of fractions in uint8 images, in levels.
 LEVELS = {None: 0.0, "float": 0.0, "drops": 1.0, "rounds": 0.5}
 
 

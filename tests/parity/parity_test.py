@@ -90,7 +90,7 @@ def cases(row, size):
 
 
 def sizes(row):
-    """Those that the row is run at."""
+    """Returns the sizes at which the row is run."""
     own = [size for size in SIZES if cases(row, size)]
     if _RUNS_ALL:
         return own

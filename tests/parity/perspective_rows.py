@@ -61,8 +61,8 @@ def _expect(parameters):
 
 
 def _edges(shape, drawn):
-    """Where a source lies within 1e-3 of a pixel's edge, or is so large, near
-    the line at infinity, that float32 has no such digits."""
+    """True where a source lies within 1e-3 of a pixel's edge, or is so large,
+    near the line at infinity, that float32 has no such digits."""
     near = np.zeros((shape.height, shape.width), bool)
     if not drawn or not drawn[0]["is_applied"]:
         return near

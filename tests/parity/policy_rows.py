@@ -16,8 +16,8 @@ _SPREAD = {"AdjustContrast", "Autocontrast", "Equalize", "Affine"}
 
 
 def _edges(shape, drawn):
-    """Where the source of a nearest affine op lies on a pixel's edge, and what
-    later ops make of these pixels."""
+    """True at pixels whose source in a nearest affine op lies on a pixel's
+    edge, and at those that later ops compute from them."""
     mask = np.zeros((shape.height, shape.width), bool)
     for draw in drawn:
         if not draw["is_applied"]:

@@ -151,7 +151,7 @@ IMAGE = torch.from_numpy(
 
 
 def _taken_as_v2_takes_it(name, parameter, value):
-    """True if torchvision 0.14 refuses it and torchvision.transforms.v2 not."""
+    """True if torchvision 0.14 refuses it and transforms.v2 does not."""
     return (
         # A dict of fills: by type there, by field here.
         (parameter == "fill" and isinstance(value, dict))

@@ -3,7 +3,7 @@
 // later point, a client, and, as asked for, its GPU, a second thread that
 // releases, and somebody who closes the feed.
 //
-// It checks on every schedule:
+// RingModel checks on every schedule:
 //   - the client gets its batches or is told that the feed is closed: no
 //     wake-up is lost, on either side;
 //   - a slot is filled only when neither the client nor a device may use it,

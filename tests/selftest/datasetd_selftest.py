@@ -145,7 +145,7 @@ class Part:
             except subprocess.TimeoutExpired:
                 step["code"] = None
             finally:
-                # Whatever it started goes with it.
+                # Kills the processes that it started, too.
                 try:
                     os.killpg(process.pid, signal.SIGKILL)
                 except ProcessLookupError:

@@ -40,7 +40,7 @@ WAYS = {
 
 
 def copy_package(directory):
-    """Where every user may read it; returns the environment that finds it."""
+    """Copies it to where every user may read it; returns its environment."""
     os.chmod(directory, 0o755)
     package = pathlib.Path(directory) / "python"
     shutil.copytree(os.path.dirname(datasetd.__file__), package / "datasetd")

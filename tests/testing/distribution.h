@@ -1,5 +1,5 @@
-// How far samples are from a stated distribution. Seeds are fixed in tests, so
-// that a bound at which truth fails once in a million is no lottery.
+// Distances of samples from a stated distribution. Seeds are fixed in tests, so
+// that a bound that true samples exceed once in a million makes no test flaky.
 
 #ifndef DATASETD_TESTS_TESTING_DISTRIBUTION_H_
 #define DATASETD_TESTS_TESTING_DISTRIBUTION_H_
@@ -10,7 +10,7 @@
 
 namespace datasetd {
 
-// Bounds of the two below. The chances to exceed them are 4e-6 and 3e-7.
+// Bounds of these distances. The chances to exceed them are 4e-6 and 3e-7.
 inline constexpr double kMaxKolmogorovSmirnov = 2.55;
 inline constexpr double kMaxZ = 5.0;
 
@@ -19,7 +19,7 @@ inline constexpr double kMaxZ = 5.0;
 double KolmogorovSmirnov(std::vector<double> values,
                          const std::function<double(double)>& cumulative);
 
-// The same from the uniform one between `low` and `high`.
+// The same distance from the uniform distribution between `low` and `high`.
 double UniformKolmogorovSmirnov(const std::vector<double>& values, double low,
                                 double high);
 
@@ -27,7 +27,7 @@ double UniformKolmogorovSmirnov(const std::vector<double>& values, double low,
 // normal. REQUIRES: five expected in each cell.
 double EquallyLikelyZ(const std::vector<int64_t>& counts);
 
-// The same of a table of 16 x 16 cells of a[i] and b[i], for independence.
+// Likewise for the independence of a[i] and b[i], in a table of 16 x 16 cells.
 // Cells are equally likely ranges of ranks. REQUIRES: equal lengths, above
 // 1,280; continuous values.
 double IndependenceZ(const std::vector<double>& a,

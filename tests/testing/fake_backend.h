@@ -89,7 +89,7 @@ class FakeBackend final : public Backend {
   int num_waits() const;
   // Objects of any kind made and not destroyed.
   int num_live_objects() const;
-  // Bytes of memory of any kind that live.
+  // Bytes of live memory of any kind.
   size_t live_bytes() const;
 
   const DeviceInfo& info() const override;

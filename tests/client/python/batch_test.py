@@ -254,7 +254,7 @@ def test_keeping_all_is_an_error_that_names_the_fields(dataset, framework):
 
 
 def test_what_a_wrapper_makes_of_a_batch(dataset):
-    """Those that move batches to a device build the tuple's class anew."""
+    """Wrappers that move batches to a device build the tuple's class anew."""
     with loader(dataset) as batches:
         batch = next(iter(batches))
         moved = type(batch)(value.double() for value in batch)

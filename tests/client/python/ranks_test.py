@@ -319,7 +319,7 @@ torch.distributed.barrier()
 print(json.dumps(answers + said(loader, 1)))
 """,
     )
-    # Whoever came second; both know it at the second epoch.
+    # The rank that came second gets the error; both do at the second epoch.
     assert {type(rank0[0]), type(rank1[0])} == {int, str}
     assert rank0[1] == rank1[1]
     assert "content_hash is '" in rank0[1]

@@ -1,4 +1,4 @@
-"""Where a loader's seed comes from."""
+"""The sources of a loader's seed."""
 
 import sys
 

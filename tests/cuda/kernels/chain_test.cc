@@ -126,7 +126,7 @@ void ExpectNear(const TestImage& image, const Transforms& ops,
   for (size_t i = 0; i < actual.size(); ++i) {
     const double difference =
         std::abs(static_cast<double>(actual[i]) - expected.values[i]);
-    // So that NaN counts.
+    // Written so that NaN counts.
     if (!(difference <= worst)) {
       worst = difference;
       worst_at = i;

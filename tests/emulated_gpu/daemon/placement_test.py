@@ -1,5 +1,5 @@
-"""Where samples lie changes nothing of what a job gets: pinned, split, auto and
-sharded datasets give the batches of one GPU, bit for bit. On emulated GPUs with
+"""A job gets the same batches wherever samples lie: pinned, split, auto and
+sharded datasets give those of one GPU, bit for bit. On emulated GPUs with
 little memory."""
 
 import contextlib

@@ -11,7 +11,8 @@
 
 namespace datasetd::emulated_driver {
 
-// Nothing for a number that is no attribute. What the emulated GPU lacks is 0.
+// Nothing for a number that is no attribute; 0 for one that the emulated GPU
+// does not have.
 std::optional<int> ReadAttribute(const Settings& settings, int device,
                                  CUdevice_attribute attribute);
 

@@ -23,7 +23,8 @@ std::string BackingName(BackingKind kind, const Uuid& uuid, uint64_t id);
 
 class Backing {
  public:
-  // Makes zeros. nullptr where the system has no memory or no descriptor left.
+  // Makes a backing of zeros. nullptr where the system has no memory or no
+  // descriptor left.
   static std::shared_ptr<Backing> Create(BackingKind kind, const Uuid& uuid,
                                          uint64_t size_bytes);
 

@@ -290,7 +290,7 @@ void Driver::FreeAllocation(Context& context, uint64_t address) {
     journal->Finding(
         "cuMemFree of memory that another process has open by "
         "cuIpcOpenMemHandle: undefined behavior");
-    // Whoever still reads it must not find what was there.
+    // A process that still reads it must not find the old bytes.
     std::fill_n(
         reinterpret_cast<uint8_t*>(block->range.alias),
         std::min<uint64_t>(block->backing->size_bytes(), settings.fill_bytes),

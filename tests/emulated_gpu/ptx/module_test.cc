@@ -90,7 +90,7 @@ TEST(ModuleTest, RefusesMistakes) {
       kInvalidArgument);
 }
 
-// Cut and garbled modules are refused, and nothing crashes.
+// A module that is cut anywhere crashes nothing, and has no complete kernel.
 TEST(ModuleTest, RefusesEveryPrefix) {
   const std::string ptx = Kernel(
       "ld.global.v2.u32 {%r1, %r2}, [%d1+8];\n.pragma \"used_bytes_mask 3\";\n"

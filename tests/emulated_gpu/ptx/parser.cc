@@ -137,7 +137,7 @@ class Parser {
       SkipStatement();
     } else if (word == ".visible" || word == ".weak" || word == ".extern" ||
                word == ".common") {
-      // Linking. What is .extern has no body, and is refused where it is used.
+      // Linking. An .extern has no body, and is refused where it is used.
     } else if (word == ".entry" || word == ".func") {
       ParseFunction(word == ".entry");
     } else if (word == ".global" || word == ".const" || word == ".shared") {
@@ -325,7 +325,7 @@ class Parser {
     } while (error_.ok() && (depth > 0 || token_.Is(",")) && !token_.Is(";"));
   }
 
-  // After the space. Of the module, or of a function.
+  // Parses what follows the space, in the module or in a function.
   void ParseVariables(absl::string_view space_name,
                       std::vector<Variable>* variables, bool is_of_module) {
     Variable first;

@@ -6,9 +6,9 @@
 namespace datasetd::emulated_gpu {
 namespace {
 
-// A record is segment << 7 | who. Of writes `who` is a lane, with kAtomic if it
-// was one, or kManyAtomics; of reads a lane or one of the kMany..., with
-// kReadOnly if an ld.global.nc was among them.
+// A record is segment << 7 | who. For a write, `who` is a lane, with kAtomic if
+// it was atomic, or kManyAtomics. For reads it is a lane or one of the
+// kMany..., with kReadOnly if an ld.global.nc was among them.
 constexpr int kWhoBits = 7;
 constexpr uint32_t kWhoMask = (1u << kWhoBits) - 1;
 constexpr uint32_t kAtomic = 32;

@@ -107,7 +107,7 @@ class ExplainedFeed {
   std::unique_ptr<AugmentProgram> program_;
 };
 
-// How far a count is from n * p, in standard deviations.
+// The distance of a count from n * p, in standard deviations.
 inline double BinomialZ(int64_t count, double n, double p) {
   return (static_cast<double>(count) - n * p) / std::sqrt(n * p * (1 - p));
 }
@@ -117,7 +117,7 @@ inline double AppliedZ(const std::vector<bool>& applied, double p) {
                    static_cast<double>(applied.size()), p);
 }
 
-// The same of the samples where both are applied.
+// BinomialZ of the number of samples to which both are applied.
 inline double BothZ(const std::vector<bool>& a, const std::vector<bool>& b,
                     double p) {
   int64_t both = 0;

@@ -276,7 +276,7 @@ TEST(ManifestFormatTest, EveryCutAndEveryChangedByteIsNoticed) {
   }
 }
 
-// Those of the version before, which had XXH3.
+// The previous version stored such hashes, by XXH3.
 TEST(ManifestFormatTest, ShortContentHashesAreTaken) {
   for (const size_t length : {0, 31, 32, 33, 64, 65}) {
     v1::Manifest manifest;

@@ -113,7 +113,7 @@ class Life {
                               registry_->Await("d", kLong));
     EXPECT_NE(info.state, DatasetState::kLoading);
     DATASETD_RETURN_IF_ERROR(info.error);
-    // So that the order of calls does not depend on the cache's thread.
+    // Makes the order of calls independent of the cache's thread.
     EXPECT_TRUE(cache_->AwaitIdle(kLong));
     return Serve();
   }

@@ -442,7 +442,7 @@ TEST_F(RegistryRestartTest, APushedDatasetComesBackFromTheCacheAlone) {
   EXPECT_EQ(gate_.num_reads(), 1);
 }
 
-// Whatever their samples hash to.
+// Even if the hashes of the samples are the same.
 TEST_F(RegistryRestartTest, APushIsNeverAnsweredWithAnotherUsersSamples) {
   const std::string hash = PushAndStore("p", kBob);
   const std::string file = CacheFile();
