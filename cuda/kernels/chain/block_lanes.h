@@ -106,19 +106,28 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE int CountOfQuarters(int32_t x,
 template <typename Team, typename T>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void LoadLanes(
     const T* from, const LaneRun& run, T (&to)[Team::kLanes]) {
-  if (run.is_vector) {
-    const auto all = *reinterpret_cast<const Vector4<T>*>(from);
-    DATASETD_UNROLL
-    for (int k = 0; k < Team::kLanes; ++k) to[k] = all.at[k];
-    return;
-  }
   DATASETD_UNROLL
   for (int k = 0; k < Team::kLanes; ++k) {
     to[k] = from[k < run.count ? k * run.step : 0];
   }
 }
 
-// The reverse of LoadLanes.
+// Loads lanes that are neighbours from `from` on in scratch memory, where up to
+// three floats behind a row may be read, too. `is_vector`: as in LaneRun.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void LoadNeighbours(
+    const float* from, bool is_vector, float (&to)[Team::kLanes]) {
+  if (is_vector) {
+    const auto all = *reinterpret_cast<const Vector4<float>*>(from);
+    DATASETD_UNROLL
+    for (int k = 0; k < Team::kLanes; ++k) to[k] = all.at[k];
+    return;
+  }
+  DATASETD_UNROLL
+  for (int k = 0; k < Team::kLanes; ++k) to[k] = from[k];
+}
+
+// Stores lanes from `to` on.
 template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void StoreFloats(
     const float (&lanes)[Team::kLanes], const LaneRun& run, float* to) {
@@ -242,13 +251,14 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void GatherNeighbours(
     SetLanes(made, 0, lanes);
     return;
   }
-  const LaneRun run = {lanes->count, 1, image.width % Team::kLanes == 0};
+  const bool is_vector = image.width % Team::kLanes == 0;
   const float* const from =
       reinterpret_cast<const float*>(image.data) + start + lanes->first_x;
   MakeChannels(lanes, [&](auto& made, int first_c) {
     DATASETD_UNROLL
     for (auto& channel : made) {
-      LoadLanes<Team>(from + first_c++ * image.channel_stride, run, channel);
+      LoadNeighbours<Team>(from + first_c++ * image.channel_stride, is_vector,
+                           channel);
     }
   });
 }

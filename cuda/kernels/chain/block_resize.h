@@ -158,12 +158,12 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumBlockRow(
   }
 }
 
-// Sums down the columns that the lanes `run` from element `at` of buffered rows
-// on are, for coordinate y.
+// Sums down the columns that neighbouring lanes from element `at` of buffered
+// rows on are, for coordinate y. `is_vector`: as in LaneRun.
 template <int kChannels, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumBlockColumns(
     const RowWindow& rows, const AxisTaps& taps, int32_t y, int64_t at,
-    const LaneRun& run, float (&sum)[kChannels][Team::kLanes]) {
+    bool is_vector, float (&sum)[kChannels][Team::kLanes]) {
   BeginSums<kChannels, Team>(sum);
   const int32_t* index = taps.index + y;
   const float* weight = taps.weight + y;
@@ -174,7 +174,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumBlockColumns(
     DATASETD_UNROLL
     for (int c = 0; c < kChannels; ++c) {
       float value[Team::kLanes];
-      LoadLanes<Team>(row + c * rows.plane_stride, run, value);
+      LoadNeighbours<Team>(row + c * rows.plane_stride, is_vector, value);
       DATASETD_UNROLL
       for (int k = 0; k < Team::kLanes; ++k) {
         sum[c][k] = sum[c][k] + factor * value[k];

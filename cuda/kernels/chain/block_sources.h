@@ -229,8 +229,40 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SharpenBlock(
   }
 }
 
+// Loads the four pixels from column `at` on, a multiple of 4, of kChannels rows
+// that are mirrored at their beginning or at their end.
+template <bool kIsBefore, int kChannels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void LoadMirrored(
+    const float* const (&rows)[kChannels], int32_t at, int32_t width,
+    float (&to)[kChannels][Team::kLanes]) {
+  if (width % Team::kLanes == 0 && at >= 0 && at < width) {
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      LoadNeighbours<Team>(rows[c] + at, /*is_vector=*/true, to[c]);
+    }
+    return;
+  }
+  DATASETD_UNROLL
+  for (int k = 0; k < Team::kLanes; ++k) {
+    // Outside if no lane of the image needs it.
+    int32_t column;
+    if constexpr (kIsBefore) {
+      column = MirroredBefore(at + k);
+      column = column < width ? column : width - 1;
+    } else {
+      column = MirroredAfter(at + k, width);
+      column = column > 0 ? column : 0;
+    }
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      to[c][k] = rows[c][column];
+    }
+  }
+}
+
 // Blurs kChannels planes along their rows. A lane's neighbours are those of the
-// lane beside it, but for one on either side, which is looked up.
+// lane beside it, but for one on either side: four taps take as many pixels on
+// either side, whole vectors.
 template <int kChannels, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void BlurBlockX(
     const ChainImage& image, const GaussianBlurDraw& draw, const float* planes,
@@ -238,39 +270,35 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void BlurBlockX(
   constexpr int kLanes = Team::kLanes;
   const int32_t width = image.width;
   const int32_t x = lanes.first_x;
-  const float* row[kChannels];
+  const float* rows[kChannels];
   DATASETD_UNROLL
   for (int c = 0; c < kChannels; ++c) {
-    row[c] = planes + c * image.channel_stride + lanes.y * width;
+    rows[c] = planes + c * image.channel_stride + lanes.y * width;
   }
-  const auto after_at = [&](int32_t at) {
-    at = MirroredAfter(at, width);
-    return at > 0 ? at : 0;
-  };
+  LoadMirrored<false, kChannels, Team>(rows, x, width, sum);
   // Column p is at p - x modulo kLanes.
   float before[kChannels][kLanes];
   float after[kChannels][kLanes];
   DATASETD_UNROLL
-  for (int k = 0; k < kLanes; ++k) {
-    const int32_t at = after_at(x + k);
+  for (int c = 0; c < kChannels; ++c) {
     DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) {
-      sum[c][k] = before[c][k] = after[c][k] = row[c][at];
-    }
+    for (int k = 0; k < kLanes; ++k) before[c][k] = after[c][k] = sum[c][k];
   }
   const int radius = draw.radius_x;
-  for (int first = 1; first <= radius; first += kLanes) {
+  for (int reach = kLanes; reach - kLanes < radius; reach += kLanes) {
+    float low[kChannels][kLanes];
+    float high[kChannels][kLanes];
+    LoadMirrored<true, kChannels, Team>(rows, x - reach, width, low);
+    LoadMirrored<false, kChannels, Team>(rows, x + reach, width, high);
     DATASETD_UNROLL
     for (int i = 0; i < kLanes; ++i) {
-      const int distance = first + i;
+      const int distance = reach - kLanes + 1 + i;
       if (distance > radius) continue;
       const float weight = draw.weights[distance - 1];
-      const int32_t low = MirroredBefore(x - distance);
-      const int32_t high = after_at(x + kLanes - 1 + distance);
       DATASETD_UNROLL
       for (int c = 0; c < kChannels; ++c) {
-        before[c][kLanes - 1 - i] = row[c][low];
-        after[c][i] = row[c][high];
+        before[c][kLanes - 1 - i] = low[c][kLanes - 1 - i];
+        after[c][i] = high[c][i];
         DATASETD_UNROLL
         for (int k = 0; k < kLanes; ++k) {
           sum[c][k] += weight * (before[c][(k + kLanes - 1 - i) % kLanes] +
@@ -295,12 +323,12 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void BlurBlockY(
   const int32_t height = image.height;
   const int32_t width = image.width;
   const int32_t y = lanes.y;
-  const LaneRun run = {lanes.count, 1, width % kLanes == 0};
+  const bool is_vector = width % kLanes == 0;
   const float* column[kChannels];
   DATASETD_UNROLL
   for (int c = 0; c < kChannels; ++c) {
     column[c] = planes + c * image.channel_stride + lanes.first_x;
-    LoadLanes<Team>(column[c] + y * width, run, sum[c]);
+    LoadNeighbours<Team>(column[c] + y * width, is_vector, sum[c]);
   }
   for (int distance = 1; distance <= draw.radius_y; ++distance) {
     const float weight = draw.weights[distance - 1];
@@ -310,8 +338,8 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void BlurBlockY(
     for (int c = 0; c < kChannels; ++c) {
       float before[kLanes];
       float after[kLanes];
-      LoadLanes<Team>(column[c] + low, run, before);
-      LoadLanes<Team>(column[c] + high, run, after);
+      LoadNeighbours<Team>(column[c] + low, is_vector, before);
+      LoadNeighbours<Team>(column[c] + high, is_vector, after);
       DATASETD_UNROLL
       for (int k = 0; k < kLanes; ++k) {
         sum[c][k] += weight * (before[k] + after[k]);

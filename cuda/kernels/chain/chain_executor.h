@@ -672,9 +672,8 @@ class ChainExecutor {
     out.dtype = out.is_rounded ? field_.out_dtype : Dtype::kFloat32;
     out.element_bytes = DtypeSizeBytes(out.dtype);
     out.is_nhwc = out.is_rounded && field_.layout == Layout::kNhwc;
-    out.has_vectors =
-        out.width % 4 == 0 &&
-        reinterpret_cast<uintptr_t>(to) % (4 * out.element_bytes) == 0;
+    out.has_vectors = out.width % 4 == 0 && (reinterpret_cast<uintptr_t>(to) &
+                                             (4 * out.element_bytes - 1)) == 0;
     return out;
   }
 

@@ -145,7 +145,8 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void ApplyRow(
       return;
     }
   }
-  if (lanes->channels == 1) {
+  // Three channels went through a jitter op before single pixels (ApplyStep).
+  if (lanes->channels == 1 || (Team::kLanes == 1 && kIsJitter<Row>)) {
     ApplyRowTo<Row, 1>(draw, statistic, key, lanes);
   } else {
     ApplyRowTo<Row, 3>(draw, statistic, key, lanes);
@@ -159,24 +160,15 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void ApplyValueOp(
   for (int c = 0; c < kMaxChannels; ++c) {
     if (c >= lanes->channels) continue;
     float* const pixel = lanes->pixel[c];
-    if (op.kind == ValueOpKind::kDivide) {
-      const float divisor = op.divisor;
-      VisitGroups<Team>(lanes->count, [&](int first) {
-        DATASETD_UNROLL
-        for (int k = first; k < first + Team::kGroup; ++k) {
-          pixel[k] = pixel[k] / divisor;
-        }
-      });
-    } else {
-      const float mean = op.mean[c];
-      const float std = op.std[c];
-      VisitGroups<Team>(lanes->count, [&](int first) {
-        DATASETD_UNROLL
-        for (int k = first; k < first + Team::kGroup; ++k) {
-          pixel[k] = (pixel[k] - mean) / std;
-        }
-      });
-    }
+    const bool is_divide = op.kind == ValueOpKind::kDivide;
+    const float mean = is_divide ? 0.0f : op.mean[c];
+    const float divisor = is_divide ? op.divisor : op.std[c];
+    VisitGroups<Team>(lanes->count, [&](int first) {
+      DATASETD_UNROLL
+      for (int k = first; k < first + Team::kGroup; ++k) {
+        pixel[k] = (pixel[k] - mean) / divisor;
+      }
+    });
   }
 }
 

@@ -346,15 +346,14 @@ class ChainResizer {
       const Lanes<Team>& lanes, int32_t first_c,
       float (&sum)[kChannels][Team::kLanes]) const {
     const int64_t plane = first_c * rows_.plane_stride;
-    LaneRun run = {lanes.count, lanes.step, false};
     if (state_.resize.is_columns_first) {
       SumBlockRow<kChannels, Team>(rows_.Row(lanes.y) + plane,
                                    rows_.plane_stride, Taps(1), lanes.first_x,
-                                   run, sum);
+                                   {lanes.count, lanes.step, false}, sum);
     } else {
-      run.is_vector = state_.resize.size[1] % Team::kLanes == 0;
-      SumBlockColumns<kChannels, Team>(rows_, Taps(0), lanes.y,
-                                       plane + lanes.first_x, run, sum);
+      SumBlockColumns<kChannels, Team>(
+          rows_, Taps(0), lanes.y, plane + lanes.first_x,
+          state_.resize.size[1] % Team::kLanes == 0, sum);
     }
     if (state_.resize.clamp > 0.0f) {
       DATASETD_UNROLL

@@ -64,7 +64,8 @@ NumTaps(const AxisResample& axis) {
 }
 
 // Keys' cubic; a is -1/2 with antialias and -3/4 without, as in ATen.
-DATASETD_HOST_DEVICE inline double CubicWeight(double x, double a) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double CubicWeight(double x,
+                                                                  double a) {
   x = x < 0.0 ? -x : x;
   if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
   if (x < 2.0) return (((x - 5.0) * x + 8.0) * x - 4.0) * a;

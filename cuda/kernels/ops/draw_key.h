@@ -30,8 +30,8 @@ DATASETD_HOST_DEVICE inline Words4 DrawWords(const DrawKey& key,
 
 // Returns a uniform number in [low, high]; `high` occurs only by rounding.
 // REQUIRES: both are finite, low <= high.
-DATASETD_HOST_DEVICE inline float UniformBetween(uint32_t word, float low,
-                                                 float high) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE float UniformBetween(
+    uint32_t word, float low, float high) {
   const double range = static_cast<double>(high) - static_cast<double>(low);
   return static_cast<float>(static_cast<double>(low) +
                             range * static_cast<double>(UniformFloat(word)));

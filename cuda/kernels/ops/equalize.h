@@ -23,7 +23,7 @@ struct EqualizeParams {
 };
 using EqualizeDraw = EqualizeParams;
 
-// Histograms, which FinishEqualize converts to tables.
+// Histograms, which FinishEqualize converts to tables: the bits of new values.
 struct EqualizeStatistic {
   uint32_t bins[3][256];
 };
@@ -54,7 +54,7 @@ DATASETD_HOST_DEVICE inline void InitEqualize(EqualizeStatistic* statistic) {
   }
 }
 
-// REQUIRES: 1 or 3 channels; below 2^32 pixels.
+// REQUIRES: 1 or 3 channels; below 2^31 pixels.
 template <typename Atomics>
 DATASETD_HOST_DEVICE inline void AccumulateEqualize(
     const EqualizeDraw& draw, int num_channels, const float* pixel,
@@ -73,24 +73,26 @@ DATASETD_HOST_DEVICE inline void MergeEqualize(const EqualizePartial&,
 DATASETD_HOST_DEVICE inline void FinishEqualize(int num_channels,
                                                 int /*height*/, int /*width*/,
                                                 EqualizeStatistic* statistic,
-                                                EqualizeDraw*) {
+                                                EqualizeDraw* draw) {
   DATASETD_NO_UNROLL
   for (int c = 0; c < num_channels; ++c) {
     uint32_t* bins = statistic->bins[c];
-    uint64_t num_pixels = 0;
+    uint32_t num_pixels = 0;
     uint32_t last = 0;
     DATASETD_NO_UNROLL
     for (int i = 0; i < 256; ++i) {
       num_pixels += bins[i];
       if (bins[i] != 0) last = bins[i];
     }
-    const uint64_t step = (num_pixels - last) / 255;
-    uint64_t below = 0;
+    const uint32_t step = (num_pixels - last) / 255;
+    uint32_t below = 0;
     DATASETD_NO_UNROLL
     for (int i = 0; i < 256; ++i) {
       const uint32_t count = bins[i];
-      const uint64_t level = step == 0 ? i : (below + step / 2) / step;
-      bins[i] = static_cast<uint32_t>(level < 255 ? level : 255);
+      const uint32_t level =
+          step == 0 ? static_cast<uint32_t>(i) : (below + step / 2) / step;
+      const float value = static_cast<float>(level < 255 ? level : 255);
+      bins[i] = FloatBits(draw->bound == 255.0f ? value : value / 255.0f);
       below += count;
     }
   }
@@ -102,8 +104,7 @@ DATASETD_HOST_DEVICE inline void ApplyEqualize(
     int num_channels, float* pixel) {
   for (int c = 0; c < num_channels; ++c) {
     const int bin = equalize_internal::BinOf(pixel[c], draw.bound);
-    const float level = static_cast<float>(statistic->bins[c][bin]);
-    pixel[c] = draw.bound == 255.0f ? level : level / 255.0f;
+    pixel[c] = FloatFromBits(statistic->bins[c][bin]);
   }
 }
 

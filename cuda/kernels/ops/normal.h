@@ -18,17 +18,21 @@ inline constexpr uint32_t kFirstNormalDraw = 16;
 
 namespace normal_internal {
 
-// Computes two independent standard normal numbers.
-DATASETD_HOST_DEVICE inline void NormalPair(uint32_t word0, uint32_t word1,
-                                            float* first, float* second) {
+struct Normals2 {
+  float first, second;
+};
+
+// Returns two independent standard normal numbers.
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE Normals2
+NormalPair(uint32_t word0, uint32_t word1) {
   // In (0, 1], so the largest magnitude is sqrt(2 ln 2^32) = 6.66.
   const double uniform =
       (static_cast<double>(word0) + 1.0) * (1.0 / 4294967296.0);
   const double radius = Sqrt(-2.0 * Log(uniform));
   const SinCos angle =
       SinCosPi(static_cast<double>(word1) * (1.0 / 2147483648.0));
-  *first = static_cast<float>(radius * angle.cos);
-  *second = static_cast<float>(radius * angle.sin);
+  return {static_cast<float>(radius * angle.cos),
+          static_cast<float>(radius * angle.sin)};
 }
 
 }  // namespace normal_internal
@@ -43,10 +47,14 @@ DATASETD_HOST_DEVICE inline void DrawNormalPixel(
       static_cast<uint32_t>(y) * static_cast<uint32_t>(width) +
       static_cast<uint32_t>(x);
   const Words4 words = DrawWords(key, kFirstNormalDraw + index);
-  normal_internal::NormalPair(words.word[0], words.word[1], &normal[0],
-                              &normal[1]);
-  normal_internal::NormalPair(words.word[2], words.word[3], &normal[2],
-                              &normal[3]);
+  const auto [n0, n1] =
+      normal_internal::NormalPair(words.word[0], words.word[1]);
+  const auto [n2, n3] =
+      normal_internal::NormalPair(words.word[2], words.word[3]);
+  normal[0] = n0;
+  normal[1] = n1;
+  normal[2] = n2;
+  normal[3] = n3;
 }
 
 }  // namespace datasetd

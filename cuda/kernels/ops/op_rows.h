@@ -66,6 +66,15 @@ DATASETD_COORDINATE_OPS(DATASETD_ROW)
 DATASETD_STATISTIC_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
 
+// True for the rows of DATASETD_JITTER_OPS.
+template <typename Row>
+inline constexpr bool kIsJitter = false;
+#define DATASETD_ROW(Name) \
+  template <>              \
+  inline constexpr bool kIsJitter<Name##Row> = true;
+DATASETD_JITTER_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+
 }  // namespace datasetd
 
 #endif  // DATASETD_CUDA_KERNELS_OPS_OP_ROWS_H_

@@ -40,13 +40,15 @@ DATASETD_HOST_DEVICE inline void ApplyPosterize(const PosterizeDraw& draw,
     }
     return;
   }
+  // Powers of two, so that a product is the quotient.
   const float levels = static_cast<float>(1 << draw.bits);
+  const float step = 1.0f / levels;
   for (int c = 0; c < num_channels; ++c) {
     // 1.0 belongs to the highest level. NaN becomes 0.
     float level = pixel[c] * levels;
     level = level > 0.0f ? level : 0.0f;
     level = level < levels - 1.0f ? level : levels - 1.0f;
-    pixel[c] = static_cast<float>(static_cast<int32_t>(level)) / levels;
+    pixel[c] = static_cast<float>(static_cast<int32_t>(level)) * step;
   }
 }
 

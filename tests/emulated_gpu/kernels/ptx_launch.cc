@@ -31,39 +31,50 @@ using testing::MemoryRange;
 // Adds the parts of the chains' scratch memory, each with the size that its
 // field has planned, so that what leaves a part is found.
 void AddScratch(const AugmentProgram& program, HostRanges* ranges) {
-  std::map<uint8_t*, int64_t> sizes;  // fields share the memory of a team
+  struct Part {
+    uint8_t* end = nullptr;       // of what is written
+    uint8_t* read_end = nullptr;  // of what is read
+  };
+  std::map<uint8_t*, Part> parts;  // fields share the memory of a team
   for (int f = 0; f < program.num_fields; ++f) {
     const FieldProgram& field = program.fields[f];
     if (field.num_steps == 0) continue;
     const ChainScratch& scratch = field.scratch;
     for (int team = 0; team < program.num_teams; ++team) {
       const ChainMemory memory = TeamMemory(program, field, team);
-      const std::pair<void*, int64_t> parts[] = {
-          {memory.image[0], scratch.image_elements[0]},
-          {memory.image[1], scratch.image_elements[1]},
-          {memory.rows, scratch.row_elements},
-          {memory.weights, scratch.tap_elements},
-          {memory.indices, scratch.tap_elements},
-          {memory.map, scratch.map_elements},
-          {memory.partner, scratch.partner_elements}};
-      for (const auto& [data, elements] : parts) {
-        int64_t& size_bytes = sizes[static_cast<uint8_t*>(data)];
-        size_bytes = std::max(size_bytes, 4 * elements);
-      }
+      const auto add = [&](void* data, int64_t elements, int64_t beyond) {
+        if (elements == 0) return;
+        auto* const begin = static_cast<uint8_t*>(data);
+        Part& part = parts[begin];
+        part.end = std::max(part.end, begin + 4 * elements);
+        part.read_end =
+            std::max(part.read_end, begin + 4 * (elements + beyond));
+      };
+      add(memory.image[0], scratch.image_elements[0], kReadBeyondElements);
+      add(memory.image[1], scratch.image_elements[1], kReadBeyondElements);
+      add(memory.rows, scratch.row_elements, kReadBeyondElements);
+      add(memory.weights, scratch.tap_elements, 0);
+      add(memory.indices, scratch.tap_elements, 0);
+      add(memory.map, scratch.map_elements, 0);
+      add(memory.partner, scratch.partner_elements, 0);
     }
   }
   uint8_t* begin = nullptr;
-  uint8_t* end = nullptr;
+  Part united;
   const auto add = [&] {
-    if (end != begin) ranges->AddWritable(begin, end - begin);
-  };
-  for (const auto& [data, size_bytes] : sizes) {
-    if (size_bytes == 0) continue;
-    if (data >= end) {
-      add();
-      begin = end = data;
+    if (united.end != begin) ranges->AddWritable(begin, united.end - begin);
+    if (united.read_end > united.end) {
+      ranges->AddReadable(united.end, united.read_end - united.end);
     }
-    end = std::max(end, data + size_bytes);
+  };
+  for (const auto& [data, part] : parts) {
+    if (data >= united.end) {
+      add();
+      begin = data;
+      united = {};
+    }
+    united.end = std::max(united.end, part.end);
+    united.read_end = std::max(united.read_end, part.read_end);
   }
   add();
 }
