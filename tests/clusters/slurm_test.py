@@ -107,7 +107,8 @@ def test_prolog_and_epilog(world):
     assert len(lines) == 2  # two tasks of a node said the same
     for line, node in zip(lines, ("n0", "n1")):
         assert re.fullmatch(
-            rf"{node} \d+ /run/datasetd-jobs/\d+-{node}/datasetd.sock", line)
+            rf"{node} \d+ /run/datasetd-jobs/\d+-{node}/sockets/datasetd.sock",
+            line)
     assert read(job, "epilog") == ""
 
 
