@@ -10,9 +10,11 @@
 
 namespace datasetd::ctl {
 
-// Becomes `python3 -m datasetd ARGUMENTS`; returns only if it cannot. `what`
-// tells, in the error, what the package does: "serves the page".
-//   NOT_FOUND  there is no python3, or it finds no package `datasetd`
+// Becomes `python3 -m datasetd ARGUMENTS`, but takes no package from the
+// working directory; returns only if it cannot. python3 is $DATASETD_PYTHON,
+// that of PATH or Debian's: the first that finds the package. `what` tells, in
+// the error, what the package does: "serves the page".
+//   NOT_FOUND  no python3 finds a package `datasetd`
 absl::Status ExecPythonPackage(const std::string& what,
                                const std::vector<std::string>& arguments);
 

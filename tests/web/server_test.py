@@ -438,17 +438,38 @@ def test_starts_while_the_daemon_hangs(daemon):
         daemon.process.send_signal(signal.SIGCONT)
 
 
-def test_the_command_of_datasetctl(daemon, tmp_path):
+def test_the_command_of_datasetctl(daemon, tmp_path, monkeypatch):
     datasetctl = harness.runfile("client/ctl/datasetctl")
+    # Anybody may have put a package into the working directory.
+    planted = tmp_path / "datasetd"
+    planted.mkdir()
+    for name in ("__init__", "__main__"):
+        (planted / f"{name}.py").write_text("raise SystemExit('planted')")
+    monkeypatch.chdir(tmp_path)
     with Web(daemon.socket_path, command=[datasetctl, "web"]) as web:
         assert web.request("/api/state")[0] == 200
-    # A python3 that has no such package.
+    # A python3 that has no such package: Debian's is taken, which has it.
     fake = tmp_path / "python3"
-    fake.write_text(f'#!/bin/sh\nexec {shutil.which("python3")} -I "$@"\n')
+    fake.write_text('#!/bin/sh\nexec /usr/bin/python3 -I "$@"\n')
     fake.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with Web(daemon.socket_path, command=[datasetctl, "web"],
+             environment=path) as web:
+        assert web.request("/api/state")[0] == 200
+    # The Python of the wheel that has datasetctl comes first.
+    named = tmp_path / "named"
+    named.write_text('#!/bin/sh\necho "$0" >>"$0.used"\n'
+                     'exec /usr/bin/python3 "$@"\n')
+    named.chmod(0o755)
+    with Web(daemon.socket_path, command=[datasetctl, "web"],
+             environment={**path, "DATASETD_PYTHON": str(named)}) as web:
+        assert web.request("/api/state")[0] == 200
+    assert (tmp_path / "named.used").read_text() == f"{named}\n" * 2
+    # None has it.
     failed = subprocess.run(
-        [datasetctl, "web"], capture_output=True, text=True,
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+        [datasetctl, "web"], capture_output=True, text=True, timeout=60,
+        env={**{name: value for name, value in os.environ.items()
+                if name != "PYTHONPATH"}, **path})
     assert failed.returncode == 1
     assert "finds no package `datasetd`" in failed.stderr
     assert "install" in failed.stderr

@@ -17,4 +17,6 @@ def datasetctl() -> NoReturn:
 
 def _become(name: str) -> NoReturn:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # Some commands of datasetctl are this package's.
+    os.environ["DATASETD_PYTHON"] = sys.executable
     os.execv(os.path.join(package, "bin", name), [name, *sys.argv[1:]])

@@ -26,9 +26,11 @@ Message = Dict[str, Any]
 
 
 def find_datasetctl() -> Optional[str]:
-    """Returns the program beside the package or the daemon, or on PATH."""
-    beside = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
-    beside.append(os.path.dirname(os.path.realpath(beside[0] + "/datasetd")))
+    """Returns the program of the wheel, beside the package or the daemon, or on
+    PATH."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    beside = [os.path.join(package, "bin"), package]
+    beside.append(os.path.dirname(os.path.realpath(package + "/datasetd")))
     daemon = os.environ.get("DATASETD_DAEMON")
     if daemon:
         beside.append(os.path.dirname(os.path.abspath(daemon)))
