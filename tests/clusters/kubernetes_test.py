@@ -68,6 +68,26 @@ def test_pods_have_no_privileges(folder, resource):
         assert context.get("runAsNonRoot", True) is True
 
 
+def mebibytes(quantity):
+    return int(re.fullmatch(r"(\d+)Gi", quantity)[1]) << 10
+
+
+@pytest.mark.parametrize("folder, resource", _PODS, ids=_IDS)
+def test_the_budget_leaves_what_loads_need(folder, resource):
+    pod = manifests.pod_of(resource)
+    for container in manifests.containers(pod):
+        if container["name"] != "datasetd":
+            continue
+        budgets = re.findall(r"--memory_budget_mib=(\d+)",
+                             " ".join(container["args"]))
+        if folder == "gpu":  # it is of the GPUs' memory
+            budgets.append(0)
+        (budget,) = budgets
+        # docs/operations.md, "Memory of the host".
+        limit = mebibytes(container["resources"]["limits"]["memory"])
+        assert limit >= int(budget) + 4096
+
+
 @pytest.mark.parametrize("folder, resource", _PODS, ids=_IDS)
 def test_names_that_belong_together(folder, resource):
     pod = manifests.pod_of(resource)
