@@ -2,8 +2,9 @@
 # Installs the Debian 12 packages that the build, the tests and the examples
 # need. Changes nothing, and says nothing, when all are there.
 #
-#   deploy/install_deps.sh [--check | --list]
+#   deploy/install_deps.sh [--build] [--check | --list]
 #
+#   --build  of the build and of deploy/quickstart.sh only
 #   --check  installs nothing; names what is missing; ends with 1 if something is
 #   --list   names the packages
 #
@@ -11,12 +12,11 @@
 # $CUDA_HOME, /usr/local/cuda or on PATH, the build has the CUDA backend.
 set -eu
 
-# Build: Bazel, what WORKSPACE names, compilers. clang is for the fuzzers,
-# clang-format, clang-tidy, codespell and shellcheck for tests/lint.sh.
+# Build: Bazel, what WORKSPACE names, a compiler. Quick start: torch.
 packages="
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto
-  bazel-skylib clang clang-format clang-tidy codespell dpkg-dev g++
-  libclang-rt-14-dev patchelf shellcheck unzip zip
+  bazel-skylib dpkg-dev g++ patchelf python3 python3-numpy python3-torch unzip
+  zip
 "
 # Libraries: one line for each folder of third_party.
 packages="$packages
@@ -39,18 +39,27 @@ packages="$packages
   prometheus-cpp-dev
   zlib1g-dev
 "
-# Tests, examples and the Python package, for /usr/bin/python3. Of prometheus it
-# is promtool; Debian's package starts the server, too.
-packages="$packages
-  chromium cmake lintian man-db mypy pkg-config prometheus python3 python3-h5py
-  python3-lmdb python3-numpy python3-pandas python3-pil python3-pytest
-  python3-torch python3-torchvision python3-tqdm python3-venv systemd
+# Tests: clang compiles them, and the fuzzers; clang-format, clang-tidy, codespell
+# and shellcheck are for tests/lint.sh, the Python packages for /usr/bin/python3.
+# Of prometheus it is promtool.
+tests="
+  chromium clang clang-format clang-tidy cmake codespell libclang-rt-14-dev
+  lintian man-db mypy pkg-config prometheus python3-h5py python3-lmdb
+  python3-pandas python3-pil python3-pytest python3-torchvision python3-tqdm
+  python3-venv shellcheck systemd
 "
+
+if [ "${1:-}" = --build ]; then
+  shift
+else
+  packages="$packages $tests"
+fi
 
 missing() {
   for package in $packages; do
-    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || state=
-    [ "$state" = installed ] || printf '%s ' "$package"
+    # A line for each architecture.
+    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null |
+      grep -qx installed || printf '%s ' "$package"
   done
 }
 
@@ -62,7 +71,7 @@ case "${1:-}" in
     ;;
   --check | "") ;;
   *)
-    echo "usage: deploy/install_deps.sh [--check | --list]" >&2
+    echo "usage: deploy/install_deps.sh [--build] [--check | --list]" >&2
     exit 2
     ;;
 esac
@@ -105,6 +114,12 @@ apt() {
 apt update
 # shellcheck disable=SC2086
 apt install -y --no-install-recommends $wanted
+case " $wanted" in
+  *" prometheus "*)
+    # Debian starts the server, which everybody may reach.
+    [ ! -d /run/systemd/system ] || $as_root systemctl disable --quiet --now prometheus
+    ;;
+esac
 left=$(missing)
 if [ -n "$left" ]; then
   echo "install_deps: still missing: $left" >&2

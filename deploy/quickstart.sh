@@ -43,7 +43,12 @@ else
   data=
 fi
 
-"$repository/deploy/install_deps.sh"
+if [[ -n $emulated ]]; then
+  # The GPU of the tests is compiled as they are.
+  "$repository/deploy/install_deps.sh"
+else
+  "$repository/deploy/install_deps.sh" --build
+fi
 
 targets=(//server:datasetd //client/ctl:datasetctl
   //client/c_api:libdatasetd.so //client/examples:read_batches)
