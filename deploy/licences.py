@@ -13,7 +13,7 @@ import sys
 
 # Packages of headers, and of what the private libraries hold besides.
 ALWAYS = ["libcli11-dev", "libdlpack-dev", "libfmt-dev", "libgcc-s1",
-          "librust-blake3-dev", "libspdlog-dev", "libstdc++6",
+          "libhwy-dev", "librust-blake3-dev", "libspdlog-dev", "libstdc++6",
           "nlohmann-json3-dev"]
 LIBRARY_FOLDER = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 

@@ -50,7 +50,7 @@ def check_licences(path):
     """The file has the licences of what release and wheel contain."""
     text = path.read_text()
     for package in ("libabsl-dev", "libarchive-dev", "libgrpc-dev",
-                    "libpng-dev", "libprometheus-cpp-core1.0",
+                    "libhwy-dev", "libpng-dev", "libprometheus-cpp-core1.0",
                     "libprotobuf-dev", "libstdc++6", "zlib1g-dev"):
         assert f"\n{package}\n====" in text, package
 
