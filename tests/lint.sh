@@ -19,6 +19,10 @@ case "${1:-}" in
     mode=${1#--}
     shift
     ;;
+  -*)
+    sed -n '2,/^# shellcheck/{/^# shellcheck/d;s/^# \{0,1\}//p}' "$0"
+    exit 2
+    ;;
 esac
 file=${1:-/dev/null}
 : >"$file"

@@ -49,7 +49,7 @@ compile() {
   object=$out/$(tr / _ <<<"${1#"$out"/}").o
   if [[ ! -e $object || -n $(find "$1" server tests proto cuda \
     base -name '*.h' -newer "$object" -print -quit) || $1 -nt $object ]]; then
-    clang++ "${flags[@]}" -c "$1" -o "$object"
+    clang++ "${flags[@]}" -c "$1" -o "$object" || return
   fi
   echo "$object"
 }
@@ -91,9 +91,10 @@ for harness in "${harnesses[@]}"; do
   mapfile -t sources < <(sources_of "$target" | grep -v '_fuzz\.cc$')
   objects=()
   for file in "$source" "${sources[@]}"; do
-    objects+=("$(compile "$file")")
+    object=$(compile "$file") || break
+    objects+=("$object")
   done
-  if ! clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" \
+  if [[ ${#objects[@]} -le ${#sources[@]} ]] || ! clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" \
     "${libraries[@]}" -o "$out/$harness"; then
     echo "== $harness was not built"
     found=1
