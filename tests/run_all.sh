@@ -78,8 +78,10 @@ if $full; then
     echo '{"case": "apart", "result": "failed"}' >"$events/apart"
   fi
   passes+=(apart)
+  # Sanitized tests take several times as long as their sizes say.
+  slow=--test_timeout=300,900,3600,7200
   # Python is not instrumented, and cannot load what is.
-  pass asan "${thorough[@]}" --config=asan --build_tests_only \
+  pass asan "${thorough[@]}" "$slow" --config=asan --build_tests_only \
     --test_lang_filters=cc //tests/...
 
   # The daemon itself under both sanitizers, driven by those tests of processes in
@@ -97,7 +99,7 @@ if $full; then
   if bazel build "--disk_cache=$cache" --config=asan --define=cuda_archs=90 \
       //server:datasetd &&
     cp bazel-bin/server/datasetd "$sanitized"; then
-    pass asan_daemon "--test_env=DATASETD_TEST_DAEMON=$sanitized" \
+    pass asan_daemon "$slow" "--test_env=DATASETD_TEST_DAEMON=$sanitized" \
       "--test_env=ASAN_OPTIONS=$options" \
       --test_env=UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
       "${tests[@]/#///tests/integration:}"
@@ -106,7 +108,8 @@ if $full; then
     passes+=(asan_daemon)
   fi
 
-  pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan //tests/...
+  pass tsan "$slow" --config=tsan --build_tests_only --build_tag_filters=tsan \
+    //tests/...
 else
   pass all --build_tag_filters=-full --test_tag_filters=-full //...
   # Code that reads foreign data, or that threads share. None links gRPC, whose
