@@ -1,5 +1,7 @@
 // datasetctl: command line tool that inspects and controls a daemon.
 
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -70,6 +72,8 @@ std::string UnknownCommand(const CLI::App& app, int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  // A parent may have ignored it; then no end of a child would be reported.
+  signal(SIGCHLD, SIG_DFL);
   GlobalFlags flags;
   CLI::App app("Looks at a datasetd daemon and tells it what to do.");
   app.name("datasetctl");

@@ -18,6 +18,11 @@ CTL = runfile("client/ctl/datasetctl")
 SAMPLES = 40
 
 
+def ignore_children():
+    """For preexec_fn: as some supervisors start their commands."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
 def is_alive(pid):
     return os.path.exists(f"/proc/{pid}")
 
@@ -122,10 +127,11 @@ class DatasetctlTest(unittest.TestCase):
 
     # -- Measuring -----------------------------------------------------------
 
-    def bench(self, program, *options, code=0):
+    def bench(self, program, *options, code=0, **kwargs):
         daemon_harness.use_python_package()
         return self.ctl(*options, "bench", "--steps", "2", "--rounds", "1",
-                        "--", sys.executable, "-c", program, code=code)
+                        "--", sys.executable, "-c", program, code=code,
+                        **kwargs)
 
     def test_bench_says_what_share_of_a_step_is_data(self):
         self.load("benched")
@@ -165,6 +171,11 @@ class DatasetctlTest(unittest.TestCase):
         self.assertIn("ended with code 3 before anything was measured", error)
         _, error = self.ctl("bench", "--", "/no/such", code=1)
         self.assertIn("cannot start /no/such", error)
+
+    def test_bench_awaits_its_command_where_sigchld_is_ignored(self):
+        _, error = self.bench("raise SystemExit(3)", code=1,
+                              preexec_fn=ignore_children)
+        self.assertIn("ended with code 3 before anything was measured", error)
 
     def test_relative_path_is_made_absolute_by_the_client(self):
         os.symlink(self.data, os.path.join(self.directory, "link"))
@@ -431,13 +442,13 @@ class DatasetctlTest(unittest.TestCase):
                          daemons.replace("datasetd", "datasetctl"))
         self.assertIn("--version", self.ctl("--help")[0])
 
-    def run_private(self, *command, flags=(), code=0):
+    def run_private(self, *command, flags=(), code=0, **kwargs):
         environment = dict(os.environ, TMPDIR=self.directory)
         done = subprocess.run(
             [CTL, "run", "--daemon", runfile("server/datasetd"), "--device",
              "cpu", *flags, "--", *command],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, timeout=60)
+            text=True, timeout=60, **kwargs)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
@@ -454,6 +465,11 @@ class DatasetctlTest(unittest.TestCase):
         self.run_private("/nonexistent/command", code=127)
         done = self.run_private("echo", "--json", "--", "-x")
         self.assertEqual(done.stdout, "--json -- -x\n")
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_run_awaits_its_command_where_sigchld_is_ignored(self):
+        self.run_private("sh", "-c", "exit 42", code=42,
+                         preexec_fn=ignore_children)
         self.assertEqual(os.listdir(self.directory), [])
 
     def test_run_socket_is_this_users_alone(self):
