@@ -66,6 +66,7 @@ class Client {
   using EstimateFunction = std::function<bool(const v1::EstimateLoadResponse&)>;
 
   //   UNAVAILABLE          no daemon is listening
+  //   ABORTED              the daemon is draining
   //   PERMISSION_DENIED    this user may not connect
   //   FAILED_PRECONDITION  another protocol version
   static absl::StatusOr<Client> Connect(const ClientOptions& options);

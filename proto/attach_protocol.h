@@ -3,7 +3,8 @@
 //
 // Session:  client Hello{pid} -> daemon Welcome{token} or Refused. The token
 //           names the session in every RPC while this connection lives. A
-//           daemon that drains says Goodbye on it, too.
+//           daemon that drains says Goodbye on it, too, and answers Hello and
+//           AttachFeed with Goodbye.
 // Lease:    client AttachFeed{token, feed_id} -> daemon Attached with the file
 //           descriptors daemon page, client page, eventfd and, where the slab
 //           is a descriptor, the slab; or Refused. Then the client sends

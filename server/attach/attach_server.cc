@@ -254,10 +254,7 @@ void AttachServer::Receive(int fd) {
 
 bool AttachServer::OnHello(AttachConnection& connection,
                            const attach::Hello& message) {
-  if (is_draining_.load()) {
-    return Refuse(connection,
-                  absl::UnavailableError("the daemon is shutting down"));
-  }
+  if (is_draining_.load()) return RefuseWhileDraining(connection);
   const auto opened =
       sessions_->Open(connection.uid(), connection.pid(), message.pid);
   if (!opened.ok()) return Refuse(connection, opened.status());
@@ -267,10 +264,7 @@ bool AttachServer::OnHello(AttachConnection& connection,
 
 bool AttachServer::OnAttachFeed(AttachConnection& connection,
                                 const attach::AttachFeed& message) {
-  if (is_draining_.load()) {
-    return Refuse(connection,
-                  absl::UnavailableError("the daemon is shutting down"));
-  }
+  if (is_draining_.load()) return RefuseWhileDraining(connection);
   const auto caller = sessions_->Find(absl::string_view(
       reinterpret_cast<const char*>(message.token), sizeof(message.token)));
   if (!caller.ok()) return Refuse(connection, caller.status());
@@ -296,11 +290,23 @@ bool AttachServer::Violate(const AttachConnection& connection,
 
 bool AttachServer::Refuse(AttachConnection& connection,
                           const absl::Status& status) {
+  NoteRefusal(connection, status);
+  connection.SendRefused(status);
+  return false;
+}
+
+bool AttachServer::RefuseWhileDraining(AttachConnection& connection) {
+  const std::string reason = "the daemon is shutting down";
+  NoteRefusal(connection, absl::AbortedError(reason));
+  connection.SendGoodbye(attach::GoodbyeCode::kDraining, reason);
+  return false;
+}
+
+void AttachServer::NoteRefusal(const AttachConnection& connection,
+                               const absl::Status& status) {
   counters_.num_refused.fetch_add(1, std::memory_order_relaxed);
   observer_("refused", connection.uid(), connection.pid(),
             [&status] { return status.ToString(); });
-  connection.SendRefused(status);
-  return false;
 }
 
 void AttachServer::OnFailedImport(const AttachConnection& connection,

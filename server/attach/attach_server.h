@@ -66,7 +66,8 @@ class AttachServer {
   void EndLeases(std::vector<uint64_t> feed_ids, attach::GoodbyeCode code,
                  std::string reason);
 
-  // Refuses new sessions and leases, and tells the existing sessions.
+  // Says goodbye to the sessions, and refuses new sessions and leases by a
+  // goodbye.
   void BeginDrain(std::string reason);
   // Blocks until clients have closed all lease connections; false after
   // `timeout`.
@@ -109,6 +110,10 @@ class AttachServer {
                     const attach::AttachFeed& message);
   bool Violate(const AttachConnection& connection, const char* what);
   bool Refuse(AttachConnection& connection, const absl::Status& status);
+  // Refuses by a goodbye, so that the client knows that the daemon stops.
+  bool RefuseWhileDraining(AttachConnection& connection);
+  void NoteRefusal(const AttachConnection& connection,
+                   const absl::Status& status);
   void OnFailedImport(const AttachConnection& connection, const char* reason);
   // `is_slab_unused`: the client said that it no longer uses the lease's slab.
   void Close(int fd, bool is_slab_unused = false);

@@ -1,9 +1,11 @@
 """The daemon's life: start, readiness, reload, drain, exit codes; and a
 dataset's: loads that meet, loads that nobody wants any more, unloads."""
 
+import concurrent.futures
 import os
 import re
 import signal
+import struct
 import subprocess
 import time
 
@@ -19,6 +21,8 @@ import datasetd  # noqa: E402
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SERVING, _NOT_SERVING = "0801", "0802"
 _UNAVAILABLE = 14
+# A GOODBYE with the code kDraining, without its reason.
+_DRAINING = wire.header(wire.GOODBYE) + struct.pack("<I", 1)
 # Loads for long enough that others meet it.
 _NUM_LARGE = 100000
 
@@ -93,9 +97,13 @@ def test_sigterm_drains_and_exits_with_0(daemon):
         assert status["responses"][0]["is_draining"] is True
         with pytest.raises(datasetd.DaemonDraining):
             datasetd.DataLoader(dataset, batch_size=10)
-        with pytest.raises(datasetd.Unavailable) as raised:
-            daemon.connect()
+        with pytest.raises(datasetd.DaemonDraining) as raised:
+            datasetd.connect(daemon.socket_path, timeout=0)
         assert "shutting down" in str(raised.value)
+        lease, answer, _ = wire.attach_feed(
+            daemon.attach_path, session.token, 1)
+        lease.close()
+        assert answer.startswith(_DRAINING), answer
         assert (kept[0] == daemon.planes[:10]).all()
         loader.close()
         del kept
@@ -104,6 +112,29 @@ def test_sigterm_drains_and_exits_with_0(daemon):
     assert not os.path.exists(daemon.socket_path)
     assert not os.path.exists(daemon.attach_path)
     assert "drain_timeout" not in daemon.log()
+
+
+def test_connect_waits_for_the_daemon_after_one_that_drains(daemon):
+    with daemon.connect() as client, wire.Session(
+            daemon.attach_path) as session, (
+            concurrent.futures.ThreadPoolExecutor(1)) as pool:
+        dataset = _load(client, daemon)
+        loader = datasetd.DataLoader(dataset, batch_size=10,
+                                     framework="numpy")
+        kept = next(iter(loader))
+        daemon.terminate()
+        # From then on new sessions are refused.
+        assert session.connection.recv(512).startswith(_DRAINING)
+        connecting = pool.submit(
+            datasetd.connect, daemon.socket_path, harness.DEADLINE_SECONDS)
+        harness.poll_until(
+            lambda: "ABORTED: the daemon is" in daemon.log(), "a refusal")
+        loader.close()
+        del kept
+        assert daemon.wait() == 0
+        daemon.start()
+        with connecting.result() as connected:
+            assert connected.status()["pid"] == daemon.pid
 
 
 def test_drain_does_not_wait_longer_than_drain_timeout():

@@ -496,7 +496,8 @@ def connect(address: Optional[str] = None, timeout: float = 10.0) -> Client:
 
     `address` is "unix:/path/datasetd.sock" or the path. None:
     $DATASETD_ADDRESS, or if that is unset /run/datasetd/datasetd.sock. Waits
-    for a daemon that is starting; raises DaemonGone if there is none within
-    `timeout` seconds.
+    for a daemon that is starting, also after one that is shutting down; if
+    there is none within `timeout` seconds, raises DaemonGone, or DaemonDraining
+    while the old one is still there.
     """
     return Client(address, timeout)

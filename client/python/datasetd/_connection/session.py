@@ -12,7 +12,7 @@ import weakref
 from typing import Any, Callable, Dict, Optional
 
 from .._arguments import encode
-from ..errors import Closed, DaemonGone
+from ..errors import Closed, DaemonDraining, DaemonGone
 from . import library as _library
 from .connection import Connection
 
@@ -102,7 +102,8 @@ class Session:
 
     def reconnect(self, lost: Optional[Connection]) -> None:
         """Replaces the connection `lost`, unless another loader has done so.
-        Raises DaemonGone if there is no daemon."""
+        Raises DaemonGone if there is no daemon, DaemonDraining if it is
+        shutting down."""
         with self._lock:
             if self._connection is None:
                 raise Closed("the client is closed")
@@ -133,7 +134,8 @@ class Session:
 
 
 def _connect(address: str, timeout: float) -> Connection:
-    """Waits for a daemon. Raises DaemonGone if none is there in time."""
+    """Waits for a daemon, also for the one after a daemon that is shutting
+    down. Raises DaemonGone, or DaemonDraining, if none is there in time."""
     deadline = time.monotonic() + timeout
     if address.startswith("~"):
         address = os.path.expanduser(address)
@@ -147,10 +149,12 @@ def _connect(address: str, timeout: float) -> Connection:
                 # One that has just started opens one socket after the other.
                 _await_answer(connection)
             return connection
-        except DaemonGone as error:
+        except (DaemonGone, DaemonDraining) as error:
             if connection is not None:
                 connection.close()
             if left <= 0:
+                if isinstance(error, DaemonDraining):
+                    raise
                 raise DaemonGone(
                     f"{error}. datasetd.start_local() starts a daemon for this "
                     "process, `datasetctl run -- python ...` one for a command"
