@@ -38,13 +38,14 @@ class Command {
   // output, everything else to standard error.
   virtual int Run() = 0;
 
+  // Prints the error, as JSON with --json, and returns its exit code.
+  int Fail(const absl::Status& status) const;
+
  protected:
   const GlobalFlags& flags() const { return *flags_; }
   absl::StatusOr<Client> Connect() const;
 
-  // Prints the error, as JSON with --json, and returns its exit code.
-  int Fail(const absl::Status& status) const;
-  // The same for an error of the command line.
+  // As Fail, for an error of the command line.
   int FailUsage(const std::string& message) const;
 
   // Writes `text` to standard output, with control characters escaped unless it

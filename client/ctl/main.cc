@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -128,7 +129,13 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
   for (const auto& [subcommand, command] : commands) {
-    if (subcommand->parsed()) return command->Run();
+    if (!subcommand->parsed()) continue;
+    // Libraries may throw where no command expects it.
+    try {
+      return command->Run();
+    } catch (const std::exception& error) {
+      return command->Fail(absl::InternalError(error.what()));
+    }
   }
   return kExitUsage;
 }

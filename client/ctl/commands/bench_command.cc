@@ -28,9 +28,14 @@ constexpr char kRoundsVariable[] = "DATASETD_BENCH_ROUNDS";
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "datasetctl-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
+    std::error_code error;
+    const auto parent = std::filesystem::temp_directory_path(error);
+    std::string name = (parent / "datasetctl-XXXXXX").string();
+    if (error) {
+      errno = error.value();
+    } else if (mkdtemp(name.data()) != nullptr) {
+      path_ = name;
+    }
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   ~TemporaryDirectory() {
@@ -40,7 +45,7 @@ class TemporaryDirectory {
   const std::string& path() const { return path_; }
 
  private:
-  std::string path_;  // empty: it could not be made
+  std::string path_;  // empty: it could not be made, and errno says why
 };
 
 // Returns the reports of all loaders, sorted by pid.

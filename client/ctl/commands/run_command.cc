@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "client/connection/guarded_fd.h"
@@ -125,9 +126,14 @@ int RunCommand::Run() {
   }
   if (data_roots_.empty()) data_roots_ = {"/"};
   for (const std::string& root : data_roots_) {
-    options.arguments.push_back(
-        "--data_root=" +
-        std::filesystem::absolute(root).lexically_normal().string());
+    std::error_code error;
+    const auto path = std::filesystem::absolute(root, error);
+    if (error) {
+      return FailUsage(absl::StrCat(
+          "--data_root '", root, "': ", error.message(), "; name a directory"));
+    }
+    options.arguments.push_back("--data_root=" +
+                                path.lexically_normal().string());
   }
   if (memory_budget_mib_ != 0) {
     options.arguments.push_back(

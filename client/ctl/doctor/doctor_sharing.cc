@@ -28,9 +28,13 @@ constexpr absl::Duration kTimeout = absl::Seconds(60);
 class Workspace {
  public:
   static absl::StatusOr<std::unique_ptr<Workspace>> Create() {
-    std::string path =
-        (std::filesystem::temp_directory_path() / "datasetd-doctor-XXXXXX")
-            .string();
+    std::error_code error;
+    const auto parent = std::filesystem::temp_directory_path(error);
+    if (error) {
+      return absl::ErrnoToStatus(error.value(),
+                                 "there is no temporary directory: set TMPDIR");
+    }
+    std::string path = (parent / "datasetd-doctor-XXXXXX").string();
     if (mkdtemp(path.data()) == nullptr) {
       return absl::ErrnoToStatus(errno, absl::StrCat("mkdtemp ", path));
     }

@@ -202,7 +202,10 @@ int PreviewCommand::Run() {
         {"num_samples", range_.num_samples},
         {"num_epochs", range_.num_epochs},
         {"left_out", left_out}};
-    return Print(absl::StrCat(result.dump(2), "\n"));
+    // A file's name need not be UTF-8.
+    return Print(absl::StrCat(
+        result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace),
+        "\n"));
   }
   std::string text = absl::StrCat(
       output_, ": ", sheet.width, "x", sheet.height, ", ", range_.num_samples,

@@ -42,10 +42,11 @@ class DatasetctlTest(unittest.TestCase):
         self.directory = tempfile.mkdtemp(dir="/tmp")
         self.addCleanup(shutil.rmtree, self.directory)
 
-    def ctl(self, *arguments, code=0, address=None, **kwargs):
+    def ctl(self, *arguments, code=0, address=None, variables=None, **kwargs):
         """Runs it, checks the exit code; returns (stdout, stderr)."""
         environment = dict(
-            os.environ, DATASETD_ADDRESS=address or self.daemon.socket_path)
+            os.environ, DATASETD_ADDRESS=address or self.daemon.socket_path,
+            **(variables or {}))
         done = subprocess.run(
             [CTL, *arguments], env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -172,6 +173,13 @@ class DatasetctlTest(unittest.TestCase):
         _, error = self.ctl("bench", "--", "/no/such", code=1)
         self.assertIn("cannot start /no/such", error)
 
+    def test_bench_says_that_there_is_no_temporary_directory(self):
+        _, error = self.ctl("bench", "--", "true", code=1,
+                            variables={"TMPDIR": "/dev/null"})
+        self.assertEqual(
+            error, "datasetctl: no temporary directory can be made: set "
+            "TMPDIR: Not a directory\n")
+
     def test_bench_awaits_its_command_where_sigchld_is_ignored(self):
         _, error = self.bench("raise SystemExit(3)", code=1,
                               preexec_fn=ignore_children)
@@ -280,6 +288,20 @@ class DatasetctlTest(unittest.TestCase):
             if "--json" in arguments:
                 error = json.loads(error)["error"]["message"]
             self.assertIn("standard output cannot be written", error)
+
+    def test_exceptions_are_errors(self):
+        # As if another version of the package had written it.
+        program = (
+            "import os\n"
+            "path = os.environ['DATASETD_BENCH_DIRECTORY'] + '/1.json'\n"
+            "open(path, 'w').write('{\"pid\": \"seven\"}')")
+        _, error = self.bench(program, code=1)
+        self.assertRegex(error, "^datasetctl: .*type must be number")
+
+    def test_doctor_goes_on_without_a_temporary_directory(self):
+        out, _ = self.ctl("doctor", code=1, variables={"TMPDIR": "/dev/null"})
+        self.assertRegex(out, r"(?m)^ok +daemon ")
+        self.assertRegex(out, r"(?m)^fault +sharing .*set TMPDIR")
 
     def test_json_behind_two_dashes_is_the_commands(self):
         _, error = self.ctl("run", "--nope", "--", "true", "--json", code=2)
@@ -401,6 +423,14 @@ class DatasetctlTest(unittest.TestCase):
         # 0 is the mean, after Normalize.
         self.assertTrue((cell[:4] == [102, 128, 153]).all(), cell[0, 0])
 
+    def test_preview_to_a_file_whose_name_is_not_utf8(self):
+        self.load("named")
+        result = self.json("preview", "named", "--samples", "1", "--epochs",
+                           "1", "--output", b"a\xff.png")
+        self.assertEqual(os.path.basename(result["output"]), "a\ufffd.png")
+        self.assertEqual(os.listdir(os.fsencode(self.directory)),
+                         [b"a\xff.png"])
+
     def test_preview_of_floats(self):
         import numpy as np
 
@@ -496,6 +526,9 @@ class DatasetctlTest(unittest.TestCase):
                 "--split", "test"]
         self.run_private(*load, flags=["--data_root", self.data])
         self.run_private(*load, flags=["--data_root", self.directory], code=1)
+        done = self.run_private("true", flags=["--data_root", ""], code=2)
+        self.assertIn("--data_root '': Invalid argument; name a directory",
+                      done.stderr)
 
     def start_private(self, script):
         """datasetctl run of a shell script that prints, then waits."""
