@@ -42,8 +42,9 @@ class Batch {
   Batch(Batch&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)), info_(other.info_) {}
   Batch& operator=(Batch&& other) noexcept {
-    std::swap(core_, other.core_);
-    std::swap(info_, other.info_);
+    Batch taken(std::move(other));
+    std::swap(core_, taken.core_);
+    std::swap(info_, taken.info_);
     return *this;
   }
   ~Batch() { Release(); }

@@ -43,9 +43,10 @@ class Feed {
         info_(std::move(other.info_)),
         sender_(std::move(other.sender_)) {}
   Feed& operator=(Feed&& other) noexcept {
-    std::swap(core_, other.core_);
-    std::swap(info_, other.info_);
-    std::swap(sender_, other.sender_);
+    Feed taken(std::move(other));
+    std::swap(core_, taken.core_);
+    std::swap(info_, taken.info_);
+    std::swap(sender_, taken.sender_);
     return *this;
   }
   ~Feed() { Close(); }

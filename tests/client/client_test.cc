@@ -241,6 +241,35 @@ TEST(FeedTest, ReadsFieldsAndReturnsSlots) {
   EXPECT_EQ(DetailOf(closed.status()), ErrorDetail::kClosed);
 }
 
+TEST(FeedTest, MoveAssignmentGivesBackWhatWasHeld) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto feed = client->OpenFeed(SomeFeed());
+  ASSERT_THAT(feed, IsOk());
+  ASSERT_TRUE(daemon.feed().Publish());
+  ASSERT_TRUE(daemon.feed().Publish());
+  auto first = feed->Next(0, absl::ZeroDuration());
+  ASSERT_THAT(first, IsOk());
+  auto second = feed->Next(0, absl::ZeroDuration());
+  ASSERT_THAT(second, IsOk());
+  Batch& batch = *first;
+  batch = *std::move(second);
+  EXPECT_EQ(batch.index(), 1u);
+  EXPECT_FALSE(second->is_held());
+  EXPECT_EQ(feed->num_held(), 1u);
+  batch = std::move(*first);  // itself
+  EXPECT_EQ(batch.index(), 1u);
+  EXPECT_EQ(feed->num_held(), 1u);
+  batch.Release();
+
+  auto other = client->OpenFeed(SomeFeed());
+  ASSERT_THAT(other, IsOk());
+  *feed = *std::move(other);
+  EXPECT_EQ(other->core(), nullptr);
+  EXPECT_TRUE(daemon.attach().AwaitDetached(1));
+}
+
 TEST(FeedTest, FailedImportIsReportedAndTheNextKindTried) {
   FakeDaemon daemon;
   v1::SlabExport ipc;
