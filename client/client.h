@@ -50,7 +50,8 @@ struct ClientOptions {
   // that is unset /run/datasetd/datasetd.sock.
   std::string address;
   absl::Duration connect_timeout = absl::Seconds(10);
-  // Timeout of every call except LoadDataset, which has none.
+  // Timeout of every call except LoadDataset, EstimateLoad and PushDataset,
+  // which have none.
   absl::Duration call_timeout = absl::Seconds(60);
   // Called while connecting and during every call. Feeds with client_order keep
   // a copy.

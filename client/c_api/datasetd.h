@@ -99,7 +99,9 @@ typedef struct datasetd_client_options {
   /* NULL or "": $DATASETD_ADDRESS, else the system's socket. */
   const char* address;
   int64_t connect_timeout_ns; /* 0: 10 s; negative: no limit */
-  int64_t call_timeout_ns;    /* 0: 60 s; negative: no limit */
+  /* Of calls, except loads, their estimates and pushes, which have no limit.
+   * 0: 60 s; negative: no limit. */
+  int64_t call_timeout_ns;
 } datasetd_client_options;
 
 /* Called on the calling thread at least every 100 ms while a call waits. A
