@@ -128,6 +128,11 @@ absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
       return Feed(FeedCore::Create(*std::move(parts)), std::move(response),
                   std::move(sender));
     }
+    if (absl::IsUnauthenticated(parts.status())) {
+      // The token may be of the previous daemon: see Session::ToStatus.
+      return session->ToStatus({grpc::StatusCode::UNAUTHENTICATED,
+                                std::string(parts.status().message())});
+    }
     if (import.ok() || attempt + 1 == kMaxImports) return parts.status();
     request.add_excluded_exports(response.slab().kind());
     absl::StrAppend(&failures, failures.empty() ? " " : ", ",

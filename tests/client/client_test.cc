@@ -333,6 +333,18 @@ TEST(FeedTest, RefusedLease) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such feed")));
 }
 
+TEST(FeedTest, LeaseRefusedByTheNextDaemon) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  daemon.attach().ForgetSessions();
+  const absl::Status status = client->OpenFeed(SomeFeed()).status();
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is gone")));
+  EXPECT_EQ(DetailOf(status), ErrorDetail::kDaemonGone);
+  EXPECT_EQ(daemon.open_requests().size(), 1u);
+}
+
 TEST(FeedTest, RingOfAnotherVersion) {
   FakeDaemon daemon;
   daemon.feed().daemon_page()->version = 9;

@@ -94,6 +94,14 @@ void FakeAttachServer::Die() {
   }
 }
 
+void FakeAttachServer::ForgetSessions() {
+  const std::lock_guard lock(mutex_);
+  knows_token_ = false;
+  for (auto& [id, connection] : connections_) {
+    if (connection.is_session) shutdown(connection.fd.get(), SHUT_RDWR);
+  }
+}
+
 void FakeAttachServer::Accept() {
   for (int id = 0;; ++id) {
     const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
@@ -163,11 +171,13 @@ void FakeAttachServer::Serve(int id, int fd) {
       case MessageType::kAttachFeed: {
         memcpy(&attach_request_, bytes, sizeof(attach_request_));
         if (answer_ == HelloAnswer::kSilence) break;
-        if (feed_ == nullptr) {
+        if (feed_ == nullptr || !knows_token_) {
           attach::Refused refused = {};
           refused.header = MakeHeader(MessageType::kRefused);
-          refused.status_code = 5;  // NOT_FOUND
-          SetText(refused.reason, "no such feed");
+          // UNAUTHENTICATED or NOT_FOUND.
+          refused.status_code = knows_token_ ? 5 : 16;
+          SetText(refused.reason,
+                  knows_token_ ? "no such feed" : "no session has this token");
           SendLocked(fd, &refused, sizeof(refused));
           break;
         }

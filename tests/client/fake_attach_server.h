@@ -49,6 +49,9 @@ class FakeAttachServer {
   void SendGarbageOnLeases();
   // Closes all connections and the listener, as a dying process does.
   void Die();
+  // Closes all sessions, and refuses ATTACH_FEED with UNAUTHENTICATED, as the
+  // next daemon on the same listener does.
+  void ForgetSessions();
 
   static std::string token();
   // Waits; false after 10 s.
@@ -75,6 +78,7 @@ class FakeAttachServer {
   HelloAnswer answer_ ABSL_GUARDED_BY(mutex_) = HelloAnswer::kWelcome;
   FakeFeed* feed_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool sends_slab_ ABSL_GUARDED_BY(mutex_) = true;
+  bool knows_token_ ABSL_GUARDED_BY(mutex_) = true;
   struct Connection {
     FileDescriptor fd;
     bool is_session = false;
