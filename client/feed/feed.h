@@ -62,8 +62,9 @@ class Feed {
   //   ABORTED              the daemon is draining, or evicted the feed
   //   FAILED_PRECONDITION  the dataset was unloaded; or this process holds
   //                        every slot (the message names the fields); or epochs
-  //                        have no batches; or no more indices were sent; or
-  //                        the feed is closed or used after fork()
+  //                        have no batches; or the last one, 2^32 - 1, has
+  //                        ended; or no more indices were sent; or the feed is
+  //                        closed or used after fork()
   //   INTERNAL             the daemon's device failed, or it broke the protocol
   // Batches published before the daemon ended are still returned.
   absl::StatusOr<Batch> Next(uint64_t stream = 0,

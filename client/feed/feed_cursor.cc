@@ -69,12 +69,19 @@ absl::Status FeedCursor::CheckMoreComes() const {
         "every batch that was sent in the feed's client_order has come: send "
         "more indices");
   }
-  if (batches_per_epoch_ > 0) return absl::OkStatus();
-  return WithDetail(
-      absl::FailedPreconditionError(
-          "the feed's epochs hold no batch: the dataset is smaller than one "
-          "batch per rank and drop_last is on"),
-      ErrorDetail::kNoBatches);
+  if (batches_per_epoch_ == 0) {
+    return WithDetail(
+        absl::FailedPreconditionError(
+            "the feed's epochs hold no batch: the dataset is smaller than one "
+            "batch per rank and drop_last is on"),
+        ErrorDetail::kNoBatches);
+  }
+  if (epoch_ > kMaxEpoch) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the feed's last epoch has ended: epochs are 0 to ",
+                     kMaxEpoch, "; seek to one of them"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace datasetd::client

@@ -1,8 +1,8 @@
 // A feed's position in its order: the next batch, its generation, and whether
 // another batch can come.
 //
-// The daemon's order is infinite; a client's order ends after the batches sent
-// so far. Not thread-safe: for the thread that calls Next.
+// The daemon's order ends after epoch 2^32 - 1, a client's order after the
+// batches sent so far. Not thread-safe: for the thread that calls Next.
 
 #ifndef DATASETD_CLIENT_FEED_FEED_CURSOR_H_
 #define DATASETD_CLIENT_FEED_FEED_CURSOR_H_

@@ -63,6 +63,17 @@ TEST(FeedCursorTest, EpochsWithoutBatchesHaveNothingToWaitFor) {
   EXPECT_THAT(other.CheckMoreComes(), IsOk());
 }
 
+TEST(FeedCursorTest, TheDaemonsOrderEndsWithTheLastEpoch) {
+  FeedCursor cursor({.batches_per_epoch = 1, .start_epoch = kLastEpoch});
+  EXPECT_THAT(cursor.CheckMoreComes(), IsOk());
+  cursor.Pass(kLastEpoch, 0);
+  EXPECT_THAT(cursor.CheckMoreComes(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("epochs are 0 to 4294967295")));
+  ASSERT_THAT(cursor.Seek(kLastEpoch, 0), IsOk());
+  EXPECT_THAT(cursor.CheckMoreComes(), IsOk());
+}
+
 TEST(FeedCursorTest, AClientsOrderEndsWithWhatWasSent) {
   FeedCursor cursor({.has_client_order = true});
   EXPECT_FALSE(cursor.IsDue(0, 0));
