@@ -96,7 +96,7 @@ class Feed {
   uint64_t batches_per_epoch() const { return info_.batches_per_epoch(); }
   // The daemon's answer to OpenFeed: layout, hashes, prefetch.
   const v1::OpenFeedResponse& info() const { return info_; }
-  // REQUIRES: not closed.
+  // The next four REQUIRE: not closed.
   const SlotLayout& layout() const { return core_->layout(); }
   DLDevice device() const { return core_->device(); }
   // Total time that Next has waited.
