@@ -69,9 +69,14 @@ int32_t Return(const absl::Status& status, datasetd_error* error) {
     error->code = static_cast<int32_t>(status.code());
     error->detail = static_cast<int32_t>(DetailOf(status));
     const auto message = status.message();
+    size_t size = std::min(message.size(), sizeof(error->message) - 1);
+    // Do not cut a character in half.
+    while (size > 0 && size < message.size() &&
+           (message[size] & 0xC0) == 0x80) {
+      --size;
+    }
     // Not memcpy: an empty message has no data.
-    const size_t size =
-        message.copy(error->message, sizeof(error->message) - 1);
+    message.copy(error->message, size);
     error->message[size] = '\0';
   }
   return static_cast<int32_t>(status.code());

@@ -16,6 +16,7 @@ namespace datasetd::client {
 namespace {
 
 using ::datasetd::testing::FakeDaemon;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class DatasetdTest : public ::testing::Test {
@@ -95,6 +96,19 @@ TEST_F(DatasetdTest, LongMessagesAreCut) {
                           &error_),
             DATASETD_INVALID_ARGUMENT);
   EXPECT_EQ(strlen(error_.message), sizeof(error_.message) - 1);
+}
+
+TEST_F(DatasetdTest, LongMessagesAreCutBetweenCharacters) {
+  std::string name;
+  for (int i = 0; i < 3000; ++i) name += "\u00e9";
+  // Characters of two bytes: one of these would be cut in half.
+  for (const std::string prefix : {"", "n"}) {
+    EXPECT_EQ(
+        datasetd_call(client_, (prefix + name).c_str(), "{}", nullptr, &error_),
+        DATASETD_INVALID_ARGUMENT);
+    EXPECT_THAT(error_.message, EndsWith("\u00e9"));
+    EXPECT_GE(strlen(error_.message), sizeof(error_.message) - 2);
+  }
 }
 
 TEST_F(DatasetdTest, ProgressIsCalledAndCancels) {
