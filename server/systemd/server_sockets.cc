@@ -89,20 +89,37 @@ ServerSockets::ServerSockets(const v1::Config& config,
 
 ServerSockets::~ServerSockets() { Remove(); }
 
+std::optional<ServerSockets::FileId> ServerSockets::FileAt(
+    const std::string& path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) return std::nullopt;
+  return FileId(status.st_dev, status.st_ino);
+}
+
+void ServerSockets::RemoveOne(const std::string& path,
+                              const std::optional<FileId>& created) {
+  if (created.has_value() && FileAt(path) == created) unlink(path.c_str());
+}
+
 void ServerSockets::Remove() const {
-  if (is_activated_) return;
-  unlink(attach_path_.c_str());
-  unlink(grpc_path_.c_str());
+  RemoveOne(attach_path_, attach_file_);
+  RemoveOne(grpc_path_, grpc_file_);
 }
 
 absl::StatusOr<FileDescriptor> ServerSockets::ListenAttach() {
   if (is_activated_) return std::move(activated_->attach);
-  return ListenUnix(attach_path_, SOCK_SEQPACKET);
+  DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
+                            ListenUnix(attach_path_, SOCK_SEQPACKET));
+  attach_file_ = FileAt(attach_path_);
+  return listener;
 }
 
 absl::StatusOr<FileDescriptor> ServerSockets::ListenGrpc() {
   if (is_activated_) return std::move(activated_->grpc);
-  return ListenUnix(grpc_path_, SOCK_STREAM);
+  DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
+                            ListenUnix(grpc_path_, SOCK_STREAM));
+  grpc_file_ = FileAt(grpc_path_);
+  return listener;
 }
 
 absl::Status ServerSockets::SetRights() const {

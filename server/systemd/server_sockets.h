@@ -7,6 +7,8 @@
 #ifndef DATASETD_SERVER_SYSTEMD_SERVER_SOCKETS_H_
 #define DATASETD_SERVER_SYSTEMD_SERVER_SOCKETS_H_
 
+#include <sys/types.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,10 +43,18 @@ class ServerSockets {
   // passed. REQUIRES: both files exist.
   //   NOT_FOUND  there is no such group
   absl::Status SetRights() const;
-  // Removes the files unless they were passed. Also called by the destructor.
+  // Removes the files that ListenAttach and ListenGrpc created, unless others
+  // have taken their places. Also called by the destructor.
   void Remove() const;
 
  private:
+  // A device and an inode.
+  using FileId = std::pair<dev_t, ino_t>;
+  static std::optional<FileId> FileAt(const std::string& path);
+  // Removes the file at `path` if it is `created`.
+  static void RemoveOne(const std::string& path,
+                        const std::optional<FileId>& created);
+
   ServerSockets(const v1::Config& config,
                 std::optional<ActivatedSockets> activated);
 
@@ -54,6 +64,9 @@ class ServerSockets {
   const std::string mode_;   // octal
   const bool is_activated_;
   std::optional<ActivatedSockets> activated_;  // until they are used
+  // The files that were created.
+  std::optional<FileId> grpc_file_;
+  std::optional<FileId> attach_file_;
   FileDescriptor grpc_lock_;
   FileDescriptor attach_lock_;
 };

@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/attach/seqpacket.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -107,12 +108,40 @@ TEST_F(ServerSocketsTest, AnotherUsersLinkIsNotFollowed) {
 
 TEST_F(ServerSocketsTest, AFileThatIsNoSocketIsNotReplaced) {
   std::ofstream(config_.socket_path()) << "text";
-  const auto sockets = ServerSockets::Lock(config_, std::nullopt);
-  ASSERT_THAT(sockets, IsOk());
-  EXPECT_THAT((*sockets)->ListenGrpc(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("is no socket")));
+  std::ofstream(config_.attach_socket_path()) << "other";
+  {
+    const auto sockets = ServerSockets::Lock(config_, std::nullopt);
+    ASSERT_THAT(sockets, IsOk());
+    EXPECT_THAT((*sockets)->ListenAttach(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("is no socket")));
+    EXPECT_THAT((*sockets)->ListenGrpc(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("is no socket")));
+  }
   EXPECT_EQ(std::filesystem::file_size(config_.socket_path()), 4);
+  EXPECT_EQ(std::filesystem::file_size(config_.attach_socket_path()), 5);
+}
+
+TEST_F(ServerSocketsTest, SocketsOfAnotherListenerAreLeft) {
+  // As systemd's, while its service is stopped.
+  const auto attach = ListenUnix(config_.attach_socket_path(), SOCK_SEQPACKET);
+  ASSERT_THAT(attach, IsOk());
+  const auto grpc = ListenUnix(config_.socket_path(), SOCK_STREAM);
+  ASSERT_THAT(grpc, IsOk());
+  // A start that fails before it listens.
+  EXPECT_THAT(ServerSockets::Lock(config_, std::nullopt), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(config_.socket_path()));
+  EXPECT_TRUE(std::filesystem::exists(config_.attach_socket_path()));
+  // One that replaced the daemon's.
+  auto sockets = ServerSockets::Lock(config_, std::nullopt);
+  ASSERT_THAT(sockets, IsOk());
+  const auto replaced = (*sockets)->ListenGrpc();
+  ASSERT_THAT(replaced, IsOk());
+  const auto other = ListenUnix(config_.socket_path(), SOCK_STREAM);
+  ASSERT_THAT(other, IsOk());
+  sockets->reset();
+  EXPECT_TRUE(std::filesystem::exists(config_.socket_path()));
 }
 
 TEST_F(ServerSocketsTest, ADirectoryThatIsNotThereIsNamed) {
