@@ -108,16 +108,7 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   for (PendingLaunch& launch : feed->launches_) {
     DATASETD_ASSIGN_OR_RETURN(launch.event, backend.CreateEvent());
   }
-  const FeedPosition start = feed->options_.start;
-  if (start.epoch > kMaxEpoch ||
-      (feed->sampler_ != nullptr && start.batch > 0 &&
-       start.batch > feed->batches_per_epoch_)) {
-    return absl::InvalidArgumentError(
-        "start: epoch " + std::to_string(start.epoch) + ", batch " +
-        std::to_string(start.batch) + " is out of range; an epoch has " +
-        std::to_string(feed->batches_per_epoch_) + " batches");
-  }
-  feed->SetNext(start);
+  feed->SetNext(feed->options_.start);
   return feed;
 }
 

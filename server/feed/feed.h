@@ -85,7 +85,7 @@ class Feed {
     bool draws_by_sample = false;
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;
-    FeedPosition start;
+    FeedPosition start;  // of an epoch, and at most its end
     // Scratch memory and stream of the program's chains. Empty: the feed has
     // its own.
     ScratchPool::Lease scratch;

@@ -85,6 +85,25 @@ absl::StatusOr<WeightTable::Options> PlanWeights(const v1::WeightedOrder& order,
   return weights;
 }
 
+// Checks the start, and unless the client makes the order, what the sampler
+// takes.
+absl::Status CheckOrder(const v1::FeedOptions& options,
+                        const SamplerOptions& sampler) {
+  const FeedPosition start = StartOf(options);
+  int64_t num_batches = 0;
+  if (!options.has_client_order()) {
+    DATASETD_ASSIGN_OR_RETURN(num_batches, Sampler::CountBatches(sampler));
+  }
+  if (start.epoch > kMaxEpoch ||
+      (!options.has_client_order() &&
+       start.batch > static_cast<uint64_t>(num_batches))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "start: epoch ", start.epoch, ", batch ", start.batch,
+        " is out of range; an epoch has ", num_batches, " batches"));
+  }
+  return absl::OkStatus();
+}
+
 ClientOrder::Options PlanOrder(const v1::FeedOptions& options,
                                const Dataset& dataset, int64_t num_slots) {
   ClientOrder::Options order;
@@ -176,6 +195,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
     plan.scratch_bytes =
         SaturatingAdd(plan.scratch_bytes, ClientOrder::SizeBytes(*plan.order));
   }
+  DATASETD_RETURN_IF_ERROR(CheckOrder(options, plan.feed.sampler));
   plan.feed.dataset = std::move(held);
   return plan;
 }

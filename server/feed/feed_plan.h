@@ -45,8 +45,9 @@ struct FeedPlan {
 // first. The plan holds a reference to the dataset. Pure; thread-safe.
 // `fields` are CompleteFieldOptions(options.fields()). REQUIRES:
 // CheckFeedOptions(options) is OK.
-//   INVALID_ARGUMENT  a field, an op, the batch size, the subset or weights are
-//                     invalid, or an op exceeds the limits
+//   INVALID_ARGUMENT  a field, an op, the batch size, the order, its start, the
+//                     subset or weights are invalid, or an op exceeds the
+//                     limits
 //   OUT_OF_RANGE      the subset names a sample that does not exist
 absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
                                   const FieldOptionsMap& fields,

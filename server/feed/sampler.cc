@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/require.h"
+#include "base/status_macros.h"
 #include "cuda/kernels/math/permutation.h"
 #include "cuda/kernels/math/random.h"
 
@@ -29,16 +30,16 @@ absl::Status ValidateDraws(const SamplerOptions& options) {
   // A position is one 32-bit word of the Philox counter of random ops.
   const uint64_t max_draws =
       kMaxNumSamples - std::min<uint64_t>(kMaxNumSamples, options.world_size);
-  if (options.num_draws > max_draws) {
+  if (*options.num_draws > max_draws) {
     return absl::InvalidArgumentError(
-        absl::StrCat("num_draws is ", options.num_draws, "; with world_size ",
+        absl::StrCat("num_draws is ", *options.num_draws, "; with world_size ",
                      options.world_size, " it must be within 0..", max_draws));
   }
   if (options.first_position > 0 &&
-      options.first_position >= options.num_draws) {
+      options.first_position >= *options.num_draws) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_position is ", options.first_position, "; with ",
-                     options.num_draws, " draws it must be 0 or below that"));
+                     *options.num_draws, " draws it must be 0 or below that"));
   }
   if (options.shuffle || options.subset != nullptr) {
     return absl::InvalidArgumentError(
@@ -66,7 +67,7 @@ absl::Status Validate(const SamplerOptions& options) {
         "rank is ", options.rank, "; with world_size ", options.world_size,
         " it must be within 0..", options.world_size - 1));
   }
-  if (options.weights != nullptr) return ValidateDraws(options);
+  if (options.num_draws.has_value()) return ValidateDraws(options);
   if (options.first_position >= static_cast<uint64_t>(options.num_samples)) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_position is ", options.first_position, "; with ",
@@ -80,6 +81,24 @@ absl::Status Validate(const SamplerOptions& options) {
                      " samples and num_samples is ", options.num_samples));
   }
   return absl::OkStatus();
+}
+
+// Rows of each rank per epoch. REQUIRES: Validate(options) is OK.
+uint64_t NumRows(const SamplerOptions& options) {
+  const uint64_t num_positions =
+      options.num_draws.value_or(static_cast<uint64_t>(options.num_samples)) -
+      options.first_position;
+  const auto world_size = static_cast<uint64_t>(options.world_size);
+  const bool has_rest = num_positions % world_size != 0;
+  return num_positions / world_size + (has_rest && !options.drop_last ? 1 : 0);
+}
+
+// REQUIRES: as NumRows.
+uint64_t NumBatches(const SamplerOptions& options) {
+  const uint64_t num_rows = NumRows(options);
+  const auto batch_size = static_cast<uint64_t>(options.batch_size);
+  const bool has_rest = num_rows % batch_size != 0;
+  return num_rows / batch_size + (has_rest && !options.drop_last ? 1 : 0);
 }
 
 // In [0, bound). Deviates from uniform by less than bound / 2^64, which is
@@ -164,16 +183,11 @@ class Sampler::Impl {
         world_size_(options.world_size),
         first_position_(options.first_position),
         shuffle_(options.shuffle),
-        weights_(options.weights) {
-    const uint64_t num_positions =
-        (weights_ == nullptr ? num_samples_ : options.num_draws) -
-        first_position_;
-    const uint64_t whole_rounds = num_positions / world_size_;
-    const bool has_rest = num_positions % world_size_ != 0;
-    num_rows_ = whole_rounds + (has_rest && !options.drop_last ? 1 : 0);
-    num_batches_ = num_rows_ / batch_size_;
-    if (num_rows_ % batch_size_ != 0 && !options.drop_last) ++num_batches_;
-    // Cannot overflow: (num_rows_ - 1) * world_size_ < num_positions.
+        weights_(options.weights),
+        num_rows_(NumRows(options)),
+        num_batches_(NumBatches(options)) {
+    // Cannot overflow: (num_rows_ - 1) * world_size_ is below the number of
+    // positions.
     last_is_padding_ = weights_ == nullptr && num_rows_ > 0 &&
                        Position(num_rows_ - 1) >= num_samples_;
     if (shuffle_ && options.num_samples <= kMaxTableSize) {
@@ -287,15 +301,22 @@ class Sampler::Impl {
   const uint64_t first_position_;
   const bool shuffle_;
   const std::shared_ptr<const WeightTable> weights_;  // null: none
-  uint64_t num_rows_;  // per epoch, equal for all ranks
-  uint64_t num_batches_;
+  const uint64_t num_rows_;  // per epoch, equal for all ranks
+  const uint64_t num_batches_;
   bool last_is_padding_;
   std::unique_ptr<ShuffleTables> tables_;  // null where none is used
 };
 
+absl::StatusOr<int64_t> Sampler::CountBatches(const SamplerOptions& options) {
+  DATASETD_RETURN_IF_ERROR(Validate(options));
+  return static_cast<int64_t>(NumBatches(options));
+}
+
 absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Create(
     const SamplerOptions& options) {
-  if (absl::Status status = Validate(options); !status.ok()) return status;
+  DATASETD_RETURN_IF_ERROR(Validate(options));
+  Require((options.weights != nullptr) == options.num_draws.has_value(),
+          "draws are by weight");
   return absl::WrapUnique(new Sampler(std::make_unique<Impl>(options)));
 }
 

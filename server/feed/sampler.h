@@ -37,6 +37,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -58,14 +59,20 @@ struct SamplerOptions {
   Subset subset;
   // Complete before Fill; excludes shuffle and subset. Null: no weights.
   std::shared_ptr<const WeightTable> weights;
-  uint64_t num_draws = 0;  // per epoch, with weights; may be 0
+  std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
 };
 
 class Sampler {
  public:
   static constexpr int64_t kMaxTableSize = 65536;
 
+  // Batches per epoch of Create(options), which fails if this does. Pure.
+  // Weights need not be there yet.
   //   INVALID_ARGUMENT  an option is out of range; names it
+  static absl::StatusOr<int64_t> CountBatches(const SamplerOptions& options);
+
+  // Errors as CountBatches. REQUIRES: weights and num_draws are both set, or
+  // none is.
   static absl::StatusOr<std::unique_ptr<Sampler>> Create(
       const SamplerOptions& options);
   ~Sampler();

@@ -164,6 +164,27 @@ TEST_F(FeedPlanTest, WhatCannotBeServedIsNamed) {
   EXPECT_THAT(
       PlanFeed(Options(4, "field_names: 'mask'"), {}, dataset_),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'mask'")));
+  const std::string weighted =
+      "weighted_order { num_samples: 100 num_draws: 9 } ";
+  const std::vector<std::pair<std::string, std::string>> orders = {
+      {"rank: 2 world_size: 2", "rank is 2; with world_size 2"},
+      {"first_position: 100", "first_position is 100; with 100 samples"},
+      {"subset { indices: 7 } first_position: 1", "with 1 samples"},
+      {weighted + "first_position: 9", "first_position is 9; with 9 draws"},
+      {weighted + "rank: 1", "rank is 1; with world_size 1"},
+      {weighted + "start { batch: 4 }", "start: epoch 0, batch 4"},
+      {"start { batch: 26 }",
+       "start: epoch 0, batch 26 is out of range; an "
+       "epoch has 25 batches"},
+      {"start { epoch: 4294967296 }", "start: epoch 4294967296"},
+      {"client_order {} start { epoch: 4294967296 }",
+       "start: epoch 4294967296"}};
+  for (const auto& [order, text] : orders) {
+    EXPECT_THAT(PlanFeed(Options(4, order), {}, dataset_),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+  }
+  EXPECT_THAT(PlanFeed(Options(4, "start { batch: 25 }"), {}, dataset_),
+              IsOk());
 }
 
 }  // namespace

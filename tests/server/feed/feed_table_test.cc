@@ -250,6 +250,30 @@ TEST_F(FeedTableTest, OpeningEvictsNothingForAFeedThatCannotFit) {
   EXPECT_THAT(registry_->List(), SizeIs(2));
 }
 
+TEST_F(FeedTableTest, OpeningEvictsNothingForAnOrderThatIsWrong) {
+  ASSERT_THAT(registry_->Load(NamedSpec("unused"), kBob), IsOk());
+  ASSERT_EQ(registry_->Await("unused", absl::Seconds(30))->state,
+            DatasetState::kReady);
+  registry_->ReleaseSession(kBob.session_id);
+  MemoryBudget& budget = *devices_->devices()[0].budget;
+  ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
+  const uint64_t feed_bytes = slab_bytes() + scratch_bytes();
+  table_->EndSession(kAlice.session_id);
+  table_->AwaitEnded(absl::Seconds(30));
+  // One byte is wanting, which the unused dataset has.
+  const auto filler =
+      budget.Reserve(MemoryKind::kScratch, 0,
+                     budget.free_bytes() - feed_bytes + 1, "the rest");
+  ASSERT_THAT(filler, IsOk());
+  for (const char* const order :
+       {"rank: 5 world_size: 2", "first_position: 10", "start { batch: 4 }"}) {
+    EXPECT_THAT(
+        table_->Open(Options(absl::StrCat("options { ", order, " }")), kAlice),
+        StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(registry_->List(), SizeIs(2));
+  }
+}
+
 TEST_F(FeedTableTest, FeedsOfAPrivateDatasetAreSeenByThoseWhoSeeIt) {
   const v1::DatasetSpec spec = With(NamedSpec("secret"), "private: true");
   ASSERT_THAT(registry_->Load(spec, kBob), IsOk());

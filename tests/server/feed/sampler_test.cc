@@ -440,8 +440,10 @@ TEST(SamplerTest, RanksShareTheDrawsByWeight) {
 }
 
 TEST(SamplerTest, AnEpochMayHaveNoDraws) {
-  auto sampler =
-      Make({.num_samples = 5, .batch_size = 1, .weights = SomeWeights(5)});
+  auto sampler = Make({.num_samples = 5,
+                       .batch_size = 1,
+                       .weights = SomeWeights(5),
+                       .num_draws = 0});
   EXPECT_EQ(sampler->batches_per_epoch(), 0);
 }
 
@@ -467,6 +469,16 @@ TEST(SamplerTest, DrawsByWeightThatCannotBe) {
               HasSubstr("num_draws is 5"));
   EXPECT_THAT(message([](SamplerOptions& o) { o.shuffle = true; }),
               HasSubstr("exclude shuffle"));
+}
+
+TEST(SamplerTest, BatchesAreCountedBeforeThereAreWeights) {
+  SamplerOptions options = {.num_samples = 5, .batch_size = 2, .num_draws = 11};
+  EXPECT_EQ(*Sampler::CountBatches(options), 6);
+  options.drop_last = true;
+  EXPECT_EQ(*Sampler::CountBatches(options), 5);
+  options.first_position = 11;
+  EXPECT_EQ(Sampler::CountBatches(options).status().message(),
+            "first_position is 11; with 11 draws it must be 0 or below that");
 }
 
 TEST(SamplerTest, ASubsetOfAnotherSizeIsRefused) {
