@@ -24,7 +24,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--pinned_budget_mib", flags.pinned_budget_mib,
                  "Host memory that the daemon may pin for samples");
   app.add_option("--host_threads", flags.host_threads,
-                 "Threads of the host backend; 0: one per core");
+                 "Threads of the host backend, at most 1024; 0: one per core");
   app.add_option("--log_level", flags.log_level,
                  "trace, debug, info, warn, error or off");
   app.add_option_function<int>(

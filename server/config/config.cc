@@ -47,6 +47,8 @@ constexpr uint64_t kDefaultMemorySpoolMib = 1 << 10;
 constexpr uint32_t kDefaultMaxDatasets = 1024;
 constexpr uint64_t kDefaultTextBudgetMib = 256;
 constexpr uint32_t kMaxPort = 65535;
+// The unit's TasksMax=4096 has room for them.
+constexpr uint32_t kMaxHostThreads = 1024;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
 constexpr uint32_t kMaxSide = 1 << 24;
@@ -337,6 +339,8 @@ absl::Status ValidateConfig(const v1::Config& config) {
         std::pair("user_limits.max_text_mib", limits.max_text_mib())}) {
     DATASETD_RETURN_IF_ERROR(CheckAtMost(key, mib, UINT64_MAX >> 20));
   }
+  DATASETD_RETURN_IF_ERROR(
+      CheckAtMost("host_threads", config.host_threads(), kMaxHostThreads));
   if (config.memory_budget_mib() > (UINT64_MAX >> 20)) {
     return Error("memory_budget_mib", absl::StrCat(config.memory_budget_mib()),
                  "at most ", UINT64_MAX >> 20);
