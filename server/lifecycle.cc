@@ -303,6 +303,9 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
       } else if (!absl::IsDeadlineExceeded(status)) {
         Log(LogSubsystem::kServer)
             .critical("cannot load: {}", std::string(status.message()));
+        // What still loads may hang, and clients may be connected.
+        (*server)->BeginDrain();
+        (*server)->Stop(kStopTimeout, kExitFailure);
         return kExitFailure;
       } else if (progress != status.message()) {
         // A load without progress gets no more time.
@@ -324,8 +327,8 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
     }
   }
   Drain(config, watchdog, **server);
-  (*server)->Stop(kStopTimeout);
-  return 0;
+  (*server)->Stop(kStopTimeout, EXIT_SUCCESS);
+  return EXIT_SUCCESS;
 }
 
 }  // namespace datasetd

@@ -157,7 +157,7 @@ class Server::Impl {
     return attach_->AwaitNoLeases(timeout);
   }
   bool WasUsed();
-  void Stop(absl::Duration timeout);
+  void Stop(absl::Duration timeout, int exit_code);
   FeedTable& feeds() { return *feeds_; }
 
  private:
@@ -169,7 +169,7 @@ class Server::Impl {
   void BeginRestore();
   void AwaitEnds();
   void StopParts();
-  [[noreturn]] void EndProcess(absl::Duration timeout);
+  [[noreturn]] void EndProcess(absl::Duration timeout, int exit_code);
   void OnDataset(DatasetEvent event, const DatasetInfo& info,
                  const Caller& caller);
   void OnProducerFailure(uint64_t feed_id, const absl::Status& status);
@@ -543,11 +543,11 @@ void Server::Impl::StopParts() {
 
 Server::Impl::~Impl() { StopParts(); }
 
-void Server::Impl::Stop(absl::Duration timeout) {
+void Server::Impl::Stop(absl::Duration timeout, int exit_code) {
   absl::Notification has_stopped;
   std::thread guard([&] {
     if (!has_stopped.WaitForNotificationWithTimeout(timeout)) {
-      EndProcess(timeout);
+      EndProcess(timeout, exit_code);
     }
   });
   StopParts();
@@ -556,7 +556,7 @@ void Server::Impl::Stop(absl::Duration timeout) {
   guard.join();
 }
 
-void Server::Impl::EndProcess(absl::Duration timeout) {
+void Server::Impl::EndProcess(absl::Duration timeout, int exit_code) {
   Log(LogSubsystem::kServer)
       .warn("what runs has not ended within {}; ending it with the process",
             absl::FormatDuration(timeout));
@@ -566,7 +566,7 @@ void Server::Impl::EndProcess(absl::Duration timeout) {
   }
   sockets_->Remove();
   Log(LogSubsystem::kServer).flush();
-  std::_Exit(EXIT_SUCCESS);
+  std::_Exit(exit_code);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
@@ -591,7 +591,9 @@ bool Server::AwaitDrained(absl::Duration timeout) {
   return impl_->AwaitDrained(timeout);
 }
 
-void Server::Stop(absl::Duration timeout) { impl_->Stop(timeout); }
+void Server::Stop(absl::Duration timeout, int exit_code) {
+  impl_->Stop(timeout, exit_code);
+}
 
 bool Server::WasUsed() { return impl_->WasUsed(); }
 

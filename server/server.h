@@ -44,10 +44,10 @@ class Server {
   bool AwaitDrained(absl::Duration timeout);
 
   // Ends all service as the destructor does, but takes little longer than
-  // `timeout`: if the device or the disk hangs, exits the process with status
-  // 0. The list of datasets is saved and the sockets are removed before. No
-  // other function may be called afterwards.
-  void Stop(absl::Duration timeout);
+  // `timeout`: if the device or the disk hangs, exits the process with
+  // `exit_code`. The list of datasets is saved and the sockets are removed
+  // before. No other function may be called afterwards.
+  void Stop(absl::Duration timeout, int exit_code);
 
   // For exit_when_idle: true if a client is connected, or was since the last
   // call. For one thread.

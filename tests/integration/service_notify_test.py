@@ -3,7 +3,9 @@
 import glob
 import os
 import signal
+import tarfile
 
+import numpy as np
 import pytest
 
 from tests.testing import daemon_harness as harness
@@ -110,6 +112,38 @@ def test_a_failure_is_told_before_slow_loads_end():
         manager.start()
         assert manager.process.wait(harness.DEADLINE_SECONDS) == 1
         assert "cannot load: dataset 'nowhere': " in manager.log()
+
+
+def test_a_failure_is_told_to_the_clients_that_are_there():
+    with supervisor.Supervisor() as manager:
+        # Takes seconds to scan, and is no dataset: its members are no samples.
+        shards = os.path.join(manager.data_root, "shards")
+        os.makedirs(shards)
+        first = os.path.join(shards, "0000.tar")
+        with tarfile.open(first, "w") as archive:
+            for _ in range(3000):
+                archive.addfile(tarfile.TarInfo("README"))
+        for i in range(1, 1500):
+            os.link(first, os.path.join(shards, f"{i:04}.tar"))
+        manager.config["datasets"] = [
+            {"name": "x", "format": "webdataset",
+             "path": os.path.join(shards, "{0000..1499}.tar")}]
+        manager.start()
+        harness.poll_until(lambda: os.path.exists(manager.socket_path),
+                           "the socket")
+        with datasetd.connect(manager.socket_path) as client:
+            dataset = client.push_dataset("d", {"x": np.zeros((9, 1), np.uint8)})
+            with datasetd.DataLoader(dataset, batch_size=1,
+                                     framework="numpy") as loader:
+                next(iter(loader))
+                os.rename(shards, shards + ".gone")
+                with pytest.raises(datasetd.DaemonDraining,
+                                   match="shutting down"):
+                    while True:
+                        for batch in loader:
+                            del batch
+        assert manager.process.wait(harness.DEADLINE_SECONDS) == 1
+        assert "cannot load: dataset 'x': " in manager.log()
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "GPU-99"])
