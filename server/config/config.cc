@@ -336,6 +336,7 @@ absl::Status ValidateConfig(const v1::Config& config) {
   for (const auto& [key, mib] :
        {std::pair("user_limits.max_dataset_mib", limits.max_dataset_mib()),
         std::pair("user_limits.max_slab_mib", limits.max_slab_mib()),
+        std::pair("user_limits.max_scratch_mib", limits.max_scratch_mib()),
         std::pair("user_limits.max_text_mib", limits.max_text_mib())}) {
     DATASETD_RETURN_IF_ERROR(CheckAtMost(key, mib, UINT64_MAX >> 20));
   }

@@ -89,15 +89,15 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
   }
   used_bytes_ += size_bytes;
   const uint64_t id = next_id_++;
-  holdings_.emplace(
-      id, Holding{kind, uid, size_bytes, std::string(what), terms.is_private});
+  holdings_.emplace(id, Holding{kind, uid, size_bytes, std::string(what),
+                                terms.is_private, terms.is_shared});
   return Reservation(this, id, size_bytes);
 }
 
 uint64_t MemoryBudget::UsedByUser(uid_t uid, MemoryKind kind) const {
   uint64_t bytes = 0;
   for (const auto& [id, holding] : holdings_) {
-    if (holding.uid == uid && holding.kind == kind) {
+    if (holding.uid == uid && holding.kind == kind && !holding.is_shared) {
       bytes += holding.size_bytes;
     }
   }
@@ -113,12 +113,13 @@ absl::Status MemoryBudget::CheckUser(MemoryKind kind, uid_t uid,
 }
 
 uint64_t MemoryBudget::LimitOf(MemoryKind kind, const Terms& terms) const {
+  if (terms.is_exempt || terms.is_shared) return 0;
   const PerUserLimit limits =
-      kind == MemoryKind::kDataset ? user_limits_.dataset_bytes
-      : kind == MemoryKind::kSlab  ? user_limits_.slab_bytes
-      : kind == MemoryKind::kText  ? user_limits_.text_bytes
-                                   : PerUserLimit();
-  return terms.is_exempt ? 0 : limits.Of(terms.is_privileged);
+      kind == MemoryKind::kDataset   ? user_limits_.dataset_bytes
+      : kind == MemoryKind::kSlab    ? user_limits_.slab_bytes
+      : kind == MemoryKind::kScratch ? user_limits_.scratch_bytes
+                                     : user_limits_.text_bytes;
+  return limits.Of(terms.is_privileged);
 }
 
 absl::Status MemoryBudget::CheckUserLimit(MemoryKind kind, uid_t uid,

@@ -73,12 +73,14 @@ class MemoryBudget {
     uint64_t size_bytes;
     std::string what;
     bool is_private;
+    bool is_shared;
   };
 
   // Limits of one user for each kind.
   struct UserLimits {
     PerUserLimit dataset_bytes;
     PerUserLimit slab_bytes;
+    PerUserLimit scratch_bytes;
     PerUserLimit text_bytes;
   };
 
@@ -98,6 +100,9 @@ class MemoryBudget {
   struct Terms {
     // The user limits do not apply, as for the daemon itself.
     bool is_exempt = false;
+    // Several users use the item, so that it is in no user's limit; `uid` is
+    // that of the first.
+    bool is_shared = false;
     // Root or the daemon's own user: may see private items.
     bool is_privileged = false;
     // Errors shown to other users do not name the item.
@@ -128,6 +133,7 @@ class MemoryBudget {
   uint64_t FreeBytesFor(MemoryKind kind, uid_t uid, const Terms& terms) const;
   uint64_t used_bytes_of_kind(MemoryKind kind) const;
   uint64_t used_bytes_of_uid(uid_t uid) const;
+  // Without shared items.
   uint64_t used_bytes_of_uid(uid_t uid, MemoryKind kind) const;
 
   // A copy of all reservations, largest first.

@@ -141,7 +141,10 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
             .dataset_bytes = UserLimit(limits.has_max_dataset_mib(),
                                        limits.max_dataset_mib() << 20, budget),
             .slab_bytes = UserLimit(limits.has_max_slab_mib(),
-                                    limits.max_slab_mib() << 20, budget)});
+                                    limits.max_slab_mib() << 20, budget),
+            .scratch_bytes =
+                UserLimit(limits.has_max_scratch_mib(),
+                          limits.max_scratch_mib() << 20, budget)});
     Log(LogSubsystem::kServer)
         .info("device {}: {}, memory budget {} MiB", info.name,
               info.description, budget >> 20);

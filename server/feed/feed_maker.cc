@@ -87,9 +87,13 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
     return device->budget->Reserve(
         kind, owner.uid, static_cast<uint64_t>(size_bytes), what, terms);
   };
-  // Check the user's limit first, so that no dataset is evicted in vain.
-  DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
-      MemoryKind::kSlab, owner.uid, feed.slab_bytes(), what, terms));
+  // Check the user's limits first, so that no dataset is evicted in vain.
+  for (const auto& [kind, size_bytes] :
+       {std::pair(MemoryKind::kSlab, plan.slab_bytes),
+        std::pair(MemoryKind::kScratch, plan.scratch_bytes)}) {
+    DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
+        kind, owner.uid, static_cast<uint64_t>(size_bytes), what, terms));
+  }
   const auto pool = scratch_pools_.find(device->name());
   if (!options.keeps_datasets()) {
     const int64_t wanted =

@@ -125,10 +125,12 @@ absl::StatusOr<std::shared_ptr<const ScratchPool::Block>> ScratchPool::Make(
     int64_t size_bytes, uid_t uid, absl::string_view what,
     const MemoryBudget::Terms& terms) {
   auto block = std::make_shared<Block>();
+  MemoryBudget::Terms shared = terms;
+  shared.is_shared = true;
   DATASETD_ASSIGN_OR_RETURN(
       block->reservation,
       budget_->Reserve(MemoryKind::kScratch, uid,
-                       static_cast<uint64_t>(size_bytes), what, terms));
+                       static_cast<uint64_t>(size_bytes), what, shared));
   DATASETD_ASSIGN_OR_RETURN(
       block->memory, backend_->Allocate(static_cast<size_t>(size_bytes)));
   return block;

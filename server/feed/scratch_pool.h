@@ -79,7 +79,8 @@ class ScratchPool {
   ScratchPool& operator=(const ScratchPool&) = delete;
 
   // Leases scratch memory for chains whose teams take `team_bytes` each; empty
-  // if that is 0. A new block is charged to `uid` as `what`.
+  // if that is 0. A new block is charged to `uid` as `what`, outside the user's
+  // limit, since other users' feeds may come to share it.
   //   RESOURCE_EXHAUSTED  less than LeastBytes is free; names the bytes
   absl::StatusOr<Lease> Take(int64_t team_bytes, uid_t uid,
                              absl::string_view what,

@@ -55,6 +55,12 @@ def _slabs(daemon, client, stack):
     return _refusal(lambda: _open(client, prefetch=8))
 
 
+def _feed_scratch(daemon, client, stack):
+    client.push_dataset("d", _samples(1))
+    # Three rows of eight bytes for each sample of a batch.
+    return _refusal(lambda: _open(client, batch_size=1 << 16))
+
+
 def _datasets(daemon, client, stack):
     client.push_dataset("a", _samples(1))
     client.push_dataset("b", _samples(1))
@@ -199,6 +205,7 @@ _USER_LIMITS = {
     "max_sessions": (2, _sessions),
     "max_feeds": (1, _feeds),
     "max_slab_mib": (2, _slabs),
+    "max_scratch_mib": (1, _feed_scratch),
     "max_datasets": (2, _datasets),
     "max_dataset_mib": (1, _dataset_bytes),
     "max_text_mib": (1, _texts),

@@ -158,11 +158,12 @@ def test_slow_loads():
 
 @pytest.mark.parametrize("source, num_feeds", [
     (_TABLES, 256),
-    # Twice as many feeds, while some are opened again, fit into memory.
+    # Twice as many feeds, while some are opened again, fit into a user's share
+    # of memory.
     (_DRAWS, 24),
 ], ids=["tables", "draws"])
 def test_heavy_orders(source, num_feeds):
-    with arena.Arena(host_threads=2) as a:
+    with arena.Arena(host_threads=2, memory_budget_mib=2048) as a:
         with a.attacker(source, num_feeds=num_feeds) as worker:
             worker.hear()
             with a.attack() as measure:

@@ -69,6 +69,22 @@ say(answers=answers)
 hear()
 """
 
+# Feeds whose orders need more memory than their slabs.
+_ORDERS = """
+client = datasetd.connect(ADDRESS)
+dataset = client.push_dataset("one", [{"x": np.zeros(1, np.uint8)}])
+loaders = []
+try:
+    while True:
+        loader = datasetd.DataLoader(dataset, sampler=[0], batch_size=1 << 18,
+                                     prefetch=14, framework="numpy")
+        next(iter(loader))
+        loaders.append(loader)
+except datasetd.Error as error:
+    say(num=len(loaders), refusal=str(error))
+hear()
+"""
+
 _IDLE = """
 client = datasetd.connect(ADDRESS)
 client.push_dataset("idle", [{"x": np.zeros(1 << 20, np.uint8)}] * 64)
@@ -122,6 +138,21 @@ def test_nobody_evicts_for_a_wish_that_cannot_be_granted(is_limited):
         with a.daemon.connect() as client:
             assert "idle" in {d["name"] for d in client.list_datasets()}
         assert not measure.prober_errors
+        a.expect_unhurt(measure)
+
+
+@arena.needs_users
+def test_a_user_has_a_share_of_the_memory_beside_slabs():
+    with arena.Arena(memory_budget_mib=512) as a:
+        with a.attacker(_IDLE, uid=arena.VICTIM_UID) as worker:
+            worker.hear()
+        with a.attack() as measure, a.attacker(_ORDERS) as worker:
+            said = worker.hear()
+            assert "user_limits.max_scratch_mib" in said["refusal"], said
+            assert said["num"] == 3
+            with a.daemon.connect() as client:
+                assert "idle" in {d["name"] for d in client.list_datasets()}
+        assert not measure.prober_errors, measure.prober_errors
         a.expect_unhurt(measure)
 
 

@@ -127,6 +127,8 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
        "user_limits.max_dataset_mib", "at most 17592186044415"},
       {"user_limits: {max_slab_mib: 17592186044416}",
        "user_limits.max_slab_mib", "at most 17592186044415"},
+      {"user_limits: {max_scratch_mib: 17592186044416}",
+       "user_limits.max_scratch_mib", "at most 17592186044415"},
       {"user_limits: {max_text_mib: 17592186044416}",
        "user_limits.max_text_mib", "at most 17592186044415"},
       {"transform_limits: {max_side: 16777217}",

@@ -238,6 +238,21 @@ TEST(MemoryBudgetTest, ThePrivilegedHaveALimitOfTheirOwn) {
   EXPECT_THAT(take(true), IsOk());
 }
 
+TEST(MemoryBudgetTest, WhatUsersShareIsInNobodysLimit) {
+  MemoryBudget budget(1000, {.scratch_bytes = 300});
+  const auto shared =
+      budget.Reserve(MemoryKind::kScratch, 7, 400, "a", {.is_shared = true});
+  ASSERT_THAT(shared, IsOk());
+  EXPECT_EQ(budget.used_bytes_of_kind(MemoryKind::kScratch), 400);
+  EXPECT_EQ(budget.used_bytes_of_uid(7, MemoryKind::kScratch), 0);
+  const auto own = budget.Reserve(MemoryKind::kScratch, 7, 300, "b");
+  ASSERT_THAT(own, IsOk());
+  EXPECT_THAT(budget.Reserve(MemoryKind::kScratch, 7, 1, "c"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("uid 7 has 300 bytes of the 300 bytes"),
+                             HasSubstr("user_limits.max_scratch_mib"))));
+}
+
 TEST(MemoryBudgetTest, TheUsersLimitIsKnownWithoutMemory) {
   MemoryBudget budget(100, {.dataset_bytes = 300});
   EXPECT_THAT(budget.CheckUser(MemoryKind::kDataset, 7, 300, "a", {}), IsOk());

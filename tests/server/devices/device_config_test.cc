@@ -43,7 +43,8 @@ TEST(DeviceConfigTest, AUserHasHalfOfWhatIsNotConfigured) {
   const auto devices = OpenDevices(config);
   ASSERT_THAT(devices, IsOk());
   MemoryBudget& budget = *devices->front().budget;
-  for (const MemoryKind kind : {MemoryKind::kDataset, MemoryKind::kSlab}) {
+  for (const MemoryKind kind :
+       {MemoryKind::kDataset, MemoryKind::kSlab, MemoryKind::kScratch}) {
     EXPECT_THAT(budget.Reserve(kind, 1000, 2 << 20, "a"), IsOk());
     EXPECT_THAT(budget.Reserve(kind, 1000, (2 << 20) + 1, "a"),
                 StatusIs(absl::StatusCode::kResourceExhausted,
@@ -53,11 +54,13 @@ TEST(DeviceConfigTest, AUserHasHalfOfWhatIsNotConfigured) {
   }
   // 0 is set, and no limit.
   config.mutable_user_limits()->set_max_slab_mib(0);
+  config.mutable_user_limits()->set_max_scratch_mib(0);
   const auto unlimited = OpenDevices(config);
   ASSERT_THAT(unlimited, IsOk());
-  EXPECT_THAT(
-      unlimited->front().budget->Reserve(MemoryKind::kSlab, 1000, 4 << 20, "a"),
-      IsOk());
+  for (const MemoryKind kind : {MemoryKind::kSlab, MemoryKind::kScratch}) {
+    EXPECT_THAT(unlimited->front().budget->Reserve(kind, 1000, 4 << 20, "a"),
+                IsOk());
+  }
 }
 
 TEST(DeviceConfigTest, WithoutABudgetItIsMostOfWhatIsFree) {

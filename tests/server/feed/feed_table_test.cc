@@ -51,12 +51,13 @@ void SetTransforms(Request* request, const std::vector<v1::Transform>& ops) {
 
 class FeedTableTest : public ::testing::Test {
  protected:
-  FeedTableTest() {
+  explicit FeedTableTest(const MemoryBudget::UserLimits& user_limits = {}) {
     auto backend = std::make_unique<FakeBackend>(FakeBackendOptions{});
     backend_ = backend.get();
     std::vector<ServedDevice> devices(1);
     devices[0].backend = std::move(backend);
-    devices[0].budget = std::make_unique<MemoryBudget>(kBudgetBytes);
+    devices[0].budget =
+        std::make_unique<MemoryBudget>(kBudgetBytes, user_limits);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
@@ -272,6 +273,37 @@ TEST_F(FeedTableTest, OpeningEvictsNothingForAnOrderThatIsWrong) {
         StatusIs(absl::StatusCode::kInvalidArgument));
     EXPECT_THAT(registry_->List(), SizeIs(2));
   }
+}
+
+// Of the test's feeds, two fit into a user's share.
+class FeedTableScratchTest : public FeedTableTest {
+ protected:
+  FeedTableScratchTest() : FeedTableTest({.scratch_bytes = 4 << 20}) {}
+};
+
+TEST_F(FeedTableScratchTest, AUserHasAShareAndOthersHaveRoom) {
+  ASSERT_THAT(registry_->Load(NamedSpec("unused"), kBob), IsOk());
+  ASSERT_EQ(registry_->Await("unused", absl::Seconds(30))->state,
+            DatasetState::kReady);
+  registry_->ReleaseSession(kBob.session_id);
+  const v1::OpenFeedRequest request = Options(
+      "options { weighted_order { num_samples: 131072 lists_samples: true } }");
+  ASSERT_THAT(table_->Open(request, kAlice), IsOk());
+  const uint64_t feed_bytes = slab_bytes() + scratch_bytes();
+  ASSERT_THAT(table_->Open(request, kAlice), IsOk());
+  // One byte is wanting, which the unused dataset has.
+  MemoryBudget& budget = *devices_->devices()[0].budget;
+  const auto filler =
+      budget.Reserve(MemoryKind::kDataset, 0,
+                     budget.free_bytes() - feed_bytes + 1, "the rest");
+  ASSERT_THAT(filler, IsOk());
+  EXPECT_THAT(table_->Open(request, kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("uid 1000"),
+                             HasSubstr("user_limits.max_scratch_mib"))));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  EXPECT_THAT(table_->Open(request, kBob), IsOk());
+  EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
 TEST_F(FeedTableTest, FeedsOfAPrivateDatasetAreSeenByThoseWhoSeeIt) {

@@ -89,7 +89,8 @@ class ScratchPoolTest : public ::testing::Test {
 
   FakeBackend backend_{
       {.needs_polling = true, .max_teams = 64, .is_host = false}};
-  MemoryBudget budget_{4 * kGib};
+  // The limit is for what is no block.
+  MemoryBudget budget_{4 * kGib, {.scratch_bytes = kMib}};
   std::unique_ptr<ScratchPool> pool_;
 };
 
