@@ -58,11 +58,11 @@ namespace {
 
 // Maximum time that a client waits for the list of datasets to be saved.
 constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
+// Maximum time that EndProcess waits for it.
+constexpr absl::Duration kMaxLastSaveTime = absl::Milliseconds(300);
 // Limits on concurrent calls, and on those that wait for loads.
 constexpr int kMaxCalls = 48;
 constexpr int kMaxWaitingLoads = 32;
-// Likewise, when the process is ending.
-constexpr absl::Duration kMaxLastSaveTime = absl::Milliseconds(300);
 // Time that a request which would be refused waits for earlier closes to be
 // processed.
 constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
@@ -551,7 +551,7 @@ void Server::Impl::Stop(absl::Duration timeout, int exit_code) {
     }
   });
   StopParts();
-  if (manifest_ != nullptr) manifest_->AwaitWritten(kMaxSaveTime);
+  if (manifest_ != nullptr) manifest_->AwaitWritten(timeout);
   has_stopped.Notify();
   guard.join();
 }
