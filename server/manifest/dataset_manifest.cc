@@ -1,5 +1,6 @@
 #include "server/manifest/dataset_manifest.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,11 +74,17 @@ absl::Status DatasetManifest::ReadJournal() {
     for (const std::string& name : names) {
       if (entries_.count(name) != 0) interrupted.push_back(name);
     }
+    uint32_t last_end = 0;
+    for (const auto& [name, entry] : entries_) {
+      last_end = std::max(last_end, entry.shared_end());
+    }
     for (const std::string& name : interrupted) {
       v1::Manifest::Entry& entry = entries_[name];
       entry.set_is_suspect(true);
       if (interrupted.size() == 1) {
         entry.set_num_interrupted(entry.num_interrupted() + 1);
+      } else {
+        entry.set_shared_end(last_end + 1);
       }
     }
     manifest = Message();
@@ -119,6 +126,7 @@ void DatasetManifest::EndRestore(const std::string& name) {
   if (entry.num_interrupted() == 0 && !entry.is_suspect()) return;
   entry.clear_num_interrupted();
   entry.clear_is_suspect();
+  entry.clear_shared_end();
   OnChanged();
 }
 

@@ -1,6 +1,7 @@
 #include "server/service/restore_plan.h"
 
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "server/dataset/caller.h"
@@ -9,12 +10,25 @@
 namespace datasetd {
 namespace {
 
-uint32_t NumInterrupted(const v1::Manifest::Entry& entry) {
-  return entry.num_interrupted() + (entry.is_suspect() ? 1 : 0);
+// Returns how many daemons ended while they restored datasets of a user, by
+// uid.
+std::map<uint32_t, uint32_t> CountEnds(
+    const std::vector<v1::Manifest::Entry>& entries) {
+  std::map<uint32_t, uint32_t> num_ends;
+  std::map<uint32_t, std::set<uint32_t>> shared_ends;
+  for (const v1::Manifest::Entry& entry : entries) {
+    const uint32_t uid = entry.owner_uid();
+    num_ends[uid] += entry.num_interrupted();
+    if (entry.shared_end() != 0 &&
+        shared_ends[uid].insert(entry.shared_end()).second) {
+      ++num_ends[uid];
+    }
+  }
+  return num_ends;
 }
 
 absl::Status Refusal(const v1::Manifest::Entry& entry,
-                     uint32_t num_interrupted_of_user) {
+                     uint32_t num_ends_of_user) {
   constexpr char kAdvice[] =
       "; it is not loaded again by itself. To try again, load it with the same "
       "arguments, or push it; to forget it, unload it";
@@ -24,9 +38,9 @@ absl::Status Refusal(const v1::Manifest::Entry& entry,
         " times in a row while it restored this dataset, by a crash or a kill",
         kAdvice));
   }
-  if (num_interrupted_of_user >= kMaxInterruptedRestoresOfUser) {
+  if (num_ends_of_user >= kMaxInterruptedRestoresOfUser) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the daemon ended ", num_interrupted_of_user,
+        absl::StrCat("the daemon ended ", num_ends_of_user,
                      " times while it restored datasets of uid ",
                      entry.owner_uid(), ", by a crash or a kill", kAdvice));
   }
@@ -37,10 +51,7 @@ absl::Status Refusal(const v1::Manifest::Entry& entry,
 
 RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
                         uint32_t daemon_uid) {
-  std::map<uint32_t, uint32_t> num_interrupted;  // by uid
-  for (const v1::Manifest::Entry& entry : entries) {
-    num_interrupted[entry.owner_uid()] += NumInterrupted(entry);
-  }
+  std::map<uint32_t, uint32_t> num_ends = CountEnds(entries);
   RestorePlan plan;
   for (const v1::Manifest::Entry& entry : entries) {
     const uint32_t uid = entry.owner_uid();
@@ -55,8 +66,8 @@ RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
                    .uid = uid,
                    .is_privileged = uid == 0 || uid == daemon_uid},
          .content_hash = entry.content_hash(),
-         .is_suspect = NumInterrupted(entry) > 0,
-         .refusal = Refusal(entry, num_interrupted[uid])});
+         .is_suspect = entry.is_suspect() || entry.num_interrupted() > 0,
+         .refusal = Refusal(entry, num_ends[uid])});
   }
   return plan;
 }

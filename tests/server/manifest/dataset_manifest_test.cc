@@ -225,6 +225,33 @@ TEST_F(DatasetManifestTest, WhatWasBeingReadAtTheEndIsKnownAtTheNextStart) {
   EXPECT_EQ(state_of("c"), "0");
 }
 
+TEST_F(DatasetManifestTest, WhatWasBeingReadTogetherSharesOneEnd) {
+  const auto ends = [this] {
+    std::vector<uint32_t> ends;
+    for (const auto& entry : manifest_->Entries()) {
+      ends.push_back(entry.shared_end());
+    }
+    return ends;
+  };
+  for (const char* const name : {"a", "b", "c", "d"}) {
+    manifest_->Add(Info(name, 1000));
+  }
+  manifest_->BeginRead("a");
+  Open();
+  EXPECT_THAT(ends(), ElementsAre(0, 0, 0, 0));
+  manifest_->BeginRead("a");
+  manifest_->BeginRead("b");
+  Open();
+  EXPECT_THAT(ends(), ElementsAre(1, 1, 0, 0));
+  manifest_->BeginRead("c");
+  manifest_->BeginRead("d");
+  Open();
+  EXPECT_THAT(ends(), ElementsAre(1, 1, 2, 2));
+  manifest_->EndRestore("a");
+  Open();
+  EXPECT_THAT(ends(), ElementsAre(0, 1, 2, 2));
+}
+
 TEST_F(DatasetManifestTest, AJournalThatMakesNoSenseIsNoReasonNotToStart) {
   manifest_->Add(Info("a", 1000));
   for (const std::string& text :

@@ -21,8 +21,8 @@ using ::testing::SizeIs;
 constexpr uint32_t kDaemon = 500;
 
 v1::Manifest::Entry Entry(const std::string& name, uint32_t uid,
-                          uint32_t num_interrupted = 0,
-                          bool is_suspect = false) {
+                          uint32_t num_interrupted = 0, bool is_suspect = false,
+                          uint32_t shared_end = 0) {
   v1::Manifest::Entry entry;
   entry.mutable_spec()->set_name(name);
   entry.mutable_spec()->set_format("npy");
@@ -31,6 +31,7 @@ v1::Manifest::Entry Entry(const std::string& name, uint32_t uid,
   entry.set_content_hash(std::string(64, 'a'));
   entry.set_num_interrupted(num_interrupted);
   entry.set_is_suspect(is_suspect);
+  entry.set_shared_end(shared_end);
   return entry;
 }
 
@@ -67,11 +68,12 @@ TEST(RestorePlanTest, ASuspectIsLoadedAgainAloneUntilItIsInterruptedOften) {
 
 TEST(RestorePlanTest, AUserWhoseDatasetsInterruptOftenLosesOnlyThose) {
   std::vector<v1::Manifest::Entry> entries;
-  for (int i = 0; i < 4; ++i) {
-    entries.push_back(Entry(absl::StrCat("bad", i), 1000, 1, true));
+  for (int i = 0; i < 3; ++i) {
+    entries.push_back(Entry(absl::StrCat("bad", i), 1000, 2, true, 1));
   }
+  entries.push_back(Entry("suspect", 1000, 0, true, 2));
   entries.push_back(Entry("untried", 1000));
-  entries.push_back(Entry("others", 1001));
+  entries.push_back(Entry("others", 1001, 0, true, 1));
   const RestorePlan plan = PlanRestore(entries, kDaemon);
   ASSERT_THAT(plan.datasets, SizeIs(6));
   for (int i = 0; i < 5; ++i) {
@@ -81,6 +83,21 @@ TEST(RestorePlanTest, AUserWhoseDatasetsInterruptOftenLosesOnlyThose) {
                                    "1000")));
   }
   EXPECT_THAT(plan.datasets[5].refusal, IsOk());
+}
+
+// Such as a power cut while a user's datasets were scanned side by side.
+TEST(RestorePlanTest, AnEndThatManyDatasetsShareIsOneEndOfTheirUser) {
+  std::vector<v1::Manifest::Entry> entries;
+  for (uint32_t i = 0; i < kMaxInterruptedRestoresOfUser; ++i) {
+    entries.push_back(Entry(absl::StrCat("read", i), 1000, 0, true, 3));
+  }
+  entries.push_back(Entry("untried", 1000));
+  const RestorePlan plan = PlanRestore(entries, kDaemon);
+  ASSERT_THAT(plan.datasets, SizeIs(entries.size()));
+  for (const RestoredDataset& dataset : plan.datasets) {
+    EXPECT_THAT(dataset.refusal, IsOk());
+    EXPECT_EQ(dataset.is_suspect, dataset.spec.name() != "untried");
+  }
 }
 
 TEST(RestorePlanTest, ASpecOfAnotherVersionIsLeftOutWithTheReason) {
