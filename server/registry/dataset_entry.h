@@ -46,6 +46,8 @@ struct DatasetEntry {
   Caller owner;
   // Loaded even if no session holds it.
   bool is_restored = false;
+  // It is being restored, and suspects wait until that has ended.
+  bool is_awaited = false;
   // The user for whom the next daemon loads the name again: it was restored, or
   // has been READY. What replaces a failed dataset keeps the name for the same
   // user until it is READY itself.

@@ -51,6 +51,7 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
     : cache_(options.cache),
       texts_(options.texts),
       journal_(options.journal),
+      max_suspect_wait_(options.max_suspect_wait),
       decode_budget_(options.decode_limits),
       staging_budget_(StagingLimits(options.decode_limits)),
       list_budget_(ListLimits(options.decode_limits)),
@@ -80,6 +81,7 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
 void DatasetRegistry::CancelLoads() {
   MutexLock lock(&mutex_);
   is_stopping_ = true;
+  suspects_.clear();
   scans_.Clear();
   loads_.Clear();
   for (const auto& [name, entry] : table_.entries()) entry->Cancel();
@@ -328,6 +330,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
   if (entry.state == DatasetState::kLoading) {
     entry.Cancel();
     entry.ClearHolders();
+    EndWaitingScan(found);
     return Replicas();
   }
   if (!entry.num_feeds_of.empty()) {

@@ -26,6 +26,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
@@ -107,6 +108,9 @@ class DatasetRegistry {
     RestoreJournal* journal = nullptr;
     TransformLimits transform_limits;
     DecodeBudget::Limits decode_limits;
+    // A suspect waits for other restores, so that a crash can be blamed on it,
+    // but no longer than this: their files may hang.
+    absl::Duration max_suspect_wait = absl::Minutes(5);
   };
 
   // `devices` and `clock` outlive the registry.
@@ -285,8 +289,13 @@ class DatasetRegistry {
   // Reserves memory for an entry's load, unless its sizes must be found first.
   absl::Status Prepare(DatasetEntry& entry, OpenedSource source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Scans one after another, each when nothing else is being restored.
-  void RestoreSuspects(std::vector<ScanJob> suspects);
+  // Queues the scans of suspects one after another, each when no other restore
+  // is awaited. What has not ended within max_suspect_wait is not awaited any
+  // more, and neither are further suspects of its user.
+  void RestoreSuspects();
+  // Ends a load whose scan has not begun, and may be waiting for others.
+  void EndWaitingScan(const EntryPtr& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Slow. `content_hash` is set for pushed datasets.
   absl::StatusOr<OpenedSource> OpenAgain(const DatasetEntry& entry,
                                          const std::string& content_hash) const;
@@ -339,6 +348,7 @@ class DatasetRegistry {
   DatasetCache* const cache_;
   MemoryBudget* const texts_;
   RestoreJournal* const journal_;
+  const absl::Duration max_suspect_wait_;
   DecodeBudget decode_budget_;
   DecodeBudget staging_budget_;
   DecodeBudget list_budget_;
@@ -354,10 +364,10 @@ class DatasetRegistry {
   LoadQueue<EntryPtr> loads_ ABSL_GUARDED_BY(mutex_);
   // The calls without a dataset.
   std::set<std::shared_ptr<LoadCall>> joining_ ABSL_GUARDED_BY(mutex_);
-  // Number of restored datasets that are LOADING, and of those among them that
-  // wait for RestoreSuspects.
-  int num_restoring_ ABSL_GUARDED_BY(mutex_) = 0;
-  int num_suspects_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of suspects: not in scans_ yet.
+  std::deque<ScanJob> suspects_ ABSL_GUARDED_BY(mutex_);
+  // Number of entries whose is_awaited is set.
+  int num_awaited_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

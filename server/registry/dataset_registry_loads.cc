@@ -141,7 +141,8 @@ absl::StatusOr<Replicas> DatasetRegistry::Settle(
 
 void DatasetRegistry::FinishLoad(DatasetEntry& entry,
                                  absl::StatusOr<Replicas> replicas) {
-  if (entry.is_restored) --num_restoring_;
+  if (entry.is_awaited) --num_awaited_;
+  entry.is_awaited = false;
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
   const EntryPtr replaced = std::move(entry.replaced);

@@ -1,6 +1,8 @@
 // How a registry loads again what an earlier daemon had.
 
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,16 +15,8 @@
 #include "server/registry/dataset_registry.h"
 
 namespace datasetd {
-namespace {
-
-// A suspect is loaded alone, so that a crash can be blamed on it. After this
-// time it is loaded beside others, which may hang.
-constexpr absl::Duration kMaxSuspectWait = absl::Minutes(5);
-
-}  // namespace
 
 void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
-  std::vector<ScanJob> suspects;
   MutexLock lock(&mutex_);
   for (RestoredDataset& dataset : datasets) {
     if (table_.Get(dataset.spec.name()) != nullptr) continue;
@@ -41,7 +35,6 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
     entry->last_used = entry->started;
     table_.Add(entry);
     entry->kept_for = dataset.owner.uid;
-    ++num_restoring_;
     counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
     if (!dataset.refusal.ok()) {
       FinishLoad(*entry, dataset.refusal);
@@ -51,30 +44,42 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
     ScanJob job = {.entry = entry,
                    .content_hash = std::move(dataset.content_hash)};
     if (dataset.is_suspect) {
-      suspects.push_back(std::move(job));
+      suspects_.push_back(std::move(job));
     } else {
+      entry->is_awaited = true;
+      ++num_awaited_;
       scans_.Add(dataset.owner.uid, std::move(job));
     }
   }
-  num_suspects_ = static_cast<int>(suspects.size());
-  threads_.emplace_back([this, suspects = std::move(suspects)]() mutable {
-    RestoreSuspects(std::move(suspects));
-  });
+  threads_.emplace_back([this] { RestoreSuspects(); });
 }
 
-void DatasetRegistry::RestoreSuspects(std::vector<ScanJob> suspects) {
+void DatasetRegistry::RestoreSuspects() {
   BecomeBackgroundThread("restore");
-  const auto is_alone = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return num_restoring_ == num_suspects_ || is_stopping_;
+  const auto may_go_on = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_awaited_ == 0 || suspects_.empty() || is_stopping_;
   };
-  for (ScanJob& suspect : suspects) {
-    {
-      MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(Condition(&is_alone), kMaxSuspectWait);
-      if (is_stopping_) return;
-      --num_suspects_;
+  std::set<uint32_t> slow_uids;
+  MutexLock lock(&mutex_);
+  while (!suspects_.empty()) {
+    if (!slow_uids.contains(suspects_.front().entry->owner.uid) &&
+        !mutex_.AwaitWithTimeout(Condition(&may_go_on), max_suspect_wait_)) {
+      for (const auto& [name, entry] : table_.entries()) {
+        if (!entry->is_awaited) continue;
+        entry->is_awaited = false;
+        slow_uids.insert(entry->owner.uid);
+      }
+      num_awaited_ = 0;
     }
-    Scan(std::move(suspect));
+    if (suspects_.empty() || is_stopping_) return;
+    ScanJob suspect = std::move(suspects_.front());
+    suspects_.pop_front();
+    const uint32_t uid = suspect.entry->owner.uid;
+    if (!slow_uids.contains(uid)) {
+      suspect.entry->is_awaited = true;
+      ++num_awaited_;
+    }
+    scans_.Add(uid, std::move(suspect));
   }
 }
 

@@ -188,6 +188,14 @@ void DatasetRegistry::CancelJoin(const std::shared_ptr<LoadCall>& call) {
   joining_.erase(call);
 }
 
+void DatasetRegistry::EndWaitingScan(const EntryPtr& entry) {
+  const auto is_its = [&](const ScanJob& job) { return job.entry == entry; };
+  if (std::erase_if(suspects_, is_its) > 0 ||
+      scans_.Remove(entry->owner.uid, is_its)) {
+    FailUnplanned(entry, LoadCancelled());
+  }
+}
+
 void DatasetRegistry::RunScans() {
   BecomeBackgroundThread("scan");
   while (true) {

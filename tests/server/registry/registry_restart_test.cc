@@ -53,6 +53,7 @@ class RegistryRestartTest : public ::testing::Test {
   RegistryRestartTest() { Restart(); }
   ~RegistryRestartTest() override {
     gate_.Open();
+    hanging_.Open();
     Stop();
   }
 
@@ -81,14 +82,17 @@ class RegistryRestartTest : public ::testing::Test {
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.max_datasets_per_user = 2,
                                  .cache = cache_.get(),
-                                 .journal = journal_},
+                                 .journal = journal_,
+                                 .max_suspect_wait = max_suspect_wait_},
         devices_.get(),
         [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (spec.path() == "/data/missing") {
             return absl::NotFoundError("/data/missing: no such file");
           }
-          opened_.Pass(0).IgnoreError();
+          (spec.path() == "/data/hangs" ? hanging_ : opened_)
+              .Pass(0)
+              .IgnoreError();
           return std::make_unique<FakeSource>(100, 1, spec.path(), fill_,
                                               &gate_);
         },
@@ -152,6 +156,8 @@ class RegistryRestartTest : public ::testing::Test {
   const std::string path_ = parent_.File("cache");
   SourceGate gate_;
   SourceGate opened_;
+  SourceGate hanging_;  // the files of /data/hangs
+  absl::Duration max_suspect_wait_ = kLong;
   FakeClock clock_;
   uint8_t fill_ = 7;
   std::function<void(DatasetEvent event)> observer_;
@@ -627,6 +633,40 @@ TEST_F(RegistryRestartTest, FilesThatHangHoldNoOthersBack) {
   opened_.Open();
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+}
+
+TEST_F(RegistryRestartTest, ASuspectWhoseFilesHangHoldsNoOthersBack) {
+  max_suspect_wait_ = absl::ZeroDuration();
+  Restart();
+  hanging_.Close();
+  const Caller earlier_bob = {.session_id = Caller::kEarlierSession,
+                              .uid = kBob.uid};
+  registry_->Restore(
+      {{.spec = NamedSpec("hangs"), .owner = kEarlierAlice, .is_suspect = true},
+       {.spec = NamedSpec("a"), .owner = kEarlierAlice, .is_suspect = true},
+       {.spec = NamedSpec("b"), .owner = earlier_bob, .is_suspect = true}});
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(registry_->Await("hangs", absl::ZeroDuration())->state,
+            DatasetState::kLoading);
+}
+
+TEST_F(RegistryRestartTest, ASuspectThatWaitsCanBeUnloadedAtOnce) {
+  hanging_.Close();
+  registry_->Restore(
+      {{.spec = NamedSpec("hangs"), .owner = kEarlierAlice},
+       {.spec = NamedSpec("a"), .owner = kEarlierAlice, .is_suspect = true}});
+  while (hanging_.num_reads() == 0) std::this_thread::yield();
+  const auto early = registry_->BeginLoad(NamedSpec("a"), kBob);
+  ASSERT_THAT(early, IsOk());
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  EXPECT_THAT(registry_->Await("a", absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->Await(**early, kLong),
+              StatusIs(absl::StatusCode::kCancelled,
+                       HasSubstr("the load was cancelled")));
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
 
 TEST_F(RegistryRestartTest, WhatIsRefusedIsFailedAndCanBeLoadedAgain) {
