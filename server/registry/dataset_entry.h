@@ -91,7 +91,8 @@ struct DatasetEntry {
   // All calls that wait for the load, and some that have ended.
   std::vector<std::weak_ptr<LoadCall>> waiting;
   // The failed load that had its name, while this one is LOADING; it comes back
-  // if this one fails before it is planned, or is cancelled.
+  // if this one fails before it is planned, or is cancelled, but not if its
+  // user unloads this one.
   std::shared_ptr<DatasetEntry> replaced;
   // For a push, while it is LOADING.
   std::function<void()> cancel;

@@ -330,6 +330,12 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
   if (entry.state == DatasetState::kLoading) {
     entry.Cancel();
     entry.ClearHolders();
+    // The next daemon does not load it: neither does the name stay kept, nor
+    // does the failure come back that it replaced.
+    if (entry.kept_for == entry.owner.uid) {
+      entry.kept_for.reset();
+      entry.replaced = nullptr;
+    }
     EndWaitingScan(found);
     return Replicas();
   }

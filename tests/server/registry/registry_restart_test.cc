@@ -624,6 +624,43 @@ TEST_F(RegistryRestartTest, TheNameStaysKeptWhileSomebodyLoadsTheSame) {
   EXPECT_THAT(registry_->Load(other, kBob), is_kept);
 }
 
+TEST_F(RegistryRestartTest, AFailureIsForgottenWhenItsUserUnloadsTheNextTry) {
+  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
+  // Unloaded once it is planned, or while its files are looked for.
+  for (SourceGate* const gate : {&gate_, &opened_}) {
+    Restart();
+    registry_->Restore(
+        {{.spec = NamedSpec("a"),
+          .owner = kEarlierAlice,
+          .refusal = absl::FailedPreconditionError("too often")}});
+    gate->Close();
+    const int num_before = gate->num_reads();
+    ASSERT_THAT(registry_->BeginLoad(NamedSpec("a"), kAlice), IsOk());
+    while (gate->num_reads() == num_before) std::this_thread::yield();
+    ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+    gate->Open();
+    registry_->AwaitCancelled("a", kLong);
+    EXPECT_THAT(registry_->Hold("a", kAlice),
+                StatusIs(absl::StatusCode::kNotFound));
+    EXPECT_THAT(registry_->Load(other, kBob), IsOk());
+  }
+}
+
+TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsTheNextTry) {
+  registry_->Restore({{.spec = NamedSpec("a"),
+                       .owner = kEarlierAlice,
+                       .refusal = absl::FailedPreconditionError("too often")}});
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  ASSERT_THAT(registry_->Unload("a", false, kBob), IsOk());
+  gate_.Open();
+  registry_->AwaitCancelled("a", kLong);
+  EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
+  EXPECT_THAT(
+      registry_->Load(With(NamedSpec("a"), "path: '/data/other'"), kBob),
+      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a' of uid 1000")));
+}
+
 TEST_F(RegistryRestartTest, FilesThatHangHoldNoOthersBack) {
   opened_.Close();
   registry_->Restore({{.spec = NamedSpec("a"), .owner = kEarlierAlice},
