@@ -111,6 +111,8 @@ class DatasetRegistry {
     // A suspect waits for other restores, so that a crash can be blamed on it,
     // but no longer than this: their files may hang.
     absl::Duration max_suspect_wait = absl::Minutes(5);
+    // A push waits for the scan of a load of its name, but no longer than this.
+    absl::Duration max_push_wait = absl::Seconds(30);
   };
 
   // `devices` and `clock` outlive the registry.
@@ -148,6 +150,7 @@ class DatasetRegistry {
   // `cancel` is called, under a lock, when the push is no longer wanted; it
   // must make the source's reads fail.
   //   ALREADY_EXISTS  the name is in use
+  //   ABORTED         the files of a load of the name are not found yet
   //   CANCELLED       the push was cancelled
   // Other errors as Load, and of the source.
   absl::StatusOr<uint64_t> Push(v1::DatasetSpec spec,
@@ -349,6 +352,7 @@ class DatasetRegistry {
   MemoryBudget* const texts_;
   RestoreJournal* const journal_;
   const absl::Duration max_suspect_wait_;
+  const absl::Duration max_push_wait_;
   DecodeBudget decode_budget_;
   DecodeBudget staging_budget_;
   DecodeBudget list_budget_;

@@ -11,11 +11,6 @@
 #include "server/registry/dataset_registry.h"
 
 namespace datasetd {
-namespace {
-
-constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
-
-}  // namespace
 
 absl::StatusOr<uint64_t> DatasetRegistry::Push(
     v1::DatasetSpec spec, std::unique_ptr<SampleSource> source,
@@ -76,10 +71,10 @@ absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,
     return entry->is_planned || entry->state != DatasetState::kLoading ||
            is_stopping_;
   };
-  if (mutex_.AwaitWithTimeout(Condition(&is_planned), kOpenTimeout)) {
+  if (mutex_.AwaitWithTimeout(Condition(&is_planned), max_push_wait_)) {
     return absl::OkStatus();
   }
-  return absl::UnavailableError(
+  return absl::AbortedError(
       absl::StrCat("dataset '", name,
                    "' is being loaded, and its files are not found yet; try "
                    "again later"));

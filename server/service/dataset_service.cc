@@ -184,7 +184,7 @@ grpc::Status DatasetService::PushDataset(
     grpc::ServerContext* call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader,
     v1::PushDatasetResponse* response) {
-  return ToGrpcStatus(Push(call, reader, response));
+  return Told(Push(call, reader, response));
 }
 
 absl::Status DatasetService::Push(

@@ -69,7 +69,7 @@ class DatasetService final : public v1::DatasetService::Service {
       grpc::ServerContext* call, const v1::DatasetSpec& spec,
       const Caller& caller,
       grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
-  // Returns the error that the client of a failed load gets.
+  // Returns the error that the client of a failed load or push gets.
   grpc::Status Told(absl::Status status) const;
   // Runs `open` on a separate thread and waits for it. Calls `tell`
   // periodically, and cancels the scan when the client gives up or the daemon

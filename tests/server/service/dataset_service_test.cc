@@ -2,6 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,29 +19,56 @@
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
+#include "tests/testing/fault_plan.h"
+#include "tests/testing/faulty_backend.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::FaultPlan;
+using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
+
+// Gives memory to datasets only if the test says so.
+class TestBackend : public FaultyBackend {
+ public:
+  // `status` outlives it.
+  explicit TestBackend(const absl::Status* status)
+      : FaultyBackend(std::make_unique<FakeBackend>(FakeBackendOptions{}),
+                      &no_faults_, &live_objects_),
+        status_(status) {}
+
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
+      size_t size_bytes) override {
+    if (!status_->ok()) return *status_;
+    return FaultyBackend::Allocate(size_bytes);
+  }
+
+ private:
+  FaultPlan no_faults_{0, 0};
+  std::atomic<int> live_objects_ = 0;
+  const absl::Status* const status_;
+};
 
 // The service over gRPC, in this process, and one session.
 class DatasetServiceTest : public ::testing::Test {
  protected:
   DatasetServiceTest() {
     std::vector<ServedDevice> devices(1);
-    devices[0].backend = std::make_unique<FakeBackend>(FakeBackendOptions{});
+    devices[0].backend = std::make_unique<TestBackend>(&memory_);
     devices[0].budget = std::make_unique<MemoryBudget>(64 << 20);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
-        DatasetRegistry::Options{}, devices_.get(),
+        DatasetRegistry::Options{.max_push_wait = absl::ZeroDuration()},
+        devices_.get(),
         [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (!scan_.ok()) return scan_;
+          opened_.Pass(0).IgnoreError();
           return std::make_unique<FakeSource>(10, 1, spec.path(), 7, &gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
@@ -56,7 +85,10 @@ class DatasetServiceTest : public ::testing::Test {
     stub_ = v1::DatasetService::NewStub(
         server_->InProcessChannel(grpc::ChannelArguments()));
   }
-  ~DatasetServiceTest() override { server_->Shutdown(); }
+  ~DatasetServiceTest() override {
+    opened_.Open();
+    server_->Shutdown();
+  }
 
   void ShowToken(grpc::ClientContext* call) const {
     call->AddMetadata(
@@ -86,8 +118,27 @@ class DatasetServiceTest : public ::testing::Test {
     return reader->Finish();
   }
 
+  // Pushes one byte.
+  grpc::Status Push() {
+    grpc::ClientContext call;
+    ShowToken(&call);
+    v1::PushDatasetRequest request =
+        testing::With(v1::PushDatasetRequest(),
+                      "header { name: 'a' num_samples: 1 "
+                      "fields { name: 'x' dtype: DTYPE_UINT8 shape: 1 } }");
+    v1::PushDatasetResponse response;
+    const auto writer = stub_->PushDataset(&call, &response);
+    writer->Write(request);
+    request.set_block("1");
+    writer->Write(request);
+    writer->WritesDone();
+    return writer->Finish();
+  }
+
   SourceGate gate_;
-  absl::Status scan_;  // what opening a source says
+  SourceGate opened_;
+  absl::Status scan_;    // what opening a source says
+  absl::Status memory_;  // what allocating a dataset's memory says
   FakeClock clock_;
   SessionTable sessions_{8, 8};
   RequestContext context_{&sessions_, nullptr, nullptr, [] {}};
@@ -117,6 +168,25 @@ TEST_F(DatasetServiceTest, ADiskThatFailsIsNotTheDaemonsEnd) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
     EXPECT_EQ(status.error_message(), "the daemon is shutting down");
   }
+}
+
+TEST_F(DatasetServiceTest, NeitherIsAPushThatFailsOrWaitsInVain) {
+  const std::string text = "cache: reading at offset 0: Input/output error";
+  memory_ = absl::UnavailableError(text);
+  const grpc::Status failed = Push();
+  EXPECT_EQ(failed.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(failed.error_message(), text);
+  memory_ = absl::OkStatus();
+  opened_.Close();
+  const Caller other = {.session_id = 1000, .uid = 1001};
+  ASSERT_THAT(registry_->BeginLoad(NamedSpec("a"), other), IsOk());
+  const grpc::Status waited = Push();
+  EXPECT_EQ(waited.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(waited.error_message(),
+            "dataset 'a' is being loaded, and its files are not found yet; try "
+            "again later");
+  context_.BeginDrain();
+  EXPECT_EQ(Push().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 }  // namespace
