@@ -164,8 +164,8 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
   return AwaitEntry(std::move(entry), timeout);
 }
 
-absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
-    const LoadCall& call, absl::Duration timeout) const {
+absl::StatusOr<DatasetInfo> DatasetRegistry::Await(const LoadCall& call,
+                                                   absl::Duration timeout) {
   MutexLock lock(&mutex_);
   const auto is_settled = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     if (!call.error.ok() || is_stopping_) return true;
@@ -188,6 +188,11 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
   }
   const EntryPtr entry = table_.GetById(call.id);
   if (entry == nullptr) return Gone();
+  const uint64_t session_id = call.caller.session_id;
+  if (entry->state == DatasetState::kReady &&
+      entry->holders.contains(session_id)) {
+    entry->getters.insert(session_id);
+  }
   return entry->Describe(clock_->Monotonic());
 }
 

@@ -136,7 +136,7 @@ class DatasetRegistry {
   // Blocks until no load of this name is being cancelled, or `timeout` passes.
   // Until then BeginLoad, or Await after it, is ABORTED.
   void AwaitCancelled(const std::string& name, absl::Duration timeout) const;
-  // Gives up a call: releases the hold that its session has by it.
+  // Gives up a call: releases the hold that its session has by it alone.
   void Cancel(const std::shared_ptr<LoadCall>& call);
 
   // Starts reloading the previous daemon's datasets and returns at once. No
@@ -172,14 +172,15 @@ class DatasetRegistry {
   // Blocks until the dataset is no longer LOADING or `timeout` passes.
   // NOT_FOUND if the dataset is gone, even if another one has its name.
   absl::StatusOr<DatasetInfo> Await(uint64_t id, absl::Duration timeout) const;
-  // Likewise, and until it is known which dataset it is. Errors also as of a
-  // load that ended before it was planned:
+  // Likewise, and until it is known which dataset it is. After it has returned
+  // a READY dataset, no Cancel takes the session's hold away. Errors also as of
+  // a load that ended before it was planned:
   //   ALREADY_EXISTS      the name is another dataset's
   //   RESOURCE_EXHAUSTED  it does not fit
   //   CANCELLED           it was cancelled
   // Also any error of the source.
   absl::StatusOr<DatasetInfo> Await(const LoadCall& call,
-                                    absl::Duration timeout) const;
+                                    absl::Duration timeout);
   // By name, for the daemon itself.
   absl::StatusOr<DatasetInfo> Await(const std::string& name,
                                     absl::Duration timeout) const;

@@ -425,6 +425,31 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldByName) {
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
 
+TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldOfOneThatEnded) {
+  gate_.Close();
+  auto first = registry_->BeginLoad(NamedSpec("a"), kAlice);
+  ASSERT_THAT(first, IsOk());
+  const auto second = registry_->BeginLoad(NamedSpec("a"), kAlice);
+  ASSERT_THAT(second, IsOk());
+  while (registry_->Await(**second, absl::ZeroDuration())->is_scanning) {
+    std::this_thread::yield();
+  }
+  gate_.Open();
+  EXPECT_EQ(registry_->Await(**first, absl::Seconds(30))->state,
+            DatasetState::kReady);
+  first->reset();
+  registry_->Cancel(*second);
+  EXPECT_EQ(AwaitSettled("a").num_holders, 1);
+  ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("a").num_holders, 0);
+  // One that is given up before its client is told holds nothing.
+  const auto third = registry_->BeginLoad(NamedSpec("b"), kAlice);
+  ASSERT_THAT(third, IsOk());
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  registry_->Cancel(*third);
+  EXPECT_EQ(AwaitSettled("b").num_holders, 0);
+}
+
 // Two loads of a user run at a time.
 TEST_F(DatasetRegistryTest, ALoadThatIsCancelledBeforeItsTurnEndsAtOnce) {
   gate_.Close();
