@@ -47,6 +47,23 @@ absl::Status Refusal(const v1::Manifest::Entry& entry,
   return absl::OkStatus();
 }
 
+// Returns a request that CheckRequest accepts, of the same name and visibility.
+v1::DatasetSpec NameOnly(const v1::DatasetSpec& spec) {
+  v1::DatasetSpec name;
+  name.set_name(spec.name());
+  name.set_private_(spec.private_());
+  return name;
+}
+
+absl::Status Unsupported(const absl::Status& status) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(),
+                   "; this version of the daemon does not load it again. Load "
+                   "it with other arguments, or push it; to forget it, unload "
+                   "it"));
+}
+
 }  // namespace
 
 RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
@@ -55,16 +72,20 @@ RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
   RestorePlan plan;
   for (const v1::Manifest::Entry& entry : entries) {
     const uint32_t uid = entry.owner_uid();
+    const Caller owner = {.session_id = Caller::kEarlierSession,
+                          .uid = uid,
+                          .is_privileged = uid == 0 || uid == daemon_uid};
     const auto request = CheckRequest(entry.spec());
     if (!request.ok()) {
       plan.left_out.emplace_back(entry.spec().name(), request.status());
+      plan.datasets.push_back({.spec = NameOnly(entry.spec()),
+                               .owner = owner,
+                               .refusal = Unsupported(request.status())});
       continue;
     }
     plan.datasets.push_back(
         {.spec = *request->spec,
-         .owner = {.session_id = Caller::kEarlierSession,
-                   .uid = uid,
-                   .is_privileged = uid == 0 || uid == daemon_uid},
+         .owner = owner,
          .content_hash = entry.content_hash(),
          .is_suspect = entry.is_suspect() || entry.num_interrupted() > 0,
          .refusal = Refusal(entry, num_ends[uid])});

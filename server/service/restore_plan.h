@@ -24,7 +24,8 @@ inline constexpr uint32_t kMaxInterruptedRestoresOfUser = 8;
 
 struct RestorePlan {
   std::vector<RestoredDataset> datasets;
-  // Name and reason of entries whose spec this version does not support.
+  // Name and reason of entries whose spec this version does not support. They
+  // are also among `datasets`, refused, so that they can be unloaded.
   std::vector<std::pair<std::string, absl::Status>> left_out;
 };
 

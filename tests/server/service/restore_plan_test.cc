@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/load/load_request.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -100,11 +101,21 @@ TEST(RestorePlanTest, AnEndThatManyDatasetsShareIsOneEndOfTheirUser) {
   }
 }
 
-TEST(RestorePlanTest, ASpecOfAnotherVersionIsLeftOutWithTheReason) {
+TEST(RestorePlanTest, ASpecOfAnotherVersionIsFailedWithTheReason) {
   v1::Manifest::Entry entry = Entry("a", 1000);
   entry.mutable_spec()->set_bad_samples(static_cast<v1::BadSamplePolicy>(99));
+  entry.mutable_spec()->set_private_(true);
   const RestorePlan plan = PlanRestore({entry}, kDaemon);
-  EXPECT_THAT(plan.datasets, SizeIs(0));
+  ASSERT_THAT(plan.datasets, SizeIs(1));
+  // What the registry can have in its table, so that its owner can unload it.
+  EXPECT_THAT(CheckRequest(plan.datasets[0].spec), IsOk());
+  EXPECT_EQ(plan.datasets[0].spec.name(), "a");
+  EXPECT_TRUE(plan.datasets[0].spec.private_());
+  EXPECT_EQ(plan.datasets[0].owner.uid, 1000u);
+  EXPECT_THAT(plan.datasets[0].refusal,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("bad_samples"),
+                             HasSubstr("to forget it, unload it"))));
   ASSERT_THAT(plan.left_out, SizeIs(1));
   EXPECT_EQ(plan.left_out[0].first, "a");
   EXPECT_THAT(plan.left_out[0].second,
