@@ -241,6 +241,21 @@ def test_nullable_columns_of_frames(client):
     _expect(client, frame, {"b": _ROWS[:, 0]}, fields=["b"])
 
 
+def test_columns_of_frames_are_read_by_position(client):
+    """Whatever their index: as after sample(), sort_values() or a mask."""
+    pandas = pytest.importorskip("pandas")
+    images = [np.full((4, 4, 3), i, np.uint8) for i in range(3)]
+    frame = pandas.DataFrame({"image": images, "label": [0, 1, 2]})
+    image, label = np.stack(images), np.arange(3)
+    for index in ([2, 0, 1], [5, 9, 7], [2.0, 1.0, 0.0]):
+        frame.index = index
+        data = {"image": frame["image"], "label": frame["label"]}
+        _expect(client, data, {"image": image, "label": label})
+        _expect(client, frame["image"], {"image": image})
+        _expect(client, frame["label"], {"label": label})
+        _expect(client, frame["label"].astype("Int64"), {"label": label})
+
+
 def test_frames(client):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": _ROWS[:, 0], "b": _LABELS})

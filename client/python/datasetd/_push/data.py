@@ -10,9 +10,11 @@ from ..errors import InvalidArgument
 from ..sources._base import Source
 from . import concat, encoded
 from .columns import Columns
-from .rows import Rows, is_named, module_of
+from .rows import Rows, is_named
 from .samples import FieldNames, Fields
 from .tables import of_arrow, of_hugging_face, places_of
+
+_OF_PANDAS = ("DataFrame", "ExtensionArray", "Index", "Series")
 
 
 class _Zipped:
@@ -42,7 +44,10 @@ def _is_array(value: Any) -> bool:
 
 
 def _of_pandas(values: Any, where: str) -> Any:
-    """Returns a Series, or a DataFrame, as a NumPy array."""
+    """Returns what pandas has, such as a Series, as a NumPy array, whose [i] is
+    by position and not by the index; anything else as it is."""
+    if not is_named(values, "pandas", *_OF_PANDAS):
+        return values
     # Int64, Float32, boolean and their like are objects otherwise.
     dtype = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
     if dtype is None or dtype.kind not in "biuf":
@@ -59,8 +64,7 @@ def _as_array(value: Any, where: str) -> Any:
     """Returns a column as an array, or None if its values are objects."""
     import numpy
 
-    if module_of(value) == "pandas":
-        value = _of_pandas(value, where)
+    value = _of_pandas(value, where)
     if _is_array(value):
         return None if getattr(value.dtype, "kind", "") == "O" else value
     if not isinstance(value, (list, tuple, range)):
@@ -92,8 +96,6 @@ def _as_array(value: Any, where: str) -> Any:
 
 def _files(value: Any, kind: str, where: str) -> Optional[encoded.FileRows]:
     """Returns a column of encoded images, or None if it is none."""
-    if module_of(value) == "pandas":
-        value = value.to_numpy()
     if not isinstance(value, (list, tuple)) and not _is_array(value):
         return None
     return encoded.rows_of(value, kind, where)
@@ -113,6 +115,7 @@ def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
                 "columns, which are arrays or lists of one value for each "
                 "sample"
             )
+        chosen[name] = value = _of_pandas(value, f"column {name!r}")
         arrays[name] = _as_array(value, f"column {name!r}")
     rows = {
         name: _files(chosen[name], names.kind(name), f"column {name!r}")
@@ -198,6 +201,7 @@ def columns_of(
         if isinstance(found, _Zipped):
             raise InvalidArgument(_objects_text(data))
         return found
+    data = _of_pandas(data, "the column")
     if has_items_of(data, "torch", "TensorDataset"):
         return _of_sequence(data.tensors, names)
     if isinstance(data, Mapping):
