@@ -96,6 +96,47 @@ def test_timeout_of_a_samplers_indices(data_root):
             assert seen == order
 
 
+@pytest.mark.parametrize("num_taken", [0, 3])
+@pytest.mark.parametrize(
+    "order", [{"sampler": list(range(102, -1, -1))}, {"partition": (0, 1)}],
+    ids=["sampler", "partition"],
+)
+def test_an_iterator_goes_on_after_a_timeout_of_its_indices(
+    data_root, order, num_taken
+):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(
+            dataset, batch_size=1, shuffle=False, prefetch=4, **order
+        ) as batches:
+            expected = [i for b in batches for i in b.indices.tolist()]
+            assert sorted(expected) == list(range(103))
+            seen = []
+            if num_taken:
+                iterator = iter(batches)
+                for _ in range(num_taken):
+                    seen += next(iterator).indices.tolist()
+            batches.timeout = 0.3
+            stop(daemon)
+            try:
+                if not num_taken:
+                    iterator = iter(batches)
+                with pytest.raises(datasetd.DeadlineExceeded):
+                    while True:
+                        seen += next(iterator).indices.tolist()
+                assert len(seen) < len(expected)
+            finally:
+                os.kill(daemon.pid, signal.SIGCONT)
+            batches.timeout = None
+            for batch in iterator:
+                seen += batch.indices.tolist()
+                assert (batch.epoch, batch.index) == (1, len(seen) - 1)
+            assert seen == expected
+            assert batches.state_dict()["epoch"] == 2
+
+
 _WAITS = """
 import os, signal, sys
 import datasetd

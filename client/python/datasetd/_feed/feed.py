@@ -72,6 +72,8 @@ class Feed:
         # Held while the handle is in use.
         self._lock = threading.Lock()
         self._closed = ""  # why, once close() was called
+        # send() raised: the next one begins where seek() says.
+        self.needs_seek = False
         self._waited = waited
         # Before the handle exists, since Ctrl-C may come right after.
         self._free = weakref.finalize(self, _free, library, handle)
@@ -221,12 +223,14 @@ class Feed:
                 self._handle, epoch, index, ctypes.byref(self._error)
             ):
                 raise self._error.to_exception()
+            self.needs_seek = False
 
     def send(self, block: List[Drawn], timeout: Optional[float]) -> None:
         """Appends batches to a client's order.
 
         Raises InvalidArgument, OutOfRange, DeadlineExceeded if the daemon did
-        not accept it in time, or DaemonGone; the block is then not used.
+        not accept it in time, or DaemonGone; the block is then not used, and
+        may be sent again after seek().
         """
         self.check_free()
         indices = array.array("q")
@@ -259,6 +263,7 @@ class Feed:
         if raised:
             raise raised[0]
         if failed:
+            self.needs_seek = True
             if self._error.code == _DEADLINE_EXCEEDED:
                 raise DeadlineExceeded(
                     "the daemon did not take the sampler's indices within "

@@ -6,7 +6,7 @@ import collections
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from .._order.sampling import Drawn, SamplerOrder
-from ..errors import FailedPrecondition
+from ..errors import Error, FailedPrecondition, InvalidArgument, OutOfRange
 
 # Least number of batches that are sent together.
 _MIN_BLOCK = 8
@@ -25,6 +25,9 @@ class OrderQueue:
         self._block_size = 1
         self._capacity = 0
         self._pending: Deque[Drawn] = collections.deque()
+        # The block after those, if send() raised this error for it.
+        self._unsent: List[Drawn] = []
+        self._unsent_error: Optional[Exception] = None
         self._is_drawn_out = True
         self._error: Optional[Exception] = None
         # State at the loader's position: row, order_hash, sampler_state.
@@ -46,6 +49,7 @@ class OrderQueue:
         state = loaded or {}
         digest = state.get("order_hash")
         self._pending.clear()
+        self._unsent, self._unsent_error = [], None
         self._is_drawn_out = False
         self._error = None
         self.order.begin(
@@ -64,14 +68,21 @@ class OrderQueue:
         """Sends a block if there is room for it.
 
         `send` raises if it rejects a block, of which nothing is then used. The
-        error is kept until its position in the order.
+        error is kept until its position in the order, where the block is sent
+        again, unless the daemon found it wrong.
         """
+        if self._unsent:
+            if not self._pending:
+                block = self._unsent
+                self._unsent, self._unsent_error = [], None
+                self._send(block, send)
+            return
         if (
             self._is_drawn_out
             or len(self._pending) + self._block_size > self._capacity
         ):
             return
-        block: List[Drawn] = []
+        block = []
         try:
             while len(block) < self._block_size and not self._is_drawn_out:
                 drawn = self.order.draw()
@@ -84,11 +95,21 @@ class OrderQueue:
         except BaseException:
             self._end_interrupted()
             raise
-        if not block:
-            return
+        if block:
+            self._send(block, send)
+
+    def _send(
+        self, block: List[Drawn], send: Callable[[List[Drawn]], None]
+    ) -> None:
         self._pending.extend(block)
         try:
             send(block)
+        except Error as error:
+            self._forget(block)
+            if isinstance(error, (InvalidArgument, OutOfRange)):
+                self._end(error)
+            else:
+                self._unsent, self._unsent_error = block, error
         except Exception as error:
             self._forget(block)
             self._end(error)
@@ -98,7 +119,10 @@ class OrderQueue:
             raise
 
     def blocks(self) -> List[List[Drawn]]:
-        """Returns all pending blocks, to be sent to another daemon."""
+        """Returns all that was drawn and not passed, to be sent to another
+        daemon."""
+        self._pending.extend(self._unsent)
+        self._unsent, self._unsent_error = [], None
         pending = list(self._pending)
         return [
             pending[i : i + self._block_size]
@@ -109,6 +133,8 @@ class OrderQueue:
         """False at the end of the epoch; raises what ended it before."""
         if self._pending:
             return True
+        if self._unsent_error is not None:
+            raise self._unsent_error
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -120,7 +146,12 @@ class OrderQueue:
         while self._pending[0].number < index:
             self._pending.popleft()
         drawn = self._pending[0]
-        if len(self._pending) > 1 or not self._is_drawn_out or self._error:
+        if (
+            len(self._pending) > 1
+            or self._unsent
+            or not self._is_drawn_out
+            or self._error
+        ):
             position = epoch, index + 1
             self.state = {
                 "row": drawn.first_row + len(drawn.indices),

@@ -237,11 +237,14 @@ class ReconnectingFeed:
             # _found() waits for the daemon.
 
     def send(self, block: List[Drawn]) -> None:
-        """Sends more of the job's order; see OrderQueue."""
+        """Sends more of the job's order; after an error at the position. See
+        OrderQueue."""
         # If the daemon is lost, take() reconnects and sends all pending.
         if self._feed is None:
             return
         try:
+            if self._feed.needs_seek:
+                self._feed.seek(*self.position)
             self._feed.send(block, self._job.timeout)
         except LOST as error:
             self._lose(error)
