@@ -7,16 +7,21 @@ $DATASETD_KILL_SEED.
 
 import contextlib
 import ctypes
+import gc
 import glob
 import json
 import os
 import random
 import struct
 import subprocess
+import time
+import types
+import weakref
 
 import datasetd
 import numpy as np
 import pytest
+from datasetd._feed import recovery
 
 from tests.testing import daemon_harness as harness
 from tests.testing.restart_world import World, flip
@@ -268,6 +273,37 @@ def test_a_loader_waits_for_a_dataset_that_is_loading():
             world.restart()
             assert next(iter(loader)).epoch == 1
             loader.close()
+
+
+def test_no_batch_is_kept_after_a_reconnection(monkeypatch):
+    """Not by the errors of the attempts, either, which name their frames."""
+    with World() as world, world.daemon.connect() as client:
+
+        def pause(seconds):
+            if not world.daemon.is_running():
+                world.daemon.start()  # the first attempt has failed
+            else:
+                time.sleep(seconds)
+
+        monkeypatch.setattr(recovery, "time", types.SimpleNamespace(
+            monotonic=time.monotonic, sleep=pause))
+        loader = datasetd.DataLoader(
+            world.load(client), batch_size=100, framework="numpy", prefetch=1,
+            reconnect=50)
+        images = []
+        gc.disable()
+        try:
+            for batch in loader:
+                images.append(weakref.ref(batch[0]))
+                alive = [i for i, image in enumerate(images)
+                         if image() is not None]
+                assert alive == [batch.index]
+                if batch.index == 3:
+                    world.daemon.kill()
+        finally:
+            gc.enable()
+        assert len(images) == 30
+        assert world.daemon.is_running()
 
 
 def test_reconnect_ends_at_its_time():

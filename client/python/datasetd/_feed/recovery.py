@@ -69,29 +69,39 @@ class Recovery:
         deadline = time.monotonic() + self._seconds
         last = cause
         lost = connection
-        while time.monotonic() < deadline:
-            try:
-                self._session.reconnect(lost)
-                message = self._await_dataset(deadline)
+        try:
+            while time.monotonic() < deadline:
                 try:
-                    if message["content_hash"] != content_hash:
-                        raise FailedPrecondition(
-                            f"dataset '{self._dataset.name}' came back with "
-                            "other samples: content_hash "
-                            f"{message['content_hash']}, was {content_hash}"
-                        )
-                    reopen()
-                finally:
-                    with contextlib.suppress(Error):
-                        self._session.release(self._dataset.name)
-                return
-            except _NOT_QUITE_THERE as error:
-                last = error
-                # Other loaders of the client use a session that is well.
-                if isinstance(error, (*LOST, *NOT_OPENED)):
-                    lost = self._session.connection()
-                time.sleep(_RETRY_SECONDS)
-        raise last from (None if last is cause else cause)
+                    self._session.reconnect(lost)
+                    self._reopen(deadline, content_hash, reopen)
+                    return
+                except _NOT_QUITE_THERE as error:
+                    last = error
+                    # Other loaders of the client use a session that is well.
+                    if isinstance(error, (*LOST, *NOT_OPENED)):
+                        lost = self._session.connection()
+                    time.sleep(_RETRY_SECONDS)
+            raise last from (None if last is cause else cause)
+        finally:
+            # Their tracebacks have this frame: such a cycle would keep the
+            # callers' batch until the garbage collector runs.
+            del cause, last
+
+    def _reopen(
+        self, deadline: float, content_hash: str, reopen: Callable[[], None]
+    ) -> None:
+        message = self._await_dataset(deadline)
+        try:
+            if message["content_hash"] != content_hash:
+                raise FailedPrecondition(
+                    f"dataset '{self._dataset.name}' came back with "
+                    "other samples: content_hash "
+                    f"{message['content_hash']}, was {content_hash}"
+                )
+            reopen()
+        finally:
+            with contextlib.suppress(Error):
+                self._session.release(self._dataset.name)
 
     def _await_dataset(self, deadline: float) -> Dict[str, Any]:
         """Returns the Dataset message; the caller holds the dataset."""
