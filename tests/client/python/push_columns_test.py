@@ -53,6 +53,8 @@ def test_tuples_tensor_datasets_and_one_array(client):
     pair = {"image": _IMAGES, "label": _LABELS}
     _expect(client, (_IMAGES, _LABELS), pair)
     _expect(client, (_IMAGES, _LABELS.tolist()), pair)
+    want = {"field_0": np.array([[1, 2], [3, 4]]), "label": _LABELS[:2]}
+    _expect(client, ([[1, 2], [3, 4]], _LABELS[:2]), want)
     chw = torch.from_numpy(_IMAGES).permute(0, 3, 1, 2)
     tensors = torch.utils.data.TensorDataset(chw, torch.from_numpy(_LABELS))
     _expect(client, tensors, pair)
@@ -333,6 +335,21 @@ def test_what_cannot_be_pushed_is_named_with_the_way_out(client, data, words):
 def test_a_list_of_columns_is_told_from_samples(client):
     with pytest.raises(datasetd.InvalidArgument, match=r"a tuple \(X, y\)"):
         client.push_dataset("list", [np.zeros(3), np.zeros(4)])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ([1, 2, 3], [4, 5, 6]),
+        ([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [0, 1, 0]),
+        (range(3), [0, 1, 0]),
+    ],
+)
+def test_a_tuple_of_lists_may_be_both(client, data):
+    with pytest.raises(
+        datasetd.InvalidArgument, match=r"columns as a dict.*samples as a list"
+    ):
+        client.push_dataset("lists", data)
 
 
 def test_a_column_that_changes_its_shape(client):

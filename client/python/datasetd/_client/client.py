@@ -270,16 +270,17 @@ class Client:
         Args:
           name: as in load_dataset.
           data: columns or samples. Columns are arrays [N, ...], N the number
-            of samples: a dict by field, a tuple (X, y), a single array, a
-            TensorDataset, a DataFrame, a pyarrow Table, a Hugging Face Dataset
-            of numbers, or the result of a function of datasetd.sources. An
-            array is a NumPy array, a memmap, a torch tensor, a list of
-            numbers, or a sliceable object with shape and dtype, such as h5py's
-            and zarr's; it is read in order and need not fit into memory.
-            Numbers of Python are int64 and, as in torch.tensor, float32 of 7
-            digits: numpy.array(values) keeps all. A list of files of JPEG, PNG
-            or BMP as bytes, or a column of them in a table, is decoded by the
-            daemon; GIF, WebP and TIFF become PNG by Pillow before.
+            of samples: a dict by field, a tuple (X, y), not all of lists, a
+            single array, a TensorDataset, a DataFrame, a pyarrow Table, a
+            Hugging Face Dataset of numbers, or the result of a function of
+            datasetd.sources. An array is a NumPy array, a memmap, a torch
+            tensor, a list of numbers, or a sliceable object with shape and
+            dtype, such as h5py's and zarr's; it is read in order and need not
+            fit into memory. Numbers of Python are int64 and, as in
+            torch.tensor, float32 of 7 digits: numpy.array(values) keeps all. A
+            list of files of JPEG, PNG or BMP as bytes, or a column of them in a
+            table, is decoded by the daemon; GIF, WebP and TIFF become PNG by
+            Pillow before.
             Samples are a torch Dataset, a list or any iterable. A sample is a
             value, or a tuple or dict of values: torch tensors, NumPy arrays,
             PIL images, encoded images as bytes, numbers. All must have the

@@ -15,6 +15,10 @@ from .samples import FieldNames, Fields
 from .tables import of_arrow, of_hugging_face, places_of
 
 _OF_PANDAS = ("DataFrame", "ExtensionArray", "Index", "Series")
+_LISTS_TEXT = (
+    "a tuple of lists of numbers may be columns or samples: push columns as a "
+    "dict {'x': X, 'y': y}, and samples as a list, list(data)"
+)
 
 
 class _Zipped:
@@ -210,10 +214,15 @@ def columns_of(
         is_named(value, "pandas", "DataFrame") for value in data
     ):
         data = tuple(map(_without_frame, data))
-    if isinstance(data, tuple) and data and _is_array(data[0]):
-        arrays = [_as_array(v, f"column {i}") for i, v in enumerate(data)]
-        if all(array is not None for array in arrays):
-            return _of_sequence(arrays, names, getattr(data, "_fields", ()))
+    if isinstance(data, tuple) and data:
+        has_array = any(map(_is_array, data))
+        if has_array or all(isinstance(v, (list, range)) for v in data):
+            arrays = [_as_array(v, f"column {i}") for i, v in enumerate(data)]
+            if all(array is not None for array in arrays):
+                if not has_array:
+                    raise InvalidArgument(_LISTS_TEXT)
+                own = getattr(data, "_fields", ())
+                return _of_sequence(arrays, names, own)
     if _is_array(data) and _as_array(data, "the array") is not None:
         return _of_sequence([data], names)
     return data
