@@ -282,7 +282,7 @@ def test_what_a_loader_of_a_subset_refuses(dataset):
     ):
         datasetd.DataLoader(Doubled(dataset, [0]))
     mask = np.arange(len(dataset)) < 3
-    for given in (mask, torch.from_numpy(mask), mask.tolist()):
+    for given in (mask, torch.from_numpy(mask), mask.tolist(), list(mask)):
         with pytest.raises(datasetd.InvalidArgument, match="a boolean mask"):
             datasetd.DataLoader(dataset, subset=given)
         with pytest.raises(datasetd.InvalidArgument, match="a boolean mask"):

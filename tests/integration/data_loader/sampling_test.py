@@ -586,6 +586,12 @@ def test_an_error_of_the_samplers(daemon, dataset):
         with daemon.loader(dataset, sampler=bad) as loader:
             with pytest.raises(datasetd.InvalidArgument, match="sampler"):
                 next(iter(loader))
+    mask = np.arange(N) < 2
+    for bad in (mask, torch.from_numpy(mask), mask.tolist(),
+                tud.SubsetRandomSampler(mask)):
+        with daemon.loader(dataset, sampler=bad) as loader:
+            with pytest.raises(datasetd.InvalidArgument, match="boolean mask"):
+                next(iter(loader))
     for bad in ([[]], [[1] * 17]):
         with daemon.loader(
             dataset, batch_sampler=bad, batch_size=16

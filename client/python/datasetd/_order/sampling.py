@@ -13,15 +13,18 @@ from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
 MAX_BATCH_SIZE = 1 << 18
 
 
+def _is_boolean(value: Any) -> bool:
+    """True for a bool, and for an array, a tensor or an element of these."""
+    dtype = str(getattr(value, "dtype", ""))
+    return isinstance(value, bool) or dtype in ("bool", "torch.bool")
+
+
 def index_array(what: str, indices: Iterable[Any]) -> "array.array[int]":
     """Returns an int64 array of any iterable of integers, NumPy's and torch's
     included."""
     to_list = getattr(indices, "tolist", None)
-    if str(getattr(indices, "dtype", "")) in ("bool", "torch.bool") or (
-        isinstance(indices, (list, tuple))
-        and len(indices) > 0
-        and isinstance(indices[0], bool)
-    ):
+    some = indices[:1] if isinstance(indices, (list, tuple)) else [indices]
+    if any(map(_is_boolean, some)):
         raise InvalidArgument(
             f"{what}: a boolean mask, expected sample indices: "
             "mask.nonzero() has them"
