@@ -1,5 +1,6 @@
 """The importer: torchvision 0.14's objects, and v2's by their attributes."""
 
+import collections
 import functools
 
 import datasetd
@@ -334,6 +335,26 @@ V2 = [
         ),
         T.AutoAugment("cifar10", "bilinear", FillByKind(7, None)),
     ),
+    # As of torchvision 0.15.
+    (
+        v2(
+            "TrivialAugmentWide",
+            num_magnitude_bins=31,
+            interpolation=BILINEAR,
+            fill=collections.defaultdict(lambda: 128),
+        ),
+        T.TrivialAugmentWide(31, "bilinear", FillByKind(128, 128)),
+    ),
+    (
+        v2(
+            "TrivialAugmentWide",
+            num_magnitude_bins=31,
+            interpolation=BILINEAR,
+            fill=collections.defaultdict(lambda: None),
+        ),
+        T.TrivialAugmentWide(31, "bilinear", FillByKind(None, None)),
+    ),
+    (v2("ToDtype", dtype=torch.float16), T.ToDtype("float16")),
     (
         v2("GaussianNoise", mean=0.25, sigma=0.5, clip=False),
         T.GaussianNoise(0.25, 0.5, False),

@@ -243,7 +243,9 @@ def _fill(value: Any, place: _Place) -> Any:
         is_number = isinstance(value, (int, float))
         is_for_all = place.fields.masks and is_number
         return FillByKind(value, value) if is_for_all else value
-    others = value.get("others", 0)
+    # In torchvision 0.15 a number is a defaultdict of it.
+    default = getattr(value, "default_factory", None)
+    others = value.get("others", default() if default else 0)
     result = FillByKind(others, others)
     for key, part in value.items():
         name = key if isinstance(key, str) else key.__name__
@@ -332,8 +334,9 @@ def _convert_dtype(op: Any, place: _Place) -> List[Transform]:
 
 
 def _to_dtype(op: Any, place: _Place) -> List[Transform]:
+    scale = bool(getattr(op, "scale", False))  # 0.15 has none
     if not isinstance(op.dtype, dict):
-        return [dtypes.ToDtype(op.dtype, scale=bool(op.scale))]
+        return [dtypes.ToDtype(op.dtype, scale=scale)]
     by_type = {
         key if isinstance(key, str) else key.__name__: dtype
         for key, dtype in op.dtype.items()
@@ -350,7 +353,7 @@ def _to_dtype(op: Any, place: _Place) -> List[Transform]:
         image = dtype
     made: List[Transform] = []
     if image is not None:
-        made.append(dtypes.ToDtype(image, scale=bool(op.scale)))
+        made.append(dtypes.ToDtype(image, scale=scale))
     if mask is not None and place.fields.masks:
         made.append(dtypes.ToDtype(mask, fields=place.fields.masks))
     elif mask is not None and mask is not others:
