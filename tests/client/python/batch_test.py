@@ -68,6 +68,22 @@ def test_a_field_with_a_name_of_batch(client):
     assert batch.keys() == ("keys", "count", "label")
 
 
+def test_fields_with_names_that_begin_with_an_underscore(client):
+    names = ["_handle", "_origin", "_positions", "__bool__", "_x", "label"]
+    columns = {name: np.arange(3) + i for i, name in enumerate(names)}
+    pushed = client.push_dataset("hidden-names", columns)
+    assert len(client.push_dataset("hidden-names", columns)) == 3
+    with datasetd.DataLoader(
+        pushed, batch_size=3, framework="numpy"
+    ) as batches:
+        batch = next(iter(batches))
+    assert bool(batch) and batch.keys() == tuple(names)
+    for i, name in enumerate(names):
+        np.testing.assert_array_equal(batch[name], np.arange(3) + i)
+    assert batch.label is batch["label"] and not hasattr(batch, "_x")
+    np.testing.assert_array_equal(pushed.column("_handle"), np.arange(3))
+
+
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_clone(dataset, framework):
     with loader(dataset, framework=framework, layout="NHWC") as batches:

@@ -71,7 +71,7 @@ class Batch(Tuple[ArrayT, ...]):
     A tuple in field order: len(), iteration and unpacking are those of the
     arrays, not of the names. keys(), values(), items(), get(), `name in batch`,
     dict(batch) and **batch are those of a mapping. A field whose name is that
-    of an attribute below is available by batch["name"].
+    of an attribute below, or begins with "_", is available by batch["name"].
 
     Arrays share the daemon's memory and keep it alive; they may be freed on
     any thread. Small fields, such as labels, are copies, and so are all fields
@@ -268,6 +268,8 @@ def batch_class(names: Iterable[str]) -> Type[Batch[Any]]:
             "_positions": {name: i for i, name in enumerate(key)}
         }
         for position, name in enumerate(key):
+            if name.startswith("_"):
+                continue  # not in place of what Batch itself uses
             if not hasattr(Batch, name) or name == "count":
                 attributes[name] = _field(position)
         result = _classes[key] = type("Batch", (Batch,), attributes)

@@ -54,7 +54,7 @@ def resident_rows(
         for batch in loader._iterate():
             arrays = []
             for field in dataset.fields:
-                values = getattr(batch, field.name)
+                values = batch[field.name]
                 values = numpy.asarray(to_numpy(values))
                 # (H, W, C) in memory, but shaped (C, H, W).
                 arrays.append(
