@@ -194,6 +194,9 @@ def test_what_cannot_come_back_is_failed_until_it_is_unloaded():
         with world.daemon.connect() as client:
             world.await_state(client, "FAILED")
             assert "no such file" in world.datasets(client)["d"]["error"]
+            with pytest.raises(datasetd.FailedPrecondition,
+                               match="dataset 'd' is not there.*no such file"):
+                client.get_dataset("d")
         # It is not forgotten: the disk may be mounted later.
         os.rename(hidden, world.path)
         world.restart()

@@ -4,12 +4,14 @@ import io
 import itertools
 import random
 import threading
+import time
 import types
 
 import datasetd
 import numpy as np
 import pytest
 from datasetd import transforms as T
+from datasetd._client import loading
 from datasetd._push import push
 from PIL import Image
 
@@ -28,6 +30,22 @@ def _count(samples, drawn):
             return samples[i]
 
     return Counted()
+
+
+class Slow:
+    """5,000 samples, of which the one at 4,000 waits for `go_on`."""
+
+    def __init__(self):
+        self.is_begun, self.go_on = threading.Event(), threading.Event()
+
+    def __len__(self):
+        return 5000
+
+    def __getitem__(self, i):
+        if i == 4000:
+            self.is_begun.set()
+            assert self.go_on.wait(60)
+        return np.full(500, i)
 
 
 @pytest.fixture
@@ -185,27 +203,16 @@ def test_error_is_one_before_a_sample_is_drawn(client, taken):
 
 
 def test_who_comes_second_waits_for_the_first(client, daemon):
-    is_begun = threading.Event()
-    go_on = threading.Event()
+    slow = Slow()
     results = []
-
-    class Slow:
-        def __len__(self):
-            return 5000
-
-        def __getitem__(self, i):
-            if i == 4000:
-                is_begun.set()
-                assert go_on.wait(60)
-            return np.full(500, i)
 
     def push_first():
         with daemon.connect() as other:
-            results.append(other.push_dataset("slow", Slow()).spec_id)
+            results.append(other.push_dataset("slow", slow).spec_id)
 
     first = threading.Thread(target=push_first)
     first.start()
-    assert is_begun.wait(60)
+    assert slow.is_begun.wait(60)
 
     class Opens(Slow):
         """Source of the second push, which it reads to compare."""
@@ -219,10 +226,37 @@ def test_who_comes_second_waits_for_the_first(client, daemon):
 
     second = threading.Thread(target=push_second)
     second.start()
-    go_on.set()
+    slow.go_on.set()
     first.join(60)
     second.join(60)
     assert len(results) == 2 and results[0] == results[1]
+
+
+def test_get_dataset_waits_for_a_push(client, daemon, monkeypatch):
+    slow = Slow()
+
+    def push():
+        with daemon.connect() as other:
+            pushed = other.push_dataset("awaited", slow)
+            results.append(pushed.content_hash)
+            is_found.wait(60)
+
+    def pause(seconds):
+        slow.go_on.set()
+        time.sleep(seconds)
+
+    results, is_found = [], threading.Event()
+    monkeypatch.setattr(loading, "time", types.SimpleNamespace(sleep=pause))
+    thread = threading.Thread(target=push)
+    thread.start()
+    assert slow.is_begun.wait(60)
+    with client.get_dataset("awaited") as dataset:
+        is_found.set()
+        thread.join(60)
+        assert len(dataset) == 5000 and dataset.fields[0].shape == (500,)
+        assert [dataset.content_hash] == results
+        with datasetd.DataLoader(dataset, batch_size=50) as batches:
+            assert len(batches) == 100
 
 
 def test_who_waited_in_vain_pushes(client, daemon, monkeypatch):

@@ -359,12 +359,18 @@ class Client:
         return Dataset(self, self._session, message)
 
     def get_dataset(self, name: str) -> Dataset:
-        """Holds and describes a dataset that was loaded before."""
-        response = self._session.call("GetDataset", name=name)
-        return self._held(response["dataset"])
+        """Holds and describes a dataset that was loaded before.
 
-    def _held(self, message: Dict[str, Any]) -> Dataset:
-        self._session.hold(message["name"])
+        Waits for one that is loading. Raises FailedPrecondition if its load
+        has failed.
+        """
+        message = loading.await_loaded(self._session, name)
+        return Dataset(self, self._session, message)
+
+    def _described(self, name: str) -> Dataset:
+        """As get_dataset, at once and in whatever state the dataset is."""
+        message = self._session.call("GetDataset", name=name)["dataset"]
+        self._session.hold(name)
         return Dataset(self, self._session, message)
 
     def list_datasets(self) -> List[Dict[str, Any]]:

@@ -12,7 +12,13 @@ from .._datasets import parts
 from .._datasets.dataset import Dataset, message_of
 from .._push import encoded
 from .._ranks import nodes
-from ..errors import DataLoss, Error, InvalidArgument, NotFound
+from ..errors import (
+    DataLoss,
+    Error,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+)
 from ..sources._cifar_python import cifar10_python, cifar100_python
 from ..sources._folders import walk
 from ..sources._shards import files_of
@@ -205,15 +211,11 @@ def load(
 def _attach(
     get_dataset: Callable[[str], Dataset], name: str
 ) -> Optional[Dataset]:
-    """Returns the dataset of this name if it is ready."""
+    """Returns the dataset of this name if there is one."""
     try:
-        dataset = get_dataset(name)
-    except NotFound:
+        return get_dataset(name)
+    except (NotFound, FailedPrecondition):  # none, or one that failed
         return None
-    if message_of(dataset)["state"] == "DATASET_STATE_READY":
-        return dataset
-    dataset.close()
-    return None
 
 
 def _is_own(dataset: Dataset) -> bool:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
 import os
+import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Union
 
 from .._arguments import absolute, device_name, encode
 from .._connection import library
 from .._connection.session import Session
-from ..errors import InvalidArgument, NotFound
+from ..errors import Error, FailedPrecondition, InvalidArgument, NotFound
 from ..transforms._pipeline import Pipelines, pipelines_message
 from .folders import advice as folder_advice
 from .progress import make_progress
 
+_POLL_SECONDS = 0.01
+_MAX_POLL_SECONDS = 0.5
 _RESIDENCIES = ("device", "pinned", "split", "auto", "mapped")
 
 Progress = Union[bool, Callable[[Dict[str, Any]], None]]
@@ -120,6 +124,33 @@ def load(
             raise
         raise type(error)(f"{error}. {advice}") from None
     session.hold(message["name"])
+    return message
+
+
+def await_loaded(session: Session, name: str) -> Dict[str, Any]:
+    """Returns the Dataset message of a dataset, once it is no longer loading;
+    the caller holds the dataset."""
+
+    def get() -> Dict[str, Any]:
+        response = session.call("GetDataset", name=name)
+        found: Dict[str, Any] = response["dataset"]
+        return found
+
+    message = get()
+    session.hold(name)
+    try:
+        pause = _POLL_SECONDS
+        while message["state"] == "DATASET_STATE_LOADING":
+            time.sleep(pause)
+            pause = min(2 * pause, _MAX_POLL_SECONDS)
+            message = get()
+        if message["state"] != "DATASET_STATE_READY":
+            why = message["error"] or "it is being unloaded"
+            raise FailedPrecondition(f"dataset {name!r} is not there: {why}")
+    except BaseException:
+        with contextlib.suppress(Error):
+            session.release(name)
+        raise
     return message
 
 

@@ -106,7 +106,7 @@ class Api:
 
     def _dataset(self, query: Query, _: Callable[[], bool]) -> Message:
         client = self._watch.client()
-        with client.get_dataset(query.get("name", "")) as dataset:
+        with client._described(query.get("name", "")) as dataset:
             return {
                 "name": dataset.name,
                 "num_samples": dataset.num_samples,
@@ -125,7 +125,7 @@ class Api:
         """The path is the daemon's, never the request's."""
         position = _number(query, "position", 0, 0, 999)
         client = self._watch.client()
-        with client.get_dataset(query.get("name", "")) as dataset:
+        with client._described(query.get("name", "")) as dataset:
             bad = dataset.bad_samples[position : position + 1]
             root, format = dataset.path, dataset.format
         if not bad:

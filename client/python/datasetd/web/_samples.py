@@ -83,7 +83,7 @@ def samples(client: Client, request: Request) -> Message:
             "pictures of samples are made with NumPy, which this Python does "
             "not have: python3 -m pip install numpy"
         )
-    with client.get_dataset(request.dataset) as dataset:
+    with client._described(request.dataset) as dataset:
         fields = dataset.fields
         first = min(request.first, max(dataset.num_samples - 1, 0))
         end = min(first + request.num_samples, dataset.num_samples)
