@@ -121,6 +121,21 @@ def test_more_than_a_block(client):
             assert row[0] == rows[i, 0] and row[-1] == rows[i, -1]
 
 
+def test_a_look_at_a_sample_needs_little_memory():
+    """Of samples of 4 MiB, where the budget has room for 12 more."""
+    with datasetd.start_local(
+        device="cpu", memory_budget_mib=64
+    ) as local, local.connect() as client:
+        rows = np.arange(4 << 20, dtype=np.int32).reshape(4, -1)
+        dataset = client.push_dataset("large", {"x": rows})
+        np.testing.assert_array_equal(dataset[2].x, rows[2])
+        np.testing.assert_array_equal(dataset[[3, 1]].x, rows[[3, 1]])
+        np.testing.assert_array_equal(dataset.column("x"), rows)
+        assert [int(x[0]) for (x,) in dataset] == rows[:, 0].tolist()
+        with datasetd.DataLoader(dataset, prefetch=4) as loader:
+            np.testing.assert_array_equal(loader.fetch([1]).x, rows[[1]])
+
+
 def test_columns_are_arrays(client, dataset):
     labels = dataset.column("label")
     assert isinstance(labels, np.ndarray) and labels.dtype == np.int64

@@ -9,9 +9,6 @@ from .._batches.batch import Batch
 from .._order.sampling import MAX_BATCH_SIZE, index_array
 from ..errors import AllSlotsHeld, InvalidArgument
 
-# Least number of rows of a fetcher's feed.
-_MIN_ROWS = 16
-
 
 class SingleBatchSampler:
     """A batch_sampler that yields the one requested batch."""
@@ -42,13 +39,17 @@ class Loader(Protocol):
 class Fetcher:
     """Batches on demand, through a feed with a client's order.
 
-    `open_loader` creates a loader with a given batch_sampler. For one thread
-    at a time.
+    `open_loader` creates a loader with a given batch_sampler. Its feed has
+    room for the rows of the first fetch(), at least `min_rows`, and grows in
+    powers of two. For one thread at a time.
     """
 
     def __init__(
-        self, open_loader: Callable[[SingleBatchSampler], Loader]
+        self,
+        open_loader: Callable[[SingleBatchSampler], Loader],
+        min_rows: int = 1,
     ) -> None:
+        self._min_rows = min_rows
         self._open_loader = open_loader
         self._loader: Optional[Loader] = None
         self._sampler = SingleBatchSampler(0)
@@ -72,7 +73,9 @@ class Fetcher:
         loader = self._loader
         if loader is None or loader.batch_size < len(wanted):
             self.close()
-            rows = max(_MIN_ROWS, 1 << (len(wanted) - 1).bit_length())
+            rows = max(len(wanted), self._min_rows)
+            if loader is not None:
+                rows = 1 << (rows - 1).bit_length()
             self._sampler = SingleBatchSampler(rows)
             loader = self._loader = self._open_loader(self._sampler)
         self._sampler.indices = wanted

@@ -334,8 +334,10 @@ class _FetchLoader(DataLoader[Any]):
     _draws_by_sample = True
 
 
-def make_fetcher(dataset: Samples, **arguments: Any) -> Fetcher:
-    """Returns a Fetcher for `dataset`; `arguments` are a DataLoader's."""
+def make_fetcher(
+    dataset: Samples, min_rows: int = 1, **arguments: Any
+) -> Fetcher:
+    """Returns a Fetcher for `dataset`; other `arguments` are a DataLoader's."""
 
     def open_loader(sampler: SingleBatchSampler) -> DataLoader[Any]:
         return _FetchLoader(
@@ -349,7 +351,7 @@ def make_fetcher(dataset: Samples, **arguments: Any) -> Fetcher:
             **arguments,
         )
 
-    return Fetcher(open_loader)
+    return Fetcher(open_loader, min_rows)
 
 
 __all__ = ["DataLoader", "make_fetcher"]

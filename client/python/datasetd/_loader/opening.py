@@ -34,6 +34,9 @@ from .next_epoch import NextEpoch
 from .share import Share
 from .state import State
 
+# Rows that a loader's fetch() has room for, where its batches have as many.
+_MIN_FETCHED = 16
+
 
 class OpenJob(NamedTuple):
     """The parts of a loader."""
@@ -143,6 +146,7 @@ def open_job(
         functools.partial(
             open_fetcher,
             whole,
+            min_rows=min(order.batch_size, _MIN_FETCHED),
             fields=fields,
             views=views,
             transforms=transforms,
