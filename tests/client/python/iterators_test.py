@@ -88,6 +88,20 @@ def test_an_iterator_that_was_never_used_begins_nothing(dataset, epochs):
         assert next(iterator).epoch == 5
 
 
+def test_several_iterators_that_were_never_used_begin_nothing(dataset, epochs):
+    with loader(dataset) as batches:
+        state = batches.state_dict()
+        unused = [iter(batches) for _ in range(3)]
+        assert batches.state_dict()["epoch"] == 2
+        del unused
+        assert batches.state_dict() == state
+        assert rows(batches) == epochs[0]
+        used, unused = iter(batches), [iter(batches) for _ in range(2)]
+        assert rows(used) == epochs[1]
+        del unused
+        assert rows(batches) == epochs[2]
+
+
 @pytest.mark.parametrize("has_sampler", [False, True])
 @pytest.mark.parametrize("is_under_way", [False, True])
 def test_an_unused_iterator_does_not_change_the_state(

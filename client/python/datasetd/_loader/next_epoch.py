@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from .._feed.epochs import Use
 from .._feed.reconnecting_feed import Position
@@ -35,7 +35,8 @@ class NextEpoch:
         # Where the loaded epoch begins in the global order.
         self._loaded_first = 0
         self._requested_epoch: Optional[int] = None
-        self._before: Optional[_Before] = None
+        # Of the iterators since the last one that was used.
+        self._befores: List[_Before] = []
 
     def position(self) -> Position:
         """Returns where the next iter() begins."""
@@ -58,7 +59,7 @@ class NextEpoch:
         self.loaded, self.order_state = position, order_state
         self._loaded_first = first_position
         self._requested_epoch = None
-        self._before = None
+        self._befores.clear()
 
     def request(self, epoch: int) -> None:
         """A loaded position within the same epoch is kept."""
@@ -77,12 +78,14 @@ class NextEpoch:
 
     def begin(self, epoch: int, use: Use) -> None:
         """An iterator begins at position(), if it is used."""
-        self._before = _Before(
-            use,
-            self.loaded,
-            self.order_state,
-            self._requested_epoch,
-            self.last_epoch,
+        self._befores.append(
+            _Before(
+                use,
+                self.loaded,
+                self.order_state,
+                self._requested_epoch,
+                self.last_epoch,
+            )
         )
         self.loaded = self.order_state = None
         self._requested_epoch = None
@@ -93,14 +96,17 @@ class NextEpoch:
         self.loaded, self.last_epoch = None, epoch
 
     def forget_unused(self) -> None:
-        """Undoes the last begin() if its iterator was dropped unused."""
-        before, self._before = self._before, None
-        if before is None or before.use.has_begun:
-            return
-        if before.use.is_held():
-            self._before = before
-            return
-        before.use.undo()
-        self.loaded, self.order_state = before.loaded, before.order_state
-        self._requested_epoch = before.requested_epoch
-        self.last_epoch = before.last_epoch
+        """Undoes the last calls of begin() whose iterators were dropped
+        unused."""
+        while self._befores:
+            before = self._befores[-1]
+            if before.use.has_begun:
+                self._befores.clear()
+                return
+            if before.use.is_held():
+                return
+            self._befores.pop()
+            before.use.undo()
+            self.loaded, self.order_state = before.loaded, before.order_state
+            self._requested_epoch = before.requested_epoch
+            self.last_epoch = before.last_epoch
