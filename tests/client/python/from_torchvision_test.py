@@ -195,6 +195,9 @@ def test_antialias_is_what_torchvision_does():
             False,
         ]
         assert antialias_of(V.RandomResizedCrop(8), to_tensor) == [True]
+        assert antialias_of(
+            V.Resize(8), V.ToPILImage(), V.Resize(4), to_tensor, V.Resize(2)
+        ) == [False, True, False]
     group = T.from_torchvision([V.RandomApply([V.Resize(8)]), V.ToTensor()])
     assert group[0].transforms[0].antialias is True
 
@@ -209,6 +212,9 @@ def test_nearest_of_pillow_is_at_the_centres_of_pixels():
     resize = V.Resize(8, nearest)
     assert modes(resize) == ["nearest"]
     assert modes(resize, V.ToTensor(), resize) == ["nearest-exact", "nearest"]
+    assert modes(
+        resize, V.ToPILImage(), V.RandomInvert(), resize, V.ToTensor(), resize
+    ) == ["nearest", "nearest-exact", "nearest"]
     image = torch.arange(30, dtype=torch.uint8).reshape(1, 5, 6)
     small = V.Compose(
         [V.ToPILImage(), V.Resize((3, 4), nearest), V.PILToTensor()]

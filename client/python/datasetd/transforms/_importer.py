@@ -31,7 +31,7 @@ _OPS: Dict[str, Type[Transform]] = {
     and op.__module__ == module.__name__
 }
 
-# Images before one of these are Pillow's.
+# Images before one of these are Pillow's, and before ToPILImage they are not.
 _TO_TENSOR = ("ToTensor", "PILToTensor", "ToImage", "ToImageTensor")
 # These change the container of the pixels, but no pixel.
 _NOTHING = (
@@ -67,8 +67,9 @@ def from_torchvision(
     becomes ToDtype("float32", scale=True); ops that only change the container
     (PILToTensor, ToImage, ...) are left out. Resize and RandomResizedCrop
     antialias as in torchvision: on Pillow images, that is before a ToTensor,
-    PILToTensor or ToImage, and on tensors if `antialias` is True. Also accepts
-    the transforms of a model's weights (`weights.transforms()`).
+    PILToTensor or ToImage and not before a ToPILImage, and on tensors if
+    `antialias` is True. Also accepts the transforms of a model's weights
+    (`weights.transforms()`).
 
     Ops are for the field `image`. `masks` names the fields that are masks of
     it: as in v2, geometry moves them with the image, a ToDtype with a dict has
@@ -151,20 +152,23 @@ def _flatten(op: Any) -> List[Any]:
     return [inner for part in parts for inner in _flatten(part)]
 
 
+def _is_pillow(later: List[Any], is_pillow_after: bool) -> bool:
+    """True if images before these ops are Pillow's."""
+    for op in filter(_is_torchvision, later):
+        if _name(op) in (*_TO_TENSOR, "ToPILImage"):
+            return _name(op) != "ToPILImage"
+    return is_pillow_after
+
+
 def _convert_all(
     where: str, ops: List[Any], fields: _Fields, is_pillow_after: bool
 ) -> List[Transform]:
     result: List[Transform] = []
     for index, op in enumerate(ops):
-        later = ops[index + 1 :]
         place = _Place(
             fields=fields,
             is_v2=".v2" in _module(op),
-            is_pillow=is_pillow_after
-            or any(
-                _name(other) in _TO_TENSOR and _is_torchvision(other)
-                for other in later
-            ),
+            is_pillow=_is_pillow(ops[index + 1 :], is_pillow_after),
             is_float=any(isinstance(made, dtypes.ToDtype) for made in result),
             where=f"{where}: transforms[{index}] {_describe(op)}",
         )
