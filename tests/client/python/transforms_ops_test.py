@@ -499,6 +499,7 @@ REFUSED = [
     (lambda: T.Resize(None), "Resize: max_size=None"),
     (lambda: T.Resize(8, max_size=8), "Resize: max_size=8.* more than"),
     (lambda: T.Resize((8, 8), max_size=9), "Resize: max_size=9"),
+    (lambda: T.Resize(np.array(3)), r"Resize: size=array\(3\); expected"),
     (lambda: T.Resize(8, "area"), "Resize: interpolation='area'.*bicubic"),
     (lambda: T.Resize(8, 1), "Resize: interpolation=1"),
     (lambda: T.Resize(8, antialias="warn"), "Resize: antialias='warn'"),

@@ -113,6 +113,7 @@ def test_bad_dtype(dtype):
 def test_normalize():
     op = T.Normalize(torch.tensor([0.5, 0.25]), (1, 2))
     assert message(op) == {"mean": [0.5, 0.25], "std": [1.0, 2.0]}
+    assert T.Normalize(torch.tensor(0.5), np.array(2)) == T.Normalize(0.5, 2)
     with pytest.raises(datasetd.InvalidArgument, match="mean has 2 values"):
         T.Normalize((0.5, 0.5), (1, 1, 1))
     with pytest.raises(datasetd.InvalidArgument, match="std="):
@@ -128,3 +129,7 @@ def test_equality_and_repr():
 def test_torchvisions_own_ops_are_refused():
     with pytest.raises(datasetd.InvalidArgument, match="no datasetd"):
         pipelines_message("transforms", [torch.nn.Identity()])
+    # As of keras, which has no len().
+    sequential = type("Sequential", (), {})()
+    with pytest.raises(datasetd.InvalidArgument, match="expected a list of"):
+        pipelines_message("transforms", sequential)

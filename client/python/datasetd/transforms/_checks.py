@@ -73,9 +73,12 @@ def is_number(value: Any) -> bool:
 
 
 def is_sequence(value: Any) -> "TypeGuard[Sequence[Any]]":
-    # NumPy arrays and torch sizes count; text, dicts and sets do not.
-    return hasattr(value, "__len__") and not isinstance(
-        value, (str, bytes, dict, set, frozenset)
+    # NumPy arrays and torch sizes count, but not arrays of one value; text,
+    # dicts and sets do not.
+    return (
+        hasattr(value, "__len__")
+        and not isinstance(value, (str, bytes, dict, set, frozenset))
+        and getattr(value, "shape", None) != ()
     )
 
 

@@ -114,7 +114,9 @@ def _checked_list(
 def _is_torchvision(ops: Any) -> bool:
     """True for a transform of torchvision, such as a Compose, or a list or
     nn.Sequential of nothing else."""
-    if isinstance(ops, (list, tuple)) or type(ops).__name__ == "Sequential":
+    if isinstance(ops, (list, tuple)) or (
+        type(ops).__name__ == "Sequential" and hasattr(ops, "__len__")
+    ):
         return len(ops) > 0 and all(map(_is_torchvision, ops))
     return type(ops).__module__.startswith("torchvision.")
 
