@@ -89,6 +89,11 @@ def _as_array(value: Any, where: str) -> Any:
             f"{where} has lists of several lengths, or numbers beside other "
             "things: all samples have one shape and dtype"
         )
+    if array.dtype.kind == "f" and isinstance(first, int):
+        numbers = numpy.asarray(value, object).ravel()
+        if all(isinstance(number, int) for number in numbers):
+            largest = max(numbers, key=abs)
+            raise InvalidArgument(f"{where}: {largest} is no 64-bit integer")
     # A number alone is a float32, as it is in a sample; NumPy's keep theirs.
     is_flat = (
         depth == 1
@@ -111,7 +116,8 @@ def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
     for name, value in chosen.items():
         if (
             not hasattr(value, "__len__")
-            or isinstance(value, (str, bytes))
+            or not hasattr(value, "__getitem__")
+            or isinstance(value, (str, bytes, Mapping))
             or getattr(value, "shape", None) == ()
         ):
             raise InvalidArgument(
@@ -181,6 +187,16 @@ def _refuse(data: Any) -> None:
         )
 
 
+def _check_is_several(data: Any) -> None:
+    """Raises InvalidArgument for a number, and an array of one value."""
+    is_iterable = hasattr(data, "__iter__") or hasattr(data, "__getitem__")
+    if not is_iterable or getattr(data, "shape", None) == ():
+        raise InvalidArgument(
+            f"data is {type(data).__name__}: expected columns, as "
+            "{'x': X, 'y': y}, or samples, as a list"
+        )
+
+
 def columns_of(
     data: Any,
     fields: Fields,
@@ -225,6 +241,7 @@ def columns_of(
                 return _of_sequence(arrays, names, own)
     if _is_array(data) and _as_array(data, "the array") is not None:
         return _of_sequence([data], names)
+    _check_is_several(data)
     return data
 
 
