@@ -278,6 +278,38 @@ def test_a_loader_waits_for_a_dataset_that_is_loading():
             loader.close()
 
 
+def test_a_loader_that_is_opened_after_another_one_has_reconnected():
+    """The daemon that is there then may not have its dataset yet."""
+    def make(dataset):
+        return datasetd.DataLoader(
+            dataset, batch_size=100, framework="numpy", prefetch=1,
+            reconnect=50)
+
+    def count(loader):
+        return sum(1 for _ in loader)
+
+    with World(has_cache=False, has_state=False) as world:
+        with world.daemon.connect() as client:
+            train = world.load(client, "train")
+            test = world.load(client, "test")
+            with make(train) as loader, make(test) as old:
+                old.set_epoch(3)
+                assert next(iter(old)).epoch == 3
+                world.restart()
+                assert count(loader) == 30
+                assert list(world.datasets(client)) == ["train"]
+                # Opens another feed of the old loader.
+                old.load_state_dict({**old.state_dict(), "seed": 7})
+                assert count(old) == 29
+                client.unload_dataset("test", force=True)
+                with pytest.raises(datasetd.NotFound, match="'test'"):
+                    make(test)
+                world.restart()
+                assert count(loader) == 30
+                with make(test) as new:
+                    assert count(new) == 30
+
+
 def test_no_batch_is_kept_after_a_reconnection(monkeypatch):
     """Not by the errors of the attempts, either, which name their frames."""
     with World() as world, world.daemon.connect() as client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -13,6 +14,7 @@ from typing import (
     Optional,
 )
 
+from .._connection.connection import Connection
 from .._connection.session import Session
 from .._descriptions import (
     Field,
@@ -61,6 +63,8 @@ class Dataset(Samples):
         self._session = session
         self._load_again = load_again
         self._is_open = True
+        self._found_on: "Optional[weakref.ref[Connection]]" = None
+        self._set_found()
         self._message = message
         self.name: str = message["name"]
         self.num_samples = int(message["num_samples"])
@@ -81,6 +85,17 @@ class Dataset(Samples):
     @property
     def client(self) -> "Client":
         return self._client
+
+    def _set_found(self) -> None:
+        """Remembers that the session's present daemon has it."""
+        connection = self._session._connection
+        if connection is not None:  # not closed meanwhile
+            # Weak: when it is replaced, its session ends.
+            self._found_on = weakref.ref(connection)
+
+    def _was_found_on(self, connection: Connection) -> bool:
+        """True if it was loaded, or found last, through `connection`."""
+        return self._found_on is not None and self._found_on() is connection
 
     def _whole(self) -> "Dataset":
         return self

@@ -11,7 +11,7 @@ from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
-from ..errors import Closed, Error
+from ..errors import Closed, Error, NotFound
 from .feed import Feed, Waited
 from .order_queue import OrderQueue
 from .recovery import LOST, NOT_OPENED, Recovery
@@ -104,13 +104,20 @@ class ReconnectingFeed:
         self._feed: Optional[Feed] = None
         self._options = job.options
         connection = job.dataset._session.connection()
+        lost: Optional[Connection] = connection
         try:
             self._open()
-        except NOT_OPENED as error:
+        except (*NOT_OPENED, NotFound) as error:
+            if isinstance(error, NotFound):
+                # Another daemon, which another loader has found, may not have
+                # the dataset yet; from its own it was unloaded.
+                if job.dataset._was_found_on(connection):
+                    raise
+                lost = None
             if job.reconnect_seconds <= 0:
                 raise
             Recovery(job.dataset, job.reconnect_seconds).run(
-                error, connection, job.dataset.content_hash, self._open
+                error, lost, job.dataset.content_hash, self._open
             )
         job.feeds.add(self)
 
@@ -231,7 +238,10 @@ class ReconnectingFeed:
             self._open()
         except Error as error:
             self._lost, self._lost_connection = error, connection
-            is_lost = isinstance(error, (*LOST, *NOT_OPENED))
+            is_lost = isinstance(error, (*LOST, *NOT_OPENED)) or (
+                isinstance(error, NotFound)
+                and connection is not self._job.dataset._session.connection()
+            )
             if not is_lost or self._job.reconnect_seconds <= 0:
                 raise
             # _found() waits for the daemon.

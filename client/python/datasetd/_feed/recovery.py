@@ -74,6 +74,7 @@ class Recovery:
                 try:
                     self._session.reconnect(lost)
                     self._reopen(deadline, content_hash, reopen)
+                    self._dataset._set_found()
                     return
                 except _NOT_QUITE_THERE as error:
                     last = error
