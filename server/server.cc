@@ -471,13 +471,9 @@ absl::Status Server::Impl::BeginLoads() {
 
 void Server::Impl::BeginRestore() {
   if (manifest_ == nullptr) return;
-  RestorePlan plan = PlanRestore(manifest_->Entries(), geteuid());
-  for (const auto& [name, status] : plan.left_out) {
-    Log(LogSubsystem::kLoad)
-        .error("dataset={} not loaded again: {}", name,
-               std::string(status.message()));
-  }
-  if (!plan.datasets.empty()) datasets_->Restore(std::move(plan.datasets));
+  std::vector<RestoredDataset> restored =
+      PlanRestore(manifest_->Entries(), geteuid());
+  if (!restored.empty()) datasets_->Restore(std::move(restored));
 }
 
 absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {

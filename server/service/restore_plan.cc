@@ -2,7 +2,9 @@
 
 #include <map>
 #include <set>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/dataset/caller.h"
 #include "server/load/load_request.h"
@@ -66,10 +68,10 @@ absl::Status Unsupported(const absl::Status& status) {
 
 }  // namespace
 
-RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
-                        uint32_t daemon_uid) {
+std::vector<RestoredDataset> PlanRestore(
+    const std::vector<v1::Manifest::Entry>& entries, uint32_t daemon_uid) {
   std::map<uint32_t, uint32_t> num_ends = CountEnds(entries);
-  RestorePlan plan;
+  std::vector<RestoredDataset> datasets;
   for (const v1::Manifest::Entry& entry : entries) {
     const uint32_t uid = entry.owner_uid();
     const Caller owner = {.session_id = Caller::kEarlierSession,
@@ -77,20 +79,19 @@ RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
                           .is_privileged = uid == 0 || uid == daemon_uid};
     const auto request = CheckRequest(entry.spec());
     if (!request.ok()) {
-      plan.left_out.emplace_back(entry.spec().name(), request.status());
-      plan.datasets.push_back({.spec = NameOnly(entry.spec()),
-                               .owner = owner,
-                               .refusal = Unsupported(request.status())});
+      datasets.push_back({.spec = NameOnly(entry.spec()),
+                          .owner = owner,
+                          .refusal = Unsupported(request.status())});
       continue;
     }
-    plan.datasets.push_back(
+    datasets.push_back(
         {.spec = *request->spec,
          .owner = owner,
          .content_hash = entry.content_hash(),
          .is_suspect = entry.is_suspect() || entry.num_interrupted() > 0,
          .refusal = Refusal(entry, num_ends[uid])});
   }
-  return plan;
+  return datasets;
 }
 
 }  // namespace datasetd

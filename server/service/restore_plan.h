@@ -4,11 +4,8 @@
 #define DATASETD_SERVER_SERVICE_RESTORE_PLAN_H_
 
 #include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "datasetd/v1/manifest.pb.h"
 #include "server/registry/dataset_registry.h"
 
@@ -22,16 +19,11 @@ inline constexpr uint32_t kMaxInterruptedRestores = 3;
 // while reading one of them. Less than StartLimitBurst= of the unit.
 inline constexpr uint32_t kMaxInterruptedRestoresOfUser = 8;
 
-struct RestorePlan {
-  std::vector<RestoredDataset> datasets;
-  // Name and reason of entries whose spec this version does not support. They
-  // are also among `datasets`, refused, so that they can be unloaded.
-  std::vector<std::pair<std::string, absl::Status>> left_out;
-};
-
-// `daemon_uid` is the uid of the daemon's user.
-RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
-                        uint32_t daemon_uid);
+// Returns a dataset for each entry. That of a spec which this version does not
+// support is refused, so that it can be unloaded. `daemon_uid` is the uid of
+// the daemon's user.
+std::vector<RestoredDataset> PlanRestore(
+    const std::vector<v1::Manifest::Entry>& entries, uint32_t daemon_uid);
 
 }  // namespace datasetd
 

@@ -37,31 +37,31 @@ v1::Manifest::Entry Entry(const std::string& name, uint32_t uid,
 }
 
 TEST(RestorePlanTest, WhatWasNotInterruptedIsLoadedAgain) {
-  const RestorePlan plan =
+  const std::vector<RestoredDataset> datasets =
       PlanRestore({Entry("a", 1000), Entry("b", kDaemon)}, kDaemon);
-  ASSERT_THAT(plan.datasets, SizeIs(2));
-  EXPECT_EQ(plan.datasets[0].spec.path(), "/data/a");
-  EXPECT_EQ(plan.datasets[0].owner.uid, 1000u);
-  EXPECT_EQ(plan.datasets[0].owner.session_id, Caller::kEarlierSession);
-  EXPECT_FALSE(plan.datasets[0].owner.is_privileged);
-  EXPECT_FALSE(plan.datasets[0].is_suspect);
-  EXPECT_THAT(plan.datasets[0].refusal, IsOk());
-  EXPECT_EQ(plan.datasets[0].content_hash, std::string(64, 'a'));
-  EXPECT_TRUE(plan.datasets[1].owner.is_privileged);
+  ASSERT_THAT(datasets, SizeIs(2));
+  EXPECT_EQ(datasets[0].spec.path(), "/data/a");
+  EXPECT_EQ(datasets[0].owner.uid, 1000u);
+  EXPECT_EQ(datasets[0].owner.session_id, Caller::kEarlierSession);
+  EXPECT_FALSE(datasets[0].owner.is_privileged);
+  EXPECT_FALSE(datasets[0].is_suspect);
+  EXPECT_THAT(datasets[0].refusal, IsOk());
+  EXPECT_EQ(datasets[0].content_hash, std::string(64, 'a'));
+  EXPECT_TRUE(datasets[1].owner.is_privileged);
 }
 
 // A power cut is no reason to lose a dataset.
 TEST(RestorePlanTest, ASuspectIsLoadedAgainAloneUntilItIsInterruptedOften) {
-  const RestorePlan plan = PlanRestore(
+  const std::vector<RestoredDataset> datasets = PlanRestore(
       {Entry("a", 1000, 0, true), Entry("b", 1001, kMaxInterruptedRestores - 1),
        Entry("c", 1002, kMaxInterruptedRestores)},
       kDaemon);
-  ASSERT_THAT(plan.datasets, SizeIs(3));
-  EXPECT_TRUE(plan.datasets[0].is_suspect);
-  EXPECT_THAT(plan.datasets[0].refusal, IsOk());
-  EXPECT_TRUE(plan.datasets[1].is_suspect);
-  EXPECT_THAT(plan.datasets[1].refusal, IsOk());
-  EXPECT_THAT(plan.datasets[2].refusal,
+  ASSERT_THAT(datasets, SizeIs(3));
+  EXPECT_TRUE(datasets[0].is_suspect);
+  EXPECT_THAT(datasets[0].refusal, IsOk());
+  EXPECT_TRUE(datasets[1].is_suspect);
+  EXPECT_THAT(datasets[1].refusal, IsOk());
+  EXPECT_THAT(datasets[2].refusal,
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("3 times in a row"),
                              HasSubstr("load it with the same arguments"))));
@@ -75,15 +75,15 @@ TEST(RestorePlanTest, AUserWhoseDatasetsInterruptOftenLosesOnlyThose) {
   entries.push_back(Entry("suspect", 1000, 0, true, 2));
   entries.push_back(Entry("untried", 1000));
   entries.push_back(Entry("others", 1001, 0, true, 1));
-  const RestorePlan plan = PlanRestore(entries, kDaemon);
-  ASSERT_THAT(plan.datasets, SizeIs(6));
+  const std::vector<RestoredDataset> datasets = PlanRestore(entries, kDaemon);
+  ASSERT_THAT(datasets, SizeIs(6));
   for (int i = 0; i < 5; ++i) {
-    EXPECT_THAT(plan.datasets[i].refusal,
+    EXPECT_THAT(datasets[i].refusal,
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          HasSubstr("8 times while it restored datasets of uid "
                                    "1000")));
   }
-  EXPECT_THAT(plan.datasets[5].refusal, IsOk());
+  EXPECT_THAT(datasets[5].refusal, IsOk());
 }
 
 // Such as a power cut while a user's datasets were scanned side by side.
@@ -93,9 +93,9 @@ TEST(RestorePlanTest, AnEndThatManyDatasetsShareIsOneEndOfTheirUser) {
     entries.push_back(Entry(absl::StrCat("read", i), 1000, 0, true, 3));
   }
   entries.push_back(Entry("untried", 1000));
-  const RestorePlan plan = PlanRestore(entries, kDaemon);
-  ASSERT_THAT(plan.datasets, SizeIs(entries.size()));
-  for (const RestoredDataset& dataset : plan.datasets) {
+  const std::vector<RestoredDataset> datasets = PlanRestore(entries, kDaemon);
+  ASSERT_THAT(datasets, SizeIs(entries.size()));
+  for (const RestoredDataset& dataset : datasets) {
     EXPECT_THAT(dataset.refusal, IsOk());
     EXPECT_EQ(dataset.is_suspect, dataset.spec.name() != "untried");
   }
@@ -105,21 +105,17 @@ TEST(RestorePlanTest, ASpecOfAnotherVersionIsFailedWithTheReason) {
   v1::Manifest::Entry entry = Entry("a", 1000);
   entry.mutable_spec()->set_bad_samples(static_cast<v1::BadSamplePolicy>(99));
   entry.mutable_spec()->set_private_(true);
-  const RestorePlan plan = PlanRestore({entry}, kDaemon);
-  ASSERT_THAT(plan.datasets, SizeIs(1));
+  const std::vector<RestoredDataset> datasets = PlanRestore({entry}, kDaemon);
+  ASSERT_THAT(datasets, SizeIs(1));
   // What the registry can have in its table, so that its owner can unload it.
-  EXPECT_THAT(CheckRequest(plan.datasets[0].spec), IsOk());
-  EXPECT_EQ(plan.datasets[0].spec.name(), "a");
-  EXPECT_TRUE(plan.datasets[0].spec.private_());
-  EXPECT_EQ(plan.datasets[0].owner.uid, 1000u);
-  EXPECT_THAT(plan.datasets[0].refusal,
+  EXPECT_THAT(CheckRequest(datasets[0].spec), IsOk());
+  EXPECT_EQ(datasets[0].spec.name(), "a");
+  EXPECT_TRUE(datasets[0].spec.private_());
+  EXPECT_EQ(datasets[0].owner.uid, 1000u);
+  EXPECT_THAT(datasets[0].refusal,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("bad_samples"),
                              HasSubstr("to forget it, unload it"))));
-  ASSERT_THAT(plan.left_out, SizeIs(1));
-  EXPECT_EQ(plan.left_out[0].first, "a");
-  EXPECT_THAT(plan.left_out[0].second,
-              StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace
