@@ -41,7 +41,7 @@ packages="$packages
 "
 # Tests: clang compiles them, and the fuzzers; clang-format, clang-tidy, codespell
 # and shellcheck are for tests/lint.sh, the Python packages for /usr/bin/python3.
-# Of prometheus it is promtool.
+# prometheus has promtool.
 tests="
   chromium clang clang-format clang-tidy cmake codespell libclang-rt-14-dev
   lintian man-db mypy pkg-config prometheus python3-h5py python3-lmdb

@@ -303,7 +303,7 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
       } else if (!absl::IsDeadlineExceeded(status)) {
         Log(LogSubsystem::kServer)
             .critical("cannot load: {}", std::string(status.message()));
-        // What still loads may hang, and clients may be connected.
+        // Other loads may hang, and clients may be connected.
         (*server)->BeginDrain();
         (*server)->Stop(kStopTimeout, kExitFailure);
         return kExitFailure;

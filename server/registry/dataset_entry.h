@@ -73,7 +73,7 @@ struct DatasetEntry {
   absl::Duration finished;
   absl::Duration last_used;
   std::set<uint64_t> holders;  // session ids
-  // Of them, those that got it, by name or by a load that has ended: a load of
+  // Holders that got it, by name or by a load that has ended: a load of
   // theirs that is given up leaves the hold.
   std::set<uint64_t> getters;
   std::map<uint32_t, int> num_feeds_of;  // by uid

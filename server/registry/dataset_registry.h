@@ -369,7 +369,7 @@ class DatasetRegistry {
   LoadQueue<EntryPtr> loads_ ABSL_GUARDED_BY(mutex_);
   // The calls without a dataset.
   std::set<std::shared_ptr<LoadCall>> joining_ ABSL_GUARDED_BY(mutex_);
-  // Of suspects: not in scans_ yet.
+  // Scans of suspects that are not in scans_ yet.
   std::deque<ScanJob> suspects_ ABSL_GUARDED_BY(mutex_);
   // Number of entries whose is_awaited is set.
   int num_awaited_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -26,8 +26,8 @@ DATASETD_HOST_DEVICE inline int64_t AlignScratch(int64_t size_bytes) {
 // end. Parts begin aligned.
 inline constexpr int64_t kScratchSlackElements = 64;
 
-// What a CUDA thread may read beyond the end of an image or of the rows, with
-// the last pixels of a row; it writes nothing there.
+// Elements that a CUDA thread may read beyond the end of an image or of the
+// rows, with the last pixels of a row; it writes nothing there.
 inline constexpr int64_t kReadBeyondElements = 3;
 static_assert(kReadBeyondElements <= kScratchSlackElements);
 

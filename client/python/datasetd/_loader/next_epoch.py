@@ -35,7 +35,7 @@ class NextEpoch:
         # Where the loaded epoch begins in the global order.
         self._loaded_first = 0
         self._requested_epoch: Optional[int] = None
-        # Of the iterators since the last one that was used.
+        # One for each iterator since the last one that was used.
         self._befores: List[_Before] = []
 
     def position(self) -> Position:
