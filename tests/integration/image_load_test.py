@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import tarfile
 import threading
 
 import numpy as np
@@ -469,17 +468,7 @@ def test_status_shows_what_is_being_loaded(world, large):
 
 @pytest.fixture(name="endless", scope="module")
 def _endless(world):
-    """A pattern of shards that take seconds to look at: many names of one
-    archive whose members are no samples."""
-    root = os.path.join(world.data_root, "endless")
-    os.makedirs(root)
-    first = os.path.join(root, "0000.tar")
-    with tarfile.open(first, "w") as archive:
-        for _ in range(3000):
-            archive.addfile(tarfile.TarInfo("README"))
-    for i in range(1, 1500):
-        os.link(first, os.path.join(root, f"{i:04}.tar"))
-    return os.path.join(root, "{0000..1499}.tar")
+    return harness.write_slow_shards(os.path.join(world.data_root, "endless"))
 
 
 def test_a_scan_tells_how_far_it_is_and_can_be_given_up(world, endless):

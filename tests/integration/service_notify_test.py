@@ -3,7 +3,6 @@
 import glob
 import os
 import signal
-import tarfile
 
 import numpy as np
 import pytest
@@ -116,18 +115,10 @@ def test_a_failure_is_told_before_slow_loads_end():
 
 def test_a_failure_is_told_to_the_clients_that_are_there():
     with supervisor.Supervisor() as manager:
-        # Takes seconds to scan, and is no dataset: its members are no samples.
         shards = os.path.join(manager.data_root, "shards")
-        os.makedirs(shards)
-        first = os.path.join(shards, "0000.tar")
-        with tarfile.open(first, "w") as archive:
-            for _ in range(3000):
-                archive.addfile(tarfile.TarInfo("README"))
-        for i in range(1, 1500):
-            os.link(first, os.path.join(shards, f"{i:04}.tar"))
         manager.config["datasets"] = [
             {"name": "x", "format": "webdataset",
-             "path": os.path.join(shards, "{0000..1499}.tar")}]
+             "path": harness.write_slow_shards(shards)}]
         manager.start()
         harness.poll_until(lambda: os.path.exists(manager.socket_path),
                            "the socket")

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -88,6 +89,20 @@ def write_slow_images(directory, num_images=400):
     Image.fromarray(pixels).save(first)
     for i in range(1, num_images):
         os.link(first, os.path.join(directory, "class", f"{i}.png"))
+
+
+def write_slow_shards(directory):
+    """Makes webdataset shards that take seconds to scan and are no dataset:
+    1,500 names of one archive whose members are no samples. Returns their
+    pattern."""
+    os.makedirs(directory)
+    first = os.path.join(directory, "0000.tar")
+    with tarfile.open(first, "w") as archive:
+        for _ in range(3000):
+            archive.addfile(tarfile.TarInfo("README"))
+    for i in range(1, 1500):
+        os.link(first, os.path.join(directory, f"{i:04}.tar"))
+    return os.path.join(directory, "{0000..1499}.tar")
 
 
 class ProcessView:

@@ -275,7 +275,7 @@ TEST_F(FeedTableTest, OpeningEvictsNothingForAnOrderThatIsWrong) {
   }
 }
 
-// Of the test's feeds, two fit into a user's share.
+// Two of the test's feeds fit into a user's share.
 class FeedTableScratchTest : public FeedTableTest {
  protected:
   FeedTableScratchTest() : FeedTableTest({.scratch_bytes = 4 << 20}) {}

@@ -107,7 +107,7 @@ TEST(RestorePlanTest, ASpecOfAnotherVersionIsFailedWithTheReason) {
   entry.mutable_spec()->set_private_(true);
   const std::vector<RestoredDataset> datasets = PlanRestore({entry}, kDaemon);
   ASSERT_THAT(datasets, SizeIs(1));
-  // What the registry can have in its table, so that its owner can unload it.
+  // The registry accepts it, so that its owner can unload it.
   EXPECT_THAT(CheckRequest(datasets[0].spec), IsOk());
   EXPECT_EQ(datasets[0].spec.name(), "a");
   EXPECT_TRUE(datasets[0].spec.private_());
