@@ -159,8 +159,11 @@ absl::Status AugmentKernels::LaunchChains(const DeviceProgram* device_program,
     plan.batches[b] = batches[b];
     num_samples += NumRows(batches[b]);
   }
+  if (num_samples == 0) return absl::OkStatus();
+  if (host_program.num_teams < 1) {
+    return absl::InvalidArgumentError("a chain without scratch memory");
+  }
   const int64_t blocks = std::min<int64_t>(num_samples, host_program.num_teams);
-  if (blocks == 0) return absl::OkStatus();
   const auto threads =
       static_cast<uint32_t>(ChainThreads(host_program.team_scratch_bytes));
   return LaunchOne(chain_, static_cast<uint32_t>(blocks), threads, &plan,

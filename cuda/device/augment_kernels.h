@@ -50,8 +50,9 @@ class AugmentKernels {
   // before the call returns. Neither allocates nor synchronises. With no sample
   // to write nothing is launched.
   //
-  //   INVALID_ARGUMENT  more batches than kMaxBatchesPerLaunch, or more blocks
-  //                     than a launch may have
+  //   INVALID_ARGUMENT  more batches than kMaxBatchesPerLaunch, more blocks
+  //   than
+  //                     a launch may have, or a chain without scratch memory
   absl::Status Launch(const DeviceProgram* device_program,
                       const AugmentProgram& host_program,
                       absl::Span<const BatchTask> batches,

@@ -33,7 +33,7 @@ BINARIES = [
     ("augment_parity_test", 150), ("cuda_backend_test", 120),
     ("host_backend_test", 60), ("backends_test", 30), ("status_test", 30),
     ("augment_test", 150), ("permutation_test", 60), ("random_test", 60),
-    ("rounding_test", 60),
+    ("rounding_test", 60), ("kernels_cuda_test", 200),
 ]
 # Tests of tests/integration/data_loader, for pytest; reference_test holds the
 # parity with torchvision.
@@ -41,6 +41,8 @@ LOADER_TESTS = [
     ("reference_test", 240), ("determinism_test", 90), ("epochs_test", 90),
     ("pretransforms_test", 90), ("resume_test", 90),
 ]
+# Of tests/parity, which needs the same packages and a GPU.
+PARITY_TEST = ("kernel_parity_test", 200)
 LOADER_PACKAGES = ("pytest", "numpy", "torch", "torchvision")
 # Programs in C++ that need a GPU, and scripts; seconds each may take.
 CUDA_PROBES = [("cuda_probe", 120), ("kernel_probe", 60),
@@ -200,26 +202,35 @@ def run_tests(part, no_gpu):
           len(skipped), "; ".join(sorted(set(skipped))),
           may_skip=bool(no_gpu))
 
-
     missing = [name for name in LOADER_PACKAGES
                if importlib.util.find_spec(name) is None]
+    why = f"this Python has no {', '.join(missing)}" if missing else ""
     for name, seconds in LOADER_TESTS:
-        if missing:
-            part.steps.append({
-                "name": name, "part": "tests", "result": "left out",
-                "why": f"this Python has no {', '.join(missing)}"})
-            continue
-        step = part.run(
-            name, [sys.executable, "-m", "pytest", "-q", "-rs", "-p",
-                   "no:cacheprovider",
-                   PARTS / f"tests/integration/data_loader/{name}.py"],
-            seconds, {"PYTHONPATH": part.environment["PYTHONPATH"] + ":" +
-                      str(PARTS)})
-        judge(step, count(r"(\d+) passed", step["output"]),
-              count(r"(\d+) skipped", step["output"]),
-              "; ".join(sorted(set(re.findall(
-                  r"^SKIPPED \[\d+\] \S+ (.*)$", step["output"], re.M)))),
-              may_skip=bool(no_gpu))
+        run_pytest(part, f"integration/data_loader/{name}", seconds, why,
+                   no_gpu)
+    name, seconds = PARITY_TEST
+    run_pytest(part, f"parity/{name}", seconds, no_gpu or why, no_gpu)
+
+
+def run_pytest(part, name, seconds, why_left_out, no_gpu):
+    """Runs a file of tests/, or says why not."""
+    _, _, step_name = name.rpartition("/")
+    if why_left_out:
+        part.steps.append({"name": step_name, "part": "tests",
+                           "result": "left out", "why": why_left_out})
+        return
+    step = part.run(
+        step_name, [sys.executable, "-m", "pytest", "-q", "-rs", "-p",
+                    "no:cacheprovider", PARTS / f"tests/{name}.py"],
+        seconds, {
+            "PYTHONPATH": f"{part.environment['PYTHONPATH']}:{PARTS}",
+            "APPLY_OPS": str(PARTS / "apply_ops"),
+            "APPLY_OPS_KERNELS": str(PARTS / "apply_ops_cuda")})
+    judge(step, count(r"(\d+) passed", step["output"]),
+          count(r"(\d+) skipped", step["output"]),
+          "; ".join(sorted(set(re.findall(
+              r"^SKIPPED \[\d+\] \S+ (.*)$", step["output"], re.M)))),
+          may_skip=bool(no_gpu))
 
 
 def count(pattern, text):
@@ -272,7 +283,8 @@ def run_probes(part, no_gpu, is_timed=True):
 # answer is: the keys of a probe, or the names of steps.
 QUESTIONS = [
     ("kernels", "Do the kernels give the host's bits?",
-     ["augment_parity_test", "reference_test", "determinism_test"]),
+     ["augment_parity_test", "kernels_cuda_test", "kernel_parity_test",
+      "reference_test", "determinism_test"]),
     ("start", "How long, and how much memory, until they are ready?",
      ("cuda_probe", "start")),
     ("kill", "What do a client's kernels see when the daemon is killed?",

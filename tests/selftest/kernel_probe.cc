@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/dtype.h"
 #include "base/status_macros.h"
@@ -31,6 +32,7 @@
 #include "cuda/device/cuda_backend.h"
 #include "cuda/device/driver_api.h"
 #include "cuda/device/status.h"
+#include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/program/params.h"
 #include "tests/benchmarks/kernel_cost/workloads.h"
 
@@ -118,9 +120,24 @@ absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
   DATASETD_RETURN_IF_ERROR(stream->Synchronize());
 
   field.source = source->data();
+  const ScratchPlan scratch_plan =
+      PlanScratch(*program, backend.max_teams(TeamScratchBytes(*program)));
+  std::unique_ptr<DeviceMemory> scratch;
+  if (scratch_plan.size_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(scratch,
+                              backend.Allocate(scratch_plan.size_bytes));
+    scratch_plan.Give(scratch->data(), program.get());
+  }
   DATASETD_ASSIGN_OR_RETURN(const auto loaded, backend.Load(*program));
   DATASETD_ASSIGN_OR_RETURN(const auto slots,
                             backend.Allocate(slot_bytes * kBatches));
+  // Float16 and float32 of this are no values of images.
+  std::vector<uint8_t> last_sample(BytesOut(field), 0xFF);
+  const std::vector<uint8_t> poison = last_sample;
+  uint8_t* const last_place =
+      slots->data() + slot_bytes * kBatches - BytesOut(field);
+  DATASETD_RETURN_IF_ERROR(
+      stream->CopyToDevice(last_place, poison.data(), poison.size()));
   std::vector<BatchTask> tasks;
   for (int i = 0; i < kBatches; ++i) {
     tasks.push_back(
@@ -140,6 +157,13 @@ absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
   }
   DATASETD_RETURN_IF_ERROR(stream->Synchronize());
   const double seconds = SecondsSince(start) / num_launches;
+  DATASETD_RETURN_IF_ERROR(
+      stream->CopyToHost(last_sample.data(), last_place, last_sample.size()));
+  DATASETD_RETURN_IF_ERROR(stream->Synchronize());
+  if (last_sample == poison) {
+    return absl::InternalError(
+        absl::StrCat(workload.name, ": the launch wrote nothing"));
+  }
   const int64_t num_samples = int64_t{kBatches} * shape.batch_size;
   // A sample counts as read whole and written, whatever a crop leaves out.
   const int64_t num_bytes =

@@ -28,6 +28,7 @@ loader = datasetd.DataLoader(client.get_dataset("probe"), batch_size=4,
 batch = next(iter(loader))
 print("took a batch", flush=True)
 """
+TOOK_A_BATCH = "took a batch"
 _OTHER_USER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
                "--clear-groups", "--")
 _NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--")
@@ -44,13 +45,18 @@ def copy_package(directory):
     os.chmod(directory, 0o755)
     package = pathlib.Path(directory) / "python"
     shutil.copytree(os.path.dirname(datasetd.__file__), package / "datasetd")
-    environment = dict(os.environ, HOME="/", PYTHONPATH=str(package))
-    if "DATASETD_LIBRARY" in environment:
-        library = package / "libdatasetd.so"
-        shutil.copy(environment["DATASETD_LIBRARY"], library)
-        library.chmod(0o755)
-        environment["DATASETD_LIBRARY"] = str(library)
-    return environment
+    source = pathlib.Path(os.path.realpath(os.environ.get(
+        "DATASETD_LIBRARY", package / "datasetd" / "libdatasetd.so")))
+    library = pathlib.Path(directory) / "lib" / "libdatasetd.so"
+    library.parent.mkdir()
+    shutil.copy(source, library)
+    library.chmod(0o755)
+    # In a release, the libraries that it needs.
+    if (source.parent / "datasetd").is_dir():
+        shutil.copytree(source.parent / "datasetd",
+                        library.parent / "datasetd")
+    return dict(os.environ, HOME="/", PYTHONPATH=str(package),
+                DATASETD_LIBRARY=str(library))
 
 
 def take_batch(prefix, address, environment):
@@ -97,6 +103,9 @@ def main(device):
                     answer[kind] = {
                         way: take_batch(prefix, daemon.address, environment)
                         for way, prefix in WAYS.items()}
+            own = answer[kind]["same_user"]
+            if own != TOOK_A_BATCH:
+                return {"not_measured": f"{kind}, the daemon's user: {own}"}
     return answer
 
 

@@ -1,6 +1,7 @@
-// Runs the blocks of the CUDA kernels without a GPU. A test links one of two
-// executors: block_runs_host, the kernels' code built for the host, or
-// //tests/emulated_gpu/kernels:block_runs_ptx, the PTX that nvcc makes of them.
+// Runs the blocks of the CUDA kernels. A test links one of three executors:
+// block_runs_host, the kernels' code built for the host;
+// //tests/emulated_gpu/kernels:block_runs_ptx, the PTX that nvcc makes of them;
+// or block_runs_cuda, the kernels on a GPU.
 
 #ifndef DATASETD_TESTS_CUDA_KERNELS_BLOCK_RUNS_H_
 #define DATASETD_TESTS_CUDA_KERNELS_BLOCK_RUNS_H_
@@ -25,8 +26,9 @@ using StoreCounts = std::map<const uint8_t*, std::vector<uint8_t>>;
 
 // Runs AugmentKernel for one launch of `batches`. `memory` is all that it needs
 // but the program and the batches. Fills `counts`, which has the slots' sizes,
-// and returns true, if the executor can count; else it has checked that no two
-// threads store the same byte. Failures are reported to GoogleTest.
+// and returns true, if the executor can count; else the PTX executor has
+// checked that no two threads store the same byte, and a GPU cannot tell.
+// Failures are reported to GoogleTest.
 bool RunAugmentBlocks(const AugmentProgram& program,
                       const std::vector<BatchTask>& batches,
                       const std::vector<MemoryRange>& memory,
@@ -38,7 +40,8 @@ void RunChainBlocks(const AugmentProgram& program, int field_index,
                     const BatchTask& batch,
                     const std::vector<MemoryRange>& memory, int num_ranks);
 
-// The numbers of threads that RunChainBlocks can run.
+// The numbers of threads that RunChainBlocks can run. A GPU runs a chain by
+// more, whatever is asked for, if it needs the memory.
 std::vector<int> ChainBlockSizes();
 
 }  // namespace datasetd::testing

@@ -1,5 +1,7 @@
-"""Every row of the parity table: the kernels' PTX against the host, bit for
-bit."""
+"""Every row of the parity table: the CUDA kernels against the host, bit for bit.
+
+APPLY_OPS_KERNELS runs them, as PTX or on a GPU.
+"""
 
 import os
 
@@ -20,9 +22,9 @@ def fixture_host():
         yield product
 
 
-@pytest.fixture(scope="module", name="ptx")
-def fixture_ptx():
-    with Product(os.environ["APPLY_OPS_PTX"]) as product:
+@pytest.fixture(scope="module", name="kernels")
+def fixture_kernels():
+    with Product(os.environ["APPLY_OPS_KERNELS"]) as product:
         yield product
 
 
@@ -62,12 +64,12 @@ def results(product, shape, case, sample):
 
 
 @pytest.mark.parametrize("row", parity_table.ROWS, ids=parity_table.row_id)
-def test_ptx_has_the_bits_of_the_host(row, host, ptx):
+def test_kernels_have_the_bits_of_the_host(row, host, kernels):
     num_cases = 0
     for shape, case in cases(row):
         for sample in range(row.num_draws if row.is_drawn else 1):
             expected = results(host, shape, case, sample)
-            assert results(ptx, shape, case, sample) == expected, (
+            assert results(kernels, shape, case, sample) == expected, (
                 f"{shape}, sample {sample}, {case.transforms}"
             )
             num_cases += 1
