@@ -43,10 +43,12 @@ WAYS = {
 def copy_package(directory):
     """Copies it to where every user may read it; returns its environment."""
     os.chmod(directory, 0o755)
+    original = pathlib.Path(datasetd.__file__).parent
     package = pathlib.Path(directory) / "python"
-    shutil.copytree(os.path.dirname(datasetd.__file__), package / "datasetd")
+    shutil.copytree(original, package / "datasetd",
+                    ignore=shutil.ignore_patterns("libdatasetd.so"))
     source = pathlib.Path(os.path.realpath(os.environ.get(
-        "DATASETD_LIBRARY", package / "datasetd" / "libdatasetd.so")))
+        "DATASETD_LIBRARY", original / "libdatasetd.so")))
     library = pathlib.Path(directory) / "lib" / "libdatasetd.so"
     library.parent.mkdir()
     shutil.copy(source, library)
@@ -70,7 +72,7 @@ def take_batch(prefix, address, environment):
     if done.returncode == 0:
         return done.stdout.decode().strip()
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return f"ended with {done.returncode}: {lines[-1] if lines else ''}"[:400]
+    return f"ended with {done.returncode}: {lines[-1] if lines else ''}"[:800]
 
 
 def main(device):
