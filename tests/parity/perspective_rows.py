@@ -4,7 +4,13 @@ import numpy as np
 import torch
 from explained import MODES
 from row import Case, Row
-from torchvision.transforms import functional_tensor
+
+try:
+    from torchvision.transforms import functional_tensor
+except ImportError:  # its name since 0.17
+    from torchvision.transforms import (
+        _functional_tensor as functional_tensor,
+    )
 
 NEAREST, BILINEAR, _ = MODES
 # The bound for positions in float32, on both sides.

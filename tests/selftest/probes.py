@@ -4,8 +4,9 @@
 
 kill_probe: what a client sees, and can still do, when the daemon is killed
 while the client's kernels run, by export kind. step_probe: the time of a
-training step on the loader's batches over that on one constant batch, at 1, 8
-and 32 batches a launch. mps_step_probe: the same under an MPS server of its own.
+training step on the loader's batches over that on one constant batch, in turns
+(datasetd.benchmark), at 1, 8 and 32 batches a launch. mps_step_probe: the same
+under an MPS server of its own.
 """
 
 import json
@@ -14,11 +15,9 @@ import pathlib
 import select
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import datasetd
 from datasetd import transforms as T
@@ -136,28 +135,6 @@ def make_models(torch, device):
     return models
 
 
-def median_step(torch, device, model, optimizer, batches, num_steps):
-    def synchronize():
-        if device != "cpu":
-            torch.cuda.synchronize()
-
-    times = []
-    rounds = 5
-    for step in range(-1, rounds):
-        synchronize()
-        begin = time.monotonic()
-        for _ in range(num_steps):
-            images, labels = next(batches)
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(images), labels)
-            loss.backward()
-            optimizer.step()
-        synchronize()
-        if step >= 0:  # The first warms up.
-            times.append((time.monotonic() - begin) / num_steps)
-    return statistics.median(times)
-
-
 def step_probe(directory, path, device):
     try:
         import torch
@@ -168,16 +145,17 @@ def step_probe(directory, path, device):
     ops = [T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(),
            T.ToDtype("float32", scale=True),
            T.Normalize([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])]
-    num_steps = 3 if device == "cpu" else 50
+    steps, rounds = (3, 2) if device == "cpu" else (100, 7)
     answer = {"batch_size": BATCH_SIZE, "rows": []}
     # The host backend makes one batch a launch.
     for num_batches in (1,) if device == "cpu" else (1, 8, 32):
         answer["rows"] += measure_steps(
-            torch, directory, path, device, ops, num_steps, num_batches)
+            torch, directory, path, device, ops, steps, rounds, num_batches)
     return answer
 
 
-def measure_steps(torch, directory, path, device, ops, num_steps, num_batches):
+def measure_steps(torch, directory, path, device, ops, steps, rounds,
+                  num_batches):
     rows = []
     with start(directory, device, max_batches_per_launch=num_batches) as daemon, \
             daemon.connect() as client:
@@ -189,26 +167,19 @@ def measure_steps(torch, directory, path, device, ops, num_steps, num_batches):
                     dataset, batch_size=BATCH_SIZE, shuffle=True,
                     drop_last=True, transforms=ops, framework="torch",
                     timeout=60) as loader:
-                images, labels = next(iter(loader))
-                constant = (images.clone(), labels.clone())
-                del images, labels
+                def step(batch):
+                    images, labels = batch
+                    optimizer.zero_grad()
+                    loss = torch.nn.functional.cross_entropy(
+                        model(images), labels)
+                    loss.backward()
+                    optimizer.step()
 
-                def forever():
-                    while True:
-                        yield from loader
-
-                seconds = {
-                    kind: median_step(torch, device, model, optimizer,
-                                      batches, num_steps)
-                    for kind, batches in (
-                        ("constant", iter(lambda: constant, None)),
-                        ("datasetd", forever()))
-                }
+                result = datasetd.benchmark(loader, step, steps, rounds)
             rows.append({
                 "model": name, "batches_per_launch": num_batches,
-                "constant_step_s": seconds["constant"],
-                "datasetd_step_s": seconds["datasetd"],
-                "ratio": seconds["datasetd"] / seconds["constant"]})
+                "ratio": result.loader_seconds / result.constant_seconds,
+                **result.to_dict()})
     return rows
 
 
