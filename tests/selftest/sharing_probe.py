@@ -2,10 +2,12 @@
 
     sharing_probe.py DEVICE
 
-A client as the daemon's user, as another user, in a PID namespace of its own,
-and both, by export kind: whether it took a batch, or the error. Needs root.
+The daemon has a user of its own, as a service has. A client as that user, as
+another one, in a PID namespace of its own, and both, by export kind: whether it
+took a batch, or the error. Needs root.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,7 +18,7 @@ import tempfile
 
 import datasetd
 
-NOBODY = 65534
+DAEMON_USER, OTHER_USER = 64533, 64534
 DEADLINE_SECONDS = 60.0
 
 _CLIENT = """
@@ -29,36 +31,70 @@ batch = next(iter(loader))
 print("took a batch", flush=True)
 """
 TOOK_A_BATCH = "took a batch"
-_OTHER_USER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
-               "--clear-groups", "--")
+
+
+def become(user):
+    return ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups",
+            "--")
+
+
 _NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--")
 WAYS = {
-    "same_user": (),
-    "other_user": _OTHER_USER,
-    "pid_namespace": _NAMESPACE,
-    "other_user_in_pid_namespace": _NAMESPACE + _OTHER_USER,
+    "same_user": become(DAEMON_USER),
+    "other_user": become(OTHER_USER),
+    "pid_namespace": _NAMESPACE + become(DAEMON_USER),
+    "other_user_in_pid_namespace": _NAMESPACE + become(OTHER_USER),
 }
 
 
-def copy_package(directory):
-    """Copies it to where every user may read it; returns its environment."""
-    os.chmod(directory, 0o755)
+def copy_product(directory):
+    """Copies daemon and client to where every user may read them; returns the
+    client's environment."""
+    directory.chmod(0o755)
     original = pathlib.Path(datasetd.__file__).parent
-    package = pathlib.Path(directory) / "python"
+    package = directory / "python"
     shutil.copytree(original, package / "datasetd",
-                    ignore=shutil.ignore_patterns("libdatasetd.so"))
-    source = pathlib.Path(os.path.realpath(os.environ.get(
+                    ignore=shutil.ignore_patterns("datasetd",
+                                                  "libdatasetd.so"))
+    library = pathlib.Path(os.path.realpath(os.environ.get(
         "DATASETD_LIBRARY", original / "libdatasetd.so")))
-    library = pathlib.Path(directory) / "lib" / "libdatasetd.so"
-    library.parent.mkdir()
-    shutil.copy(source, library)
-    library.chmod(0o755)
-    # In a release, the libraries that it needs.
-    if (source.parent / "datasetd").is_dir():
-        shutil.copytree(source.parent / "datasetd",
-                        library.parent / "datasetd")
+    for source, target in (
+            (library, directory / "lib" / "libdatasetd.so"),
+            (os.environ["DATASETD_DAEMON"], directory / "bin" / "datasetd")):
+        target.parent.mkdir()
+        shutil.copy(source, target)
+        target.chmod(0o755)
+    # In a release, the libraries of both.
+    if (library.parent / "datasetd").is_dir():
+        shutil.copytree(library.parent / "datasetd",
+                        directory / "lib" / "datasetd")
     return dict(os.environ, HOME="/", PYTHONPATH=str(package),
-                DATASETD_LIBRARY=str(library))
+                DATASETD_LIBRARY=str(directory / "lib" / "libdatasetd.so"))
+
+
+@contextlib.contextmanager
+def serving(directory, kind, device):
+    """A daemon of DAEMON_USER; gives its address."""
+    config = directory / f"{kind}.yaml"
+    config.write_text(json.dumps({"slab_export": kind, "socket_mode": "0666"}))
+    sockets = directory / kind
+    sockets.mkdir()
+    os.chown(sockets, DAEMON_USER, DAEMON_USER)
+    address = str(sockets / "datasetd.sock")
+    with open(directory / f"{kind}.log", "wb") as log:
+        process = subprocess.Popen(
+            [*become(DAEMON_USER), directory / "bin" / "datasetd",
+             f"--config={config}", f"--socket_path={address}",
+             f"--device={device}", "--data_root=/"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
+    try:
+        yield address
+    except datasetd.Error as error:
+        text = (directory / f"{kind}.log").read_text()
+        raise SystemExit(f"{error}\n{text}") from error
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def take_batch(prefix, address, environment):
@@ -85,26 +121,21 @@ def main(device):
     answer = {}
     kinds = (["auto"] if device == "cpu" else
              ["cuda_ipc_handle", "cuda_vmm_fd"])
-    with tempfile.TemporaryDirectory(prefix="dd") as directory:
-        environment = copy_package(directory)
-        path = pathlib.Path(directory) / "data"
+    with tempfile.TemporaryDirectory(prefix="dd") as name:
+        directory = pathlib.Path(name)
+        environment = copy_product(directory)
+        path = directory / "data"
         path.mkdir()
         with open(path / "test_batch.bin", "wb") as file:
             for i in range(64):
                 file.write(bytes([i % 10]) + os.urandom(3072))
         for kind in kinds:
-            config = pathlib.Path(directory) / f"{kind}.yaml"
-            config.write_text(json.dumps(
-                {"slab_export": kind, "socket_mode": "0666"}))
-            with datasetd.start_local(
-                    device=device, arguments=[f"--config={config}"]) as daemon:
-                os.chmod(os.path.dirname(daemon.address), 0o755)
-                with daemon.connect() as client:
-                    client.load_dataset("probe", format="cifar10",
-                                        split="test", path=path, device=device)
-                    answer[kind] = {
-                        way: take_batch(prefix, daemon.address, environment)
-                        for way, prefix in WAYS.items()}
+            with serving(directory, kind, device) as address, \
+                    datasetd.connect(address, timeout=30) as client:
+                client.load_dataset("probe", format="cifar10", split="test",
+                                    path=path, device=device)
+                answer[kind] = {way: take_batch(prefix, address, environment)
+                                for way, prefix in WAYS.items()}
             own = answer[kind]["same_user"]
             if own != TOOK_A_BATCH:
                 return {"not_measured": f"{kind}, the daemon's user: {own}"}
