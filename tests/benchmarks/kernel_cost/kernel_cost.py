@@ -26,9 +26,9 @@ _NVCC_BIN = "/usr/local/cuda/bin"
 
 
 # A warp instruction of PTX is so many of machine code, and so many of these
-# start in a clock on one SM: assumptions, not measurements.
-_MACHINE_PER_PTX = 1.25
-_STARTS_PER_CLOCK = {"AugmentKernel": 2.0, "ChainKernel": 1.5}
+# start in a clock on one SM: means of the workloads on an H200.
+_MACHINE_PER_PTX = {"AugmentKernel": 0.95, "ChainKernel": 1.14}
+_STARTS_PER_CLOCK = {"AugmentKernel": 1.5, "ChainKernel": 1.6}
 
 
 class Gpu:
@@ -42,7 +42,7 @@ class Gpu:
         """Returns the time of a sample, with all SMs at work: by instructions
         or by memory, whichever takes longer."""
         clocks = sum(
-            kernel["warp_instructions"] * _MACHINE_PER_PTX
+            kernel["warp_instructions"] * _MACHINE_PER_PTX[name]
             / _STARTS_PER_CLOCK[name]
             for name, kernel in cost["kernels"].items())
         compute = clocks / cost["samples"] / self.sms / (self.ghz * 1e3)
@@ -56,8 +56,8 @@ class Gpu:
 
 GPUS = (
     Gpu("A100", 108, 1.41, 2039),
-    Gpu("H100", 132, 1.70, 3350),
-    Gpu("H200", 132, 1.70, 4800),
+    Gpu("H100", 132, 1.98, 3350),
+    Gpu("H200", 132, 1.98, 4800),
     Gpu("RTX 4090", 128, 2.52, 1008),
 )
 
