@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,6 +43,20 @@ TEST_P(CudaBackendTest, OrdinalOutOfRangeIsInvalid) {
   EXPECT_THAT(
       CreateCudaBackend({.ordinal = 1000}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cuda:1000")));
+}
+
+TEST_P(CudaBackendTest, AChainWithoutScratchMemoryIsRefused) {
+  const auto program = std::make_unique<AugmentProgram>();
+  program->num_fields = 1;
+  program->fields[0].num_steps = 1;
+  const auto loaded = backend_->Load(*program);
+  ASSERT_THAT(loaded, IsOk());
+  const auto stream = backend_->CreateStream(nullptr);
+  ASSERT_THAT(stream, IsOk());
+  const BatchTask batch = {.num_samples = 1};
+  EXPECT_THAT(
+      (*stream)->Augment(**loaded, {batch}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("scratch")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaBackendTest,
