@@ -48,6 +48,7 @@
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_sources.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/chain_warps.h"
 #include "cuda/kernels/chain/chain_windows.h"
 #include "cuda/kernels/chain/prefetcher.h"
 #include "cuda/kernels/chain/sized_step.h"

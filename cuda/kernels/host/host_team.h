@@ -77,6 +77,15 @@ struct HostVector {
 #endif
   }
 
+  // Lane k of the result is that of `yes` where index[k] is `value`, else that
+  // of `no`.
+  static Floats IfEqual(const int32_t* index, int32_t value, Floats yes,
+                        Floats no) {
+    const auto is_equal =
+        hn::Eq(hn::LoadU(Integers(), index), hn::Set(Integers(), value));
+    return hn::IfThenElse(hn::RebindMask(Tag(), is_equal), yes, no);
+  }
+
   // Splits bytes of kFloats interleaved three-channel pixels into one row per
   // channel.
   static void SplitRgb(const uint8_t* from, float* to0, float* to1,

@@ -79,8 +79,10 @@ DATASETD_HOST_DEVICE inline double FilterWeight(InterpolationMode interpolation,
   return x < 1.0 ? 1.0 - x : 0.0;
 }
 
+// In two steps, of which compilers make no branches.
 DATASETD_HOST_DEVICE inline int32_t ClampIndex(int32_t i, int32_t size) {
-  return i < 0 ? 0 : i >= size ? size - 1 : i;
+  i = i < 0 ? 0 : i;
+  return i < size ? i : size - 1;
 }
 
 // Computes taps; holds the values common to all output coordinates.

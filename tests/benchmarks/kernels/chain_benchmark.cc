@@ -105,6 +105,13 @@ void BM_Rotation160Normalize(benchmark::State& state) {
 }
 BENCHMARK(BM_Rotation160Normalize);
 
+void BM_BilinearRotation160Normalize(benchmark::State& state) {
+  Run(state, 160,
+      WithNormalize({Op("random_rotation { degrees { min: -10.0 max: 10.0 } "
+                        "interpolation: INTERPOLATION_MODE_BILINEAR }")}));
+}
+BENCHMARK(BM_BilinearRotation160Normalize);
+
 void BM_ColorJitter160Normalize(benchmark::State& state) {
   constexpr char around[] = "min: 0.95 max: 1.05";
   Run(state, 160,

@@ -1,0 +1,336 @@
+// Warps on the host: loads lanes from where an affine or perspective map has
+// their sources. For CUDA threads see block_sources.h.
+//
+// Everything is a template over the team, as in chain_lanes.h.
+
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WARPS_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WARPS_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WARPS_H_
+#else
+#define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WARPS_H_
+#endif
+
+#include <cstdint>
+
+#include "cuda/kernels/chain/chain_lanes.h"
+#include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/team_namespace.h"
+#include "cuda/kernels/math/axis_taps.h"
+#include "cuda/kernels/math/elementary.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/program/params.h"
+
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
+
+// Clamps a coordinate to the range of int; outside stays outside.
+template <typename Team>
+DATASETD_HOST_DEVICE inline float NearImage(float x, int32_t size) {
+  x = x > -4.0f ? x : -4.0f;
+  const float high = static_cast<float>(size + 4);
+#if defined(__CUDA_ARCH__)
+  return fminf(x, high);
+#else
+  return x < high ? x : high;
+#endif
+}
+
+// Sources of the pixels of output row y, which are columns x; both are relative
+// to the output's centre.
+template <typename Team>
+struct AffineMap {
+  // Along a row, X and Y rise or fall throughout, rounded as they are.
+  static constexpr bool kIsMonotonic = true;
+
+  float x0, y0;
+  float step_x, step_y;
+
+  DATASETD_HOST_DEVICE AffineMap(const AffineDraw& draw, float y)
+      : x0(draw.matrix[0][1] * y + draw.matrix[0][2]),
+        y0(draw.matrix[1][1] * y + draw.matrix[1][2]),
+        step_x(draw.matrix[0][0]),
+        step_y(draw.matrix[1][0]) {}
+
+  DATASETD_HOST_DEVICE float X(float x) const { return step_x * x + x0; }
+  DATASETD_HOST_DEVICE float Y(float x) const { return step_y * x + y0; }
+};
+
+template <typename Team>
+struct PerspectiveMap {
+  static constexpr bool kIsMonotonic = false;
+
+  float start[3];
+  float step[3];
+
+  DATASETD_HOST_DEVICE PerspectiveMap(const PerspectiveDraw& draw, float y) {
+    DATASETD_UNROLL
+    for (int i = 0; i < 3; ++i) {
+      start[i] = draw.matrix[i][1] * y + draw.matrix[i][2];
+      step[i] = draw.matrix[i][0];
+    }
+  }
+
+  DATASETD_HOST_DEVICE float X(float x) const {
+    return (step[0] * x + start[0]) / (step[2] * x + start[2]);
+  }
+  DATASETD_HOST_DEVICE float Y(float x) const {
+    return (step[1] * x + start[1]) / (step[2] * x + start[2]);
+  }
+};
+
+// Pixels of a plane that a group of lanes reads: lane k that of row[k] and
+// column[k], which lie in the image.
+template <typename Team>
+struct PlaneIndex {
+  int32_t row[Team::kGroup];
+  int32_t column[Team::kGroup];
+};
+
+// The sources of a vector of lanes, if they lie in few rows and in the columns
+// of two vectors: num_rows rows from `row` on, columns from `column` on.
+// num_rows is 0 if they do not.
+struct NearSources {
+  int32_t row, column;
+  int32_t num_rows;
+};
+
+inline constexpr int32_t kMaxNearRows = 4;
+
+// Finds the sources of kFloats lanes from `first` on, whose rows and columns
+// rise or fall throughout. Two vectors can be loaded at each of the rows.
+template <typename Team>
+inline NearSources FindNear(const PlaneIndex<Team>& index, int first,
+                            int32_t height, int32_t width) {
+  constexpr int kFloats = Team::Vector::kFloats;
+  const int last = first + kFloats - 1;
+  const int32_t row0 = index.row[first], row1 = index.row[last];
+  const int32_t column0 = index.column[first], column1 = index.column[last];
+  const int32_t row = row0 < row1 ? row0 : row1;
+  const int32_t end_row = (row0 < row1 ? row1 : row0) + 1;
+  const int32_t column = column0 < column1 ? column0 : column1;
+  const int32_t end_column = (column0 < column1 ? column1 : column0) + 1;
+  const int64_t last_loaded =
+      int64_t{end_row - 1} * width + column + 2 * kFloats;
+  const bool is_near = end_row - row <= kMaxNearRows &&
+                       end_column - column <= 2 * kFloats &&
+                       last_loaded <= int64_t{height} * width;
+  return {
+      .row = row, .column = column, .num_rows = is_near ? end_row - row : 0};
+}
+
+// Reads the pixels of a group from planes of `width`. Those that lie near are
+// loaded and permuted, which takes a part of a gather's time.
+template <bool kIsMonotonic, typename Team>
+class PlaneReader {
+ public:
+  PlaneReader(const PlaneIndex<Team>& index, int32_t height, int32_t width)
+      : index_(index), width_(width) {
+    if constexpr (kFindsNear) {
+      for (int v = 0; v < kVectors; ++v) {
+        near_[v] = FindNear<Team>(index, v * kFloats, height, width);
+      }
+    }
+  }
+
+  // Reads kCount channels, whose planes are `stride` elements apart.
+  template <int kCount>
+  DATASETD_FORCE_INLINE void Read(const float* plane, int64_t stride,
+                                  float (*values)[Team::kGroup]) const {
+    if constexpr (kFindsNear) {
+      for (int v = 0; v < kVectors; ++v) {
+        if (near_[v].num_rows > 0) {
+          ReadNear<kCount>(plane, stride, v, values);
+        } else {
+          Gather<kCount>(plane, stride, v * kFloats, (v + 1) * kFloats, values);
+        }
+      }
+    } else {
+      Gather<kCount>(plane, stride, 0, Team::kGroup, values);
+    }
+  }
+
+ private:
+  using Vector = typename Team::Vector;
+  static constexpr int kFloats = Vector::kFloats;
+  static constexpr int kVectors = Team::kGroup / kFloats;
+  static constexpr bool kFindsNear = kIsMonotonic && Vector::kCanPick;
+
+  template <int kCount>
+  void Gather(const float* plane, int64_t stride, int first, int end,
+              float (*values)[Team::kGroup]) const {
+    for (int c = 0; c < kCount; ++c) {
+      const float* const from = plane + c * stride;
+      for (int k = first; k < end; ++k) {
+        values[c][k] = from[index_.row[k] * width_ + index_.column[k]];
+      }
+    }
+  }
+
+  template <int kCount>
+  DATASETD_FORCE_INLINE void ReadNear(const float* plane, int64_t stride, int v,
+                                      float (*values)[Team::kGroup]) const {
+    const NearSources& near = near_[v];
+    const int32_t* const row = index_.row + v * kFloats;
+    const auto offsets =
+        Vector::OffsetsFrom(index_.column + v * kFloats, near.column);
+    const float* from = plane + int64_t{near.row} * width_ + near.column;
+    const auto pick = [&](int c) DATASETD_TEAM_ATTR {
+      const float* const at = from + c * stride;
+      return Vector::Pick(Vector::Load(at), Vector::Load(at + kFloats),
+                          offsets);
+    };
+    typename Vector::Floats found[kCount];
+    for (int c = 0; c < kCount; ++c) found[c] = pick(c);
+    // All channels in one loop: how often it runs cannot be predicted.
+    for (int32_t i = 1; i < near.num_rows; ++i) {
+      from += width_;
+      for (int c = 0; c < kCount; ++c) {
+        found[c] = Vector::IfEqual(row, near.row + i, pick(c), found[c]);
+      }
+    }
+    for (int c = 0; c < kCount; ++c) {
+      Vector::Store(found[c], values[c] + v * kFloats);
+    }
+  }
+
+  const PlaneIndex<Team>& index_;
+  const int32_t width_;
+  NearSources near_[kFindsNear ? kVectors : 1];
+};
+
+inline const float* PlaneOf(const ChainImage& image, int32_t channel) {
+  return reinterpret_cast<const float*>(image.data) +
+         channel * image.channel_stride;
+}
+
+// Samples `image`, planar float32, where `map` has the lanes' sources.
+template <typename Map, typename Team>
+DATASETD_FLATTEN inline void WarpNearest(const ChainImage& image,
+                                         const WarpParams& params,
+                                         const Map& map, Lanes<Team>* lanes) {
+  const float center_x = params.out_middle[0];
+  const int32_t height = image.height;
+  const int32_t width = image.width;
+  VisitGroups<Team>(lanes->count, [&](int first) DATASETD_TEAM_ATTR {
+    PlaneIndex<Team> index;
+    int32_t outside[Team::kGroup];
+    for (int k = 0; k < Team::kGroup; ++k) {
+      const float x = static_cast<float>(lanes->first_x + first + k) - center_x;
+      const int32_t column =
+          static_cast<int32_t>(RoundHalfEven(NearImage<Team>(map.X(x), width)));
+      const int32_t row = static_cast<int32_t>(
+          RoundHalfEven(NearImage<Team>(map.Y(x), height)));
+      index.row[k] = ClampIndex(row, height);
+      index.column[k] = ClampIndex(column, width);
+      outside[k] = (index.row[k] != row) | (index.column[k] != column);
+    }
+    const PlaneReader<Map::kIsMonotonic, Team> reader(index, height, width);
+    VisitChannels(lanes->channels,
+                  [&](auto count, int32_t first_channel) DATASETD_TEAM_ATTR {
+                    float values[count][Team::kGroup];
+                    reader.template Read<count>(PlaneOf(image, first_channel),
+                                                image.channel_stride, values);
+                    for (int i = 0; i < count; ++i) {
+                      const int32_t c = first_channel + i;
+                      const float fill =
+                          params.has_fill ? params.fill[c] : 0.0f;
+                      float* const pixel = lanes->pixel[c] + first;
+                      for (int k = 0; k < Team::kGroup; ++k) {
+                        pixel[k] = outside[k] != 0 ? fill : values[i][k];
+                      }
+                    }
+                  });
+  });
+}
+
+template <typename Map, typename Team>
+DATASETD_FLATTEN inline void WarpBilinear(const ChainImage& image,
+                                          const WarpParams& params,
+                                          const Map& map, Lanes<Team>* lanes) {
+  const float center_x = params.out_middle[0];
+  const int32_t height = image.height;
+  const int32_t width = image.width;
+  VisitGroups<Team>(lanes->count, [&](int first) DATASETD_TEAM_ATTR {
+    // Four neighbours. Those outside the image have weight 0 and value 0, since
+    // 0 times a NaN of the image is NaN.
+    PlaneIndex<Team> index[4];
+    int32_t outside[4][Team::kGroup];
+    float weight[4][Team::kGroup];
+    for (int k = 0; k < Team::kGroup; ++k) {
+      const float x = static_cast<float>(lanes->first_x + first + k) - center_x;
+      const float at_x = NearImage<Team>(map.X(x), width);
+      const float at_y = NearImage<Team>(map.Y(x), height);
+      const float floor_x = Floor(at_x);
+      const float floor_y = Floor(at_y);
+      const float part_x = at_x - floor_x;
+      const float part_y = at_y - floor_y;
+      const int32_t column = static_cast<int32_t>(floor_x);
+      const int32_t row = static_cast<int32_t>(floor_y);
+      for (int corner = 0; corner < 4; ++corner) {
+        const int32_t r = row + corner / 2;
+        const int32_t i = column + corner % 2;
+        const float weight_x = corner % 2 == 0 ? 1.0f - part_x : part_x;
+        const float weight_y = corner / 2 == 0 ? 1.0f - part_y : part_y;
+        index[corner].row[k] = ClampIndex(r, height);
+        index[corner].column[k] = ClampIndex(i, width);
+        const bool is_outside =
+            (index[corner].row[k] != r) | (index[corner].column[k] != i);
+        outside[corner][k] = is_outside;
+        weight[corner][k] = is_outside ? 0.0f : weight_y * weight_x;
+      }
+    }
+    using Reader = PlaneReader<Map::kIsMonotonic, Team>;
+    const Reader readers[4] = {
+        Reader(index[0], height, width), Reader(index[1], height, width),
+        Reader(index[2], height, width), Reader(index[3], height, width)};
+    VisitChannels(
+        lanes->channels,
+        [&](auto count, int32_t first_channel) DATASETD_TEAM_ATTR {
+          float values[4][count][Team::kGroup];
+          for (int corner = 0; corner < 4; ++corner) {
+            readers[corner].template Read<count>(PlaneOf(image, first_channel),
+                                                 image.channel_stride,
+                                                 values[corner]);
+          }
+          for (int i = 0; i < count; ++i) {
+            const int32_t c = first_channel + i;
+            const float fill = params.fill[c];
+            const bool has_fill = params.has_fill;
+            float* const pixel = lanes->pixel[c] + first;
+            const auto weighed = [&](int corner, int k) {
+              const bool is_outside = outside[corner][k] != 0;
+              return weight[corner][k] *
+                     (is_outside ? 0.0f : values[corner][i][k]);
+            };
+            for (int k = 0; k < Team::kGroup; ++k) {
+              float sum = weighed(0, k);
+              sum = sum + weighed(1, k);
+              sum = sum + weighed(2, k);
+              sum = sum + weighed(3, k);
+              const float mask =
+                  ((weight[0][k] + weight[1][k]) + weight[2][k]) + weight[3][k];
+              const float filled = mask * sum + (1.0f - mask) * fill;
+              pixel[k] = has_fill ? filled : sum;
+            }
+          }
+        });
+  });
+}
+
+template <typename Map, typename Team, typename Draw>
+inline void WarpLanes(const ChainImage& image, const WarpParams& params,
+                      const Draw& draw, Lanes<Team>* lanes) {
+  const Map map(draw, static_cast<float>(lanes->y) - params.out_middle[1]);
+  if (params.is_bilinear) {
+    WarpBilinear<Map, Team>(image, params, map, lanes);
+  } else {
+    WarpNearest<Map, Team>(image, params, map, lanes);
+  }
+}
+
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WARPS_H_
