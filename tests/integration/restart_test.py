@@ -302,6 +302,9 @@ def test_a_loader_that_is_opened_after_another_one_has_reconnected():
                 old.load_state_dict({**old.state_dict(), "seed": 7})
                 assert count(old) == 29
                 client.unload_dataset("test", force=True)
+                harness.poll_until(
+                    lambda: list(world.datasets(client)) == ["train"],
+                    "the end of the old loader's feed")
                 with pytest.raises(datasetd.NotFound, match="'test'"):
                     make(test)
                 world.restart()
