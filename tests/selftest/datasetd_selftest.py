@@ -41,7 +41,7 @@ LOADER_TESTS = [
     ("reference_test", 240), ("determinism_test", 90), ("epochs_test", 90),
     ("pretransforms_test", 90), ("resume_test", 90),
 ]
-# Of tests/parity, which needs the same packages and a GPU.
+# A test of tests/parity; it needs the same packages and a GPU.
 PARITY_TEST = ("kernel_parity_test", 200)
 LOADER_PACKAGES = ("pytest", "numpy", "torch", "torchvision")
 # Programs in C++ that need a GPU, and scripts; seconds each may take.
