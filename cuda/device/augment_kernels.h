@@ -51,8 +51,8 @@ class AugmentKernels {
   // to write nothing is launched.
   //
   //   INVALID_ARGUMENT  more batches than kMaxBatchesPerLaunch, more blocks
-  //   than
-  //                     a launch may have, or a chain without scratch memory
+  //                     than a launch may have, or a chain without scratch
+  //                     memory
   absl::Status Launch(const DeviceProgram* device_program,
                       const AugmentProgram& host_program,
                       absl::Span<const BatchTask> batches,

@@ -68,6 +68,24 @@ except datasetd.NotFound:
 """
 
 
+# As its user: the sandbox has no other.
+_SHARING = """
+import pathlib, sys, tempfile
+import datasetd
+import sharing_probe
+with tempfile.TemporaryDirectory() as name:
+    copy = pathlib.Path(name)
+    environment = sharing_probe.copy_product(copy)
+    with datasetd.start_local(
+            device="cpu", memory_budget_mib=64,
+            binary=str(copy / "bin" / "datasetd")) as daemon, \\
+            daemon.connect() as client:
+        client.load_dataset("probe", format="cifar10", split="test",
+                            path=sys.argv[1])
+        print(sharing_probe.take_batch((), daemon.address, environment))
+"""
+
+
 class ReleaseTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -304,6 +322,15 @@ class ReleaseTest(unittest.TestCase):
     def test_python_client_before_torch(self):
         self.check_client(
             after="datasetd._connection.library.load()\nimport torch, torchvision")
+
+    def test_the_sharing_probes_copy_runs(self):
+        text = run(
+            PYTHON, "-c", _SHARING, self.path, cwd=self.directory,
+            env={**ENVIRONMENT,
+                 "DATASETD_DAEMON": str(self.root / "bin/datasetd"),
+                 "PYTHONPATH": f"{self.root}/python:"
+                               f"{self.root}/libexec/datasetd"})
+        self.assertEqual(text.splitlines()[-1], "took a batch", text)
 
     def test_selftest(self):
         report_path = self.directory / "report.json"

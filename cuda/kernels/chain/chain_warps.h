@@ -1,5 +1,5 @@
-// Warps on the host: loads lanes from where an affine or perspective map has
-// their sources. For CUDA threads see block_sources.h.
+// The affine and perspective maps of warps, and on the host the loads of lanes
+// from where they lead. For loads of CUDA threads see block_sources.h.
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
