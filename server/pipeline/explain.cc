@@ -13,63 +13,42 @@ namespace {
 
 using Parameters = std::vector<std::pair<std::string, std::vector<double>>>;
 
-struct Context {
-  const Step& step;
-  DrawKey key;
+// Takes what VisitDrawn names.
+class Describer {
+ public:
+  explicit Describer(Parameters* parameters) : parameters_(*parameters) {}
+
+  template <typename... Values>
+  void operator()(const char* name, Values... values) const {
+    parameters_.emplace_back(
+        name, std::vector<double>{static_cast<double>(values)...});
+  }
+  void List(const char* name, const float* values, int count) const {
+    parameters_.emplace_back(name, std::vector<double>(values, values + count));
+  }
+
+ private:
+  Parameters& parameters_;
 };
-
-Parameters Window(int top, int left, int height, int width) {
-  return {{"top", {1.0 * top}},
-          {"left", {1.0 * left}},
-          {"height", {1.0 * height}},
-          {"width", {1.0 * width}}};
-}
-
-// ---- What the rows of the op table drew ----
 
 // Returns what the op's VisitDrawn names; nothing without one.
 template <typename Draw>
-Parameters Describe(const Draw& draw, const Context&) {
+Parameters Describe(const Draw& draw, const Step& step, const DrawKey& key) {
   Parameters parameters;
-  const auto visit = [&](const char* name, auto value) {
-    parameters.emplace_back(name,
-                            std::vector<double>{static_cast<double>(value)});
-  };
-  if constexpr (requires { VisitDrawn(draw, visit); }) VisitDrawn(draw, visit);
+  const Describer visit(&parameters);
+  if constexpr (requires { VisitDrawn(draw, visit); }) {
+    VisitDrawn(draw, visit);
+  } else if constexpr (requires { VisitDrawn(draw, step, key, visit); }) {
+    VisitDrawn(draw, step, key, visit);
+  }
   return parameters;
 }
-// For ops whose parameters are also those of the step.
-Parameters Describe(const GaussianBlurDraw& draw, const Context& context) {
-  const auto& params = ParamsAs<GaussianBlurParams>(context.step);
-  return {
-      {"kernel_size", {2.0 * draw.radius_x + 1.0, 2.0 * draw.radius_y + 1.0}},
-      {"sigma", {DrawGaussianBlurSigma(params, context.key)}}};
-}
-// Also for Cutout. A height of 0 means that nothing is erased.
-Parameters Describe(const EraseDraw& draw, const Context& context) {
-  Parameters parameters = Window(draw.top, draw.left, draw.height, draw.width);
-  parameters.emplace_back(
-      "value",
-      std::vector<double>(draw.value, draw.value + context.step.out_channels));
-  return parameters;
-}
-Parameters Describe(const RandomErasingDraw& draw, const Context& context) {
-  Parameters parameters = Describe(draw.box, context);
-  if (draw.is_normal) parameters.pop_back();
-  return parameters;
-}
-Parameters Describe(const ResizeDraw& draw, const Context& context) {
-  Parameters parameters = Window(draw.top, draw.left, draw.height, draw.width);
-  parameters.emplace_back("size",
-                          std::vector<double>{1.0 * context.step.out_height,
-                                              1.0 * context.step.out_width});
-  return parameters;
-}
-// Sets the shear of a policy's op, which is about the image's corner.
-void DescribeShear(const Context& context, Parameters* parameters) {
-  const Step& step = context.step;
+
+// Sets the shear of a policy's affine op, which is about the image's corner.
+void DescribeShear(const Step& step, const DrawKey& key,
+                   Parameters* parameters) {
   const auto& params = ParamsAs<PolicyParams>(step);
-  const PolicyDraw draw = DrawPolicy(params, context.key);
+  const PolicyDraw draw = DrawPolicy(params, key);
   if (draw.op != PolicyOp::kShearX && draw.op != PolicyOp::kShearY) return;
   const double degrees = std::atan(double{SignedMagnitude(
                              params, draw, step.in_height, step.in_width)}) *
@@ -77,35 +56,6 @@ void DescribeShear(const Context& context, Parameters* parameters) {
   const bool is_x = draw.op == PolicyOp::kShearX;
   parameters->back() = {"shear", {is_x ? degrees : 0.0, is_x ? 0.0 : degrees}};
   parameters->emplace_back("center", std::vector<double>{0.0, 0.0});
-}
-// Includes the size if a Rotate expands.
-Parameters Describe(const AffineDraw& draw, const Context& context) {
-  Parameters parameters = {
-      {"angle", {draw.angle}},
-      {"translate", {draw.translate[0], draw.translate[1]}},
-      {"scale", {draw.scale}},
-      {"shear", {draw.shear[0], draw.shear[1]}}};
-  const Step& step = context.step;
-  if (step.kind == StepKind::kPolicy) DescribeShear(context, &parameters);
-  if (step.out_height != step.in_height || step.out_width != step.in_width) {
-    parameters.emplace_back("size", std::vector<double>{1.0 * step.out_height,
-                                                        1.0 * step.out_width});
-  }
-  return parameters;
-}
-
-Parameters Describe(const PerspectiveDraw& draw, const Context& context) {
-  const double right = context.step.in_width - 1.0;
-  const double bottom = context.step.in_height - 1.0;
-  Parameters parameters = {
-      {"startpoints", {0.0, 0.0, right, 0.0, right, bottom, 0.0, bottom}},
-      {"endpoints", {}}};
-  for (const auto& point : draw.end) {
-    for (const int32_t coordinate : point) {
-      parameters.back().second.push_back(coordinate);
-    }
-  }
-  return parameters;
 }
 
 // ---- Other steps ----
@@ -117,8 +67,10 @@ void DescribeMove(const Move& move, const MoveDraw& draw, OpDraw* to) {
     case MoveKind::kCrop:
     case MoveKind::kRandomCrop:
       to->name = "Crop";
-      to->parameters =
-          Window(y.origin, x.origin, move.out_height, move.out_width);
+      to->parameters = {{"top", {1.0 * y.origin}},
+                        {"left", {1.0 * x.origin}},
+                        {"height", {1.0 * move.out_height}},
+                        {"width", {1.0 * move.out_width}}};
       break;
     case MoveKind::kPad:
       to->name = "Pad";
@@ -166,7 +118,6 @@ const char* PolicyName(PolicyKind kind) {
 
 void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
                   OpDraw* to) {
-  const Context context = {step, key};
   switch (drawn.kind) {
     case StepKind::kMove:
       if (drawn.is_applied) {
@@ -186,17 +137,20 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
     case StepKind::kPolicy:
       to->name = PolicyName(ParamsAs<PolicyParams>(step).kind);
       break;
-#define DATASETD_ROW(Name)                                        \
-  case StepKind::k##Name:                                         \
-    to->name = #Name;                                             \
-    if (drawn.is_applied) {                                       \
-      to->parameters = Describe(drawn.As<Name##Draw>(), context); \
-    }                                                             \
+#define DATASETD_ROW(Name)                                          \
+  case StepKind::k##Name:                                           \
+    to->name = #Name;                                               \
+    if (drawn.is_applied) {                                         \
+      to->parameters = Describe(drawn.As<Name##Draw>(), step, key); \
+    }                                                               \
     break;
       DATASETD_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
     case StepKind::kIdentity:
       break;
+  }
+  if (step.kind == StepKind::kPolicy && drawn.is_applied) {
+    DescribeShear(step, key, &to->parameters);
   }
   if (!to->is_applied) to->parameters.clear();
 }

@@ -22,18 +22,22 @@ struct SharedDraw {
   int num_sized_steps;  // that come before, if each sample has its own; else -1
 };
 
-bool DrawsBySize(const Step& step) {
+// Returns what the op's DrawsBySize says; false without one.
+template <typename Params>
+bool ParamsDrawBySize(const Params& params) {
+  if constexpr (requires { DrawsBySize(params); }) return DrawsBySize(params);
+  return false;
+}
+
+bool StepDrawsBySize(const Step& step) {
   switch (step.kind) {
     case StepKind::kMove:
       return ParamsAs<Move>(step).kind == MoveKind::kRandomCrop;
-    case StepKind::kResize:
-      return ParamsAs<ResizeParams>(step).is_random;
-    case StepKind::kAffine:
-      return ParamsAs<AffineParams>(step).is_translate_random;
-    case StepKind::kPerspective:
-    case StepKind::kRandomErasing:
-    case StepKind::kCutout:
-      return true;
+#define DATASETD_ROW(Name) \
+  case StepKind::k##Name:  \
+    return ParamsDrawBySize(ParamsAs<Name##Params>(step));
+      DATASETD_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
     default:
       return false;
   }
@@ -53,7 +57,7 @@ std::vector<SharedDraw> SharedDrawsOf(const FieldProgram& program) {
   }
   for (int s = 0; s < program.num_steps; ++s) {
     const Step& step = program.steps[s];
-    if (!DrawsBySize(step)) continue;
+    if (!StepDrawsBySize(step)) continue;
     add(step.op_index, {step.in_height, step.in_width},
         s < program.num_sized_steps ? s : -1);
   }

@@ -68,23 +68,21 @@ class RgbPixels {
   const uint8_t* data_;
 };
 
-// Where the lanes come from: AffineMap or PerspectiveMap, in the same code.
+// Where the lanes come from: affine and projective maps, in the same code.
 template <typename Team>
 class WarpMap {
  public:
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE WarpMap(const StepDraw& drawn,
                                                      float y)
-      : is_perspective_(drawn.kind == StepKind::kPerspective) {
-    const auto* const matrix = is_perspective_
-                                   ? drawn.As<PerspectiveDraw>().matrix
-                                   : drawn.As<AffineDraw>().matrix;
+      : is_projective_(IsProjective(drawn.kind)) {
+    const auto* const matrix = drawn.As<WarpMatrix>().row;
     DATASETD_UNROLL
     for (int i = 0; i < 2; ++i) {
       start_[i] = matrix[i][1] * y + matrix[i][2];
       step_[i] = matrix[i][0];
     }
     start_[2] = step_[2] = 0.0f;
-    if (!is_perspective_) return;
+    if (!is_projective_) return;
     start_[2] = matrix[2][1] * y + matrix[2][2];
     step_[2] = matrix[2][0];
   }
@@ -93,14 +91,14 @@ class WarpMap {
                                                        float* at_y) const {
     *at_x = step_[0] * x + start_[0];
     *at_y = step_[1] * x + start_[1];
-    if (!is_perspective_) return;
+    if (!is_projective_) return;
     const float w = step_[2] * x + start_[2];
     *at_x = *at_x / w;
     *at_y = *at_y / w;
   }
 
  private:
-  bool is_perspective_;
+  bool is_projective_;
   float start_[3];
   float step_[3];
 };

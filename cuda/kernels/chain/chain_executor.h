@@ -308,7 +308,7 @@ class ChainExecutor {
     const ElementKind kind = KindOf(state_.image);
     const bool has_neighbours =
         Team::kHasVectors ||
-        (is_resize ? resizer_.HasNeighbours() : !IsWarp(source));
+        (is_resize ? resizer_.HasNeighbours() : source != PassSource::kWarp);
     // Ranks take the blocks of a band in turn.
     const int32_t blocks = (width + Team::kLanes - 1) / Team::kLanes;
     const int32_t first_row = team_.rank() / blocks;
@@ -599,8 +599,7 @@ class ChainExecutor {
       case PassSource::kMoves:
       case PassSource::kResize:
         break;
-      case PassSource::kAffine:
-      case PassSource::kPerspective:
+      case PassSource::kWarp:
         WarpBlock(state_.image,
                   ParamsAs<WarpParams>(field_.steps[pass_->source_step]), drawn,
                   lanes);
@@ -634,17 +633,10 @@ class ChainExecutor {
         break;
       case PassSource::kResize:
         break;
-      case PassSource::kAffine:
-        WarpLanes<AffineMap<Team>>(
-            state_.image,
-            ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
-            drawn.template As<AffineDraw>(), lanes);
-        break;
-      case PassSource::kPerspective:
-        WarpLanes<PerspectiveMap<Team>>(
-            state_.image,
-            ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
-            drawn.template As<PerspectiveDraw>(), lanes);
+      case PassSource::kWarp:
+        WarpLanes<Team>(state_.image,
+                        ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
+                        drawn, lanes);
         break;
       case PassSource::kSharpness:
         MakeWindow<SharpnessWindow, AdjustSharpnessDraw>(drawn, lanes);

@@ -19,10 +19,10 @@ DATASETD_HOST_DEVICE inline PassSource SourceOf(StepKind kind) {
   switch (kind) {
     case StepKind::kResize:
       return PassSource::kResize;
-    case StepKind::kAffine:
-      return PassSource::kAffine;
-    case StepKind::kPerspective:
-      return PassSource::kPerspective;
+#define DATASETD_ROW(Name) case StepKind::k##Name:
+      DATASETD_WARP_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+      return PassSource::kWarp;
     case StepKind::kAdjustSharpness:
       return PassSource::kSharpness;
     case StepKind::kGaussianBlur:
@@ -30,10 +30,6 @@ DATASETD_HOST_DEVICE inline PassSource SourceOf(StepKind kind) {
     default:
       return PassSource::kMoves;
   }
-}
-
-DATASETD_HOST_DEVICE inline bool IsWarp(PassSource source) {
-  return source == PassSource::kAffine || source == PassSource::kPerspective;
 }
 
 namespace chain_pass_internal {
@@ -50,8 +46,9 @@ DATASETD_HOST_DEVICE inline bool IsBlend(const Step& step,
     case StepKind::kAdjustSharpness:
     case StepKind::kGaussianBlur:
       return true;
-    case StepKind::kAffine:
-    case StepKind::kPerspective:
+#define DATASETD_ROW(Name) case StepKind::k##Name:
+      DATASETD_WARP_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
       return ParamsAs<WarpParams>(step).is_bilinear;
     case StepKind::kResize: {
       const InterpolationMode mode = ParamsAs<ResizeParams>(step).interpolation;
@@ -126,7 +123,8 @@ DATASETD_HOST_DEVICE inline void DrawPasses(const FieldProgram& field,
       const PassSource source =
           planned.is_drawn ? SourceOf(drawn.kind) : planned.source;
       uint32_t after = planned.after;
-      if (num_passes == 0 && warps_bytes && is_rgb_bytes && IsWarp(source)) {
+      if (num_passes == 0 && warps_bytes && is_rgb_bytes &&
+          source == PassSource::kWarp) {
         after = (uint32_t{1} << first) - 1;
       }
       if ((applied & after) >> first_step != 0 &&

@@ -1,5 +1,5 @@
-// The affine and perspective maps of warps, and on the host the loads of lanes
-// from where they lead. For loads of CUDA threads see block_sources.h.
+// Warps on the host: the maps of a row, and the loads of lanes from where they
+// lead. For CUDA threads see block_sources.h.
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
@@ -39,44 +39,35 @@ DATASETD_HOST_DEVICE inline float NearImage(float x, int32_t size) {
 
 // Sources of the pixels of output row y, which are columns x; both are relative
 // to the output's centre.
-template <typename Team>
-struct AffineMap {
-  // Along a row, X and Y rise or fall throughout, rounded as they are.
-  static constexpr bool kIsMonotonic = true;
-
-  float x0, y0;
-  float step_x, step_y;
-
-  DATASETD_HOST_DEVICE AffineMap(const AffineDraw& draw, float y)
-      : x0(draw.matrix[0][1] * y + draw.matrix[0][2]),
-        y0(draw.matrix[1][1] * y + draw.matrix[1][2]),
-        step_x(draw.matrix[0][0]),
-        step_y(draw.matrix[1][0]) {}
-
-  DATASETD_HOST_DEVICE float X(float x) const { return step_x * x + x0; }
-  DATASETD_HOST_DEVICE float Y(float x) const { return step_y * x + y0; }
-};
-
-template <typename Team>
-struct PerspectiveMap {
-  static constexpr bool kIsMonotonic = false;
+template <bool kProjective, typename Team>
+struct RowMap {
+  // Along a row, X and Y of an affine map rise or fall throughout, rounded as
+  // they are.
+  static constexpr bool kIsMonotonic = !kProjective;
 
   float start[3];
   float step[3];
 
-  DATASETD_HOST_DEVICE PerspectiveMap(const PerspectiveDraw& draw, float y) {
+  template <typename WarpDraw>
+  RowMap(const WarpDraw& draw, float y) {
     DATASETD_UNROLL
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < (kProjective ? 3 : 2); ++i) {
       start[i] = draw.matrix[i][1] * y + draw.matrix[i][2];
       step[i] = draw.matrix[i][0];
     }
   }
 
-  DATASETD_HOST_DEVICE float X(float x) const {
-    return (step[0] * x + start[0]) / (step[2] * x + start[2]);
-  }
-  DATASETD_HOST_DEVICE float Y(float x) const {
-    return (step[1] * x + start[1]) / (step[2] * x + start[2]);
+  float X(float x) const { return At(0, x); }
+  float Y(float x) const { return At(1, x); }
+
+ private:
+  float At(int i, float x) const {
+    const float at = step[i] * x + start[i];
+    if constexpr (kProjective) {
+      return at / (step[2] * x + start[2]);
+    } else {
+      return at;
+    }
   }
 };
 
@@ -319,14 +310,27 @@ DATASETD_FLATTEN inline void WarpBilinear(const ChainImage& image,
   });
 }
 
-template <typename Map, typename Team, typename Draw>
+// Makes the lanes by the warp that was drawn.
+template <typename Team>
 inline void WarpLanes(const ChainImage& image, const WarpParams& params,
-                      const Draw& draw, Lanes<Team>* lanes) {
-  const Map map(draw, static_cast<float>(lanes->y) - params.out_middle[1]);
-  if (params.is_bilinear) {
-    WarpBilinear<Map, Team>(image, params, map, lanes);
-  } else {
-    WarpNearest<Map, Team>(image, params, map, lanes);
+                      const StepDraw& drawn, Lanes<Team>* lanes) {
+  const float y = static_cast<float>(lanes->y) - params.out_middle[1];
+  const auto warp = [&](const auto& map) {
+    if (params.is_bilinear) {
+      WarpBilinear(image, params, map, lanes);
+    } else {
+      WarpNearest(image, params, map, lanes);
+    }
+  };
+  switch (drawn.kind) {
+#define DATASETD_ROW(Name)                                                    \
+  case StepKind::k##Name:                                                     \
+    warp(RowMap<kIsProjective<Name##Draw>, Team>(drawn.As<Name##Draw>(), y)); \
+    break;
+    DATASETD_WARP_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    default:
+      break;
   }
 }
 

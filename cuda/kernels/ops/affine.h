@@ -15,6 +15,7 @@
 #include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/warp.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 
@@ -31,14 +32,30 @@ struct AffineParams : WarpParams {
 };
 
 struct AffineDraw {
-  // source = matrix * (x, y, 1). x and y are output pixel centres relative to
-  // the centre; source has pixel centres at integers.
+  // source = matrix * (x, y, 1)
   float matrix[2][3];
   // The drawn parameters.
   float angle, translate[2], scale, shear[2];
 };
 
 static_assert(std::is_trivially_copyable_v<AffineParams>);
+
+inline bool DrawsBySize(const AffineParams& params) {
+  return params.is_translate_random;
+}
+
+template <typename Visit>
+void VisitDrawn(const AffineDraw& draw, const Step& step, const DrawKey&,
+                const Visit& visit) {
+  visit("angle", draw.angle);
+  visit("translate", draw.translate[0], draw.translate[1]);
+  visit("scale", draw.scale);
+  visit("shear", draw.shear[0], draw.shear[1]);
+  // A Rotate may expand the image.
+  if (step.out_height != step.in_height || step.out_width != step.in_width) {
+    visit("size", step.out_height, step.out_width);
+  }
+}
 
 // Sets the matrix to `inverse` about `center`, both relative to the image's
 // centre, for draw->translate.

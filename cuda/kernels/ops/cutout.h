@@ -20,6 +20,8 @@ struct CutoutParams {
 };
 using CutoutDraw = EraseDraw;
 
+inline bool DrawsBySize(const CutoutParams&) { return true; }
+
 // REQUIRES: size is at most height and width.
 DATASETD_HOST_DEVICE inline CutoutDraw DrawCutout(const CutoutParams& params,
                                                   const DrawKey& key,

@@ -20,6 +20,23 @@ struct EraseParams {
 };
 using EraseDraw = EraseParams;
 
+// A height of 0 means that nothing is erased.
+template <typename Visit>
+void VisitBox(const EraseDraw& draw, const Visit& visit) {
+  visit("top", draw.top);
+  visit("left", draw.left);
+  visit("height", draw.height);
+  visit("width", draw.width);
+}
+
+// Also for Cutout.
+template <typename Visit>
+void VisitDrawn(const EraseDraw& draw, const Step& step, const DrawKey&,
+                const Visit& visit) {
+  VisitBox(draw, visit);
+  visit.List("value", draw.value, step.out_channels);
+}
+
 DATASETD_HOST_DEVICE inline EraseDraw DrawErase(const EraseParams& params,
                                                 const DrawKey&, int /*height*/,
                                                 int /*width*/) {

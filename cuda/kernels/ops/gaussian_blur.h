@@ -12,6 +12,7 @@
 #include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 
@@ -40,6 +41,14 @@ DATASETD_HOST_DEVICE inline float DrawGaussianBlurSigma(
     const GaussianBlurParams& params, const DrawKey& key) {
   return UniformBetween(DrawWords(key, 1).word[0], params.sigma_low,
                         params.sigma_high);
+}
+
+template <typename Visit>
+void VisitDrawn(const GaussianBlurDraw& draw, const Step& step,
+                const DrawKey& key, const Visit& visit) {
+  visit("kernel_size", 2 * draw.radius_x + 1, 2 * draw.radius_y + 1);
+  visit("sigma",
+        DrawGaussianBlurSigma(ParamsAs<GaussianBlurParams>(step), key));
 }
 
 DATASETD_HOST_DEVICE inline GaussianBlurDraw DrawGaussianBlur(

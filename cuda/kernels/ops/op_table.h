@@ -4,17 +4,24 @@
 // and the compiler are generated from it.
 //
 // VisitDrawn tells explain what an op drew, by the names of torchvision's
-// functional form; NameParams::kOperationsPerElement is what the op costs,
-// unless that is little.
+// functional form; it may take the step and its key, too. DrawsBySize tells
+// whether the draw depends on the image's size; without it, it does not.
+// NameParams::kOperationsPerElement is what the op costs, unless that is
+// little.
 //
 //   point       ApplyName(draw, num_channels, pixel)
 //   coordinate  ApplyName(draw, key, y, x, num_channels, pixel)
 //   statistic   ApplyName(draw, statistic, num_channels, pixel), after all
 //               pixels went through AccumulateName and FinishName
+//   warp        NameDraw begins with the matrix that leads from (x, y, 1) to
+//               the source, of two rows (affine) or three (projective). x and y
+//               are relative to the output's centre; the source has pixel
+//               centres at integers. NameParams is a WarpParams
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_OP_TABLE_H_
 #define DATASETD_CUDA_KERNELS_OPS_OP_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -43,6 +50,7 @@
 #include "cuda/kernels/ops/random_erasing.h"
 #include "cuda/kernels/ops/resize.h"
 #include "cuda/kernels/ops/solarize.h"
+#include "cuda/kernels/ops/warp.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
 
@@ -75,18 +83,21 @@
   ROW(Autocontrast)                 \
   ROW(Equalize)
 
+#define DATASETD_WARP_OPS(ROW) \
+  ROW(Affine)                  \
+  ROW(Perspective)
+
 // Ops that the executor handles individually.
 #define DATASETD_IMAGE_OPS(ROW) \
-  ROW(Affine)                   \
   ROW(AdjustSharpness)          \
   ROW(GaussianBlur)             \
-  ROW(Perspective)              \
   ROW(Resize)
 
 #define DATASETD_OPS(ROW)      \
   DATASETD_POINT_OPS(ROW)      \
   DATASETD_COORDINATE_OPS(ROW) \
   DATASETD_STATISTIC_OPS(ROW)  \
+  DATASETD_WARP_OPS(ROW)       \
   DATASETD_IMAGE_OPS(ROW)
 
 namespace datasetd {
@@ -134,13 +145,6 @@ struct StepDraw {
     return *reinterpret_cast<Draw*>(draw);
   }
 };
-
-template <typename Params>
-DATASETD_HOST_DEVICE const Params& ParamsAs(const Step& step) {
-  static_assert(std::is_trivially_copyable_v<Params>);
-  static_assert(sizeof(Params) <= kMaxStepParamsBytes && alignof(Params) <= 8);
-  return *reinterpret_cast<const Params*>(step.params);
-}
 
 // Stores `params` in a step; for the compiler.
 template <typename Params>
@@ -348,6 +352,34 @@ DATASETD_HOST_DEVICE inline bool IsStatistic(StepKind kind) {
     DATASETD_STATISTIC_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
     return true;
+    default:
+      return false;
+  }
+}
+
+// True if the op's map is projective, not affine.
+template <typename WarpDraw>
+inline constexpr bool kIsProjective =
+    std::extent_v<decltype(WarpDraw::matrix)> == 3;
+
+#define DATASETD_ROW(Name)                                    \
+  static_assert(std::is_base_of_v<WarpParams, Name##Params>); \
+  static_assert(offsetof(Name##Draw, matrix) == 0);
+DATASETD_WARP_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+
+// What the draws of all warps begin with; affine maps have no third row.
+struct WarpMatrix {
+  float row[3][3];
+};
+
+DATASETD_HOST_DEVICE inline bool IsProjective(StepKind kind) {
+  switch (kind) {
+#define DATASETD_ROW(Name) \
+  case StepKind::k##Name:  \
+    return kIsProjective<Name##Draw>;
+    DATASETD_WARP_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
     default:
       return false;
   }

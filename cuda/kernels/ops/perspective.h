@@ -14,6 +14,7 @@
 #include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/warp.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 
@@ -22,13 +23,25 @@ struct PerspectiveParams : WarpParams {
   int32_t reach[2];
 };
 
+inline bool DrawsBySize(const PerspectiveParams&) { return true; }
+
 struct PerspectiveDraw {
-  // (u, v, w) = matrix * (x, y, 1), with x and y relative to the centre of the
-  // output; (u / w, v / w) is the source, with pixel centres at integers.
+  // (u, v, w) = matrix * (x, y, 1); (u / w, v / w) is the source.
   float matrix[3][3];
   // x, y of the upper left, upper right, lower right and lower left corners.
   int32_t end[4][2];
 };
+
+template <typename Visit>
+void VisitDrawn(const PerspectiveDraw& draw, const Step& step, const DrawKey&,
+                const Visit& visit) {
+  const int32_t right = step.in_width - 1;
+  const int32_t bottom = step.in_height - 1;
+  visit("startpoints", 0, 0, right, 0, right, bottom, 0, bottom);
+  const int32_t(&end)[4][2] = draw.end;
+  visit("endpoints", end[0][0], end[0][1], end[1][0], end[1][1], end[2][0],
+        end[2][1], end[3][0], end[3][1]);
+}
 
 namespace perspective_internal {
 

@@ -32,11 +32,20 @@ struct RandomErasingParams {
   float value[kMaxChannels];  // unless is_normal
 };
 
+inline bool DrawsBySize(const RandomErasingParams&) { return true; }
+
 struct RandomErasingDraw {
   EraseDraw box;  // height 0 if nothing is erased
   int32_t image_width;
   bool is_normal;
 };
+
+template <typename Visit>
+void VisitDrawn(const RandomErasingDraw& draw, const Step& step, const DrawKey&,
+                const Visit& visit) {
+  VisitBox(draw.box, visit);
+  if (!draw.is_normal) visit.List("value", draw.box.value, step.out_channels);
+}
 
 // REQUIRES: the image has less than 2^31 pixels.
 DATASETD_HOST_DEVICE inline RandomErasingDraw DrawRandomErasing(

@@ -12,6 +12,7 @@
 #include "cuda/kernels/math/interpolation.h"
 #include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 
@@ -35,6 +36,18 @@ struct ResizeDraw {
 };
 
 static_assert(std::is_trivially_copyable_v<ResizeParams>);
+
+inline bool DrawsBySize(const ResizeParams& params) { return params.is_random; }
+
+template <typename Visit>
+void VisitDrawn(const ResizeDraw& draw, const Step& step, const DrawKey&,
+                const Visit& visit) {
+  visit("top", draw.top);
+  visit("left", draw.left);
+  visit("height", draw.height);
+  visit("width", draw.width);
+  visit("size", step.out_height, step.out_width);
+}
 
 // Returns the window for an image of height x width. Random windows are drawn
 // as in torchvision: ten tries, draws 1..10, then a fixed centred one.

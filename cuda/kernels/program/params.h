@@ -158,12 +158,18 @@ struct Step {
   alignas(8) uint8_t params[kMaxStepParamsBytes];
 };
 
+template <typename Params>
+DATASETD_HOST_DEVICE const Params& ParamsAs(const Step& step) {
+  static_assert(std::is_trivially_copyable_v<Params>);
+  static_assert(sizeof(Params) <= kMaxStepParamsBytes && alignof(Params) <= 8);
+  return *reinterpret_cast<const Params*>(step.params);
+}
+
 // The source of the pixels of a pass.
 enum class PassSource : uint8_t {
   kMoves = 0,  // input pixels, moved
   kResize,     // which moves may follow in the same pass
-  kAffine,
-  kPerspective,
+  kWarp,
   kSharpness,
   kBlurX,  // the rows' part of a blur
   kBlurY,

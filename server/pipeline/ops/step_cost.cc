@@ -55,13 +55,20 @@ constexpr int64_t OperationsOf() {
   }
 }
 
+template <typename Draw>
+int64_t OperationsOfWarp(const Step& step) {
+  return (ParamsAs<WarpParams>(step).is_bilinear ? 24 : 8) +
+         (kIsProjective<Draw> ? 8 : 0);
+}
+
 // Operations per output element. Of ops that are drawn, those of the largest.
 int64_t OperationsPerElement(const Step& step) {
   switch (step.kind) {
-    case StepKind::kAffine:
-      return ParamsAs<WarpParams>(step).is_bilinear ? 24 : 8;
-    case StepKind::kPerspective:
-      return ParamsAs<WarpParams>(step).is_bilinear ? 32 : 16;
+#define DATASETD_ROW(Name) \
+  case StepKind::k##Name:  \
+    return OperationsOfWarp<Name##Draw>(step);
+    DATASETD_WARP_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
     case StepKind::kPolicy:
       return ParamsAs<WarpParams>(step).is_bilinear ? 24 : 16;
     case StepKind::kColorJitter:

@@ -50,10 +50,8 @@ const char* NameOf(PassSource source) {
       return "moves";
     case PassSource::kResize:
       return "resize";
-    case PassSource::kAffine:
-      return "affine";
-    case PassSource::kPerspective:
-      return "perspective";
+    case PassSource::kWarp:
+      return "warp";
     case PassSource::kSharpness:
       return "sharpness";
     case PassSource::kBlurX:
@@ -118,7 +116,7 @@ TEST(PassPlannerTest, NeighbourhoodsReadScratchMemory) {
   const FieldProgram rotated =
       Compile({Op("random_rotation { degrees { min: -9.0 max: 9.0 } }")});
   EXPECT_THAT(PassesOf(rotated),
-              ElementsAre("moves 0..0", "affine 0..1 after 0"));
+              ElementsAre("moves 0..0", "warp 0..1 after 0"));
   EXPECT_EQ(rotated.scratch.image_elements[0], 24 * 32 * 3);
   EXPECT_EQ(rotated.scratch.image_elements[1], 0);
 }
