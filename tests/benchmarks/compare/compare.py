@@ -150,6 +150,9 @@ def compare(workload, directory, device, flags):
     with contextlib.ExitStack() as stack:
         daemons = {"datasetd": stack.enter_context(
             datasetd.start_local(device=device))}
+        if "pretransformed" in flags.peers:
+            daemons["pretransformed"] = stack.enter_context(
+                datasetd.start_local(device=device))
         if "before" in flags.peers:
             daemons["before"] = stack.enter_context(datasetd.start_local(
                 device=device,

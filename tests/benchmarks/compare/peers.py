@@ -6,6 +6,8 @@ workload or machine does not have raises NotOffered, with the reason.
 
   datasetd       the daemon, one resident copy for all jobs
   before         the same of another build (compare.py --before)
+  pretransformed the daemon, with the Resize that a workload begins with done
+                 once, at load: what is made of a sample differs by rounding
   dataloader-N   torch.utils.data.DataLoader with N workers, persistent, pinned
                  where there is a GPU; the usual dataset: one PIL image a sample,
                  torchvision's transforms on it
@@ -22,8 +24,8 @@ import os
 import numpy as np
 
 PEERS = (
-    "datasetd", "dataloader-0", "dataloader-2", "dataloader-8", "resident",
-    "batch", "dali",
+    "datasetd", "pretransformed", "dataloader-0", "dataloader-2",
+    "dataloader-8", "resident", "batch", "dali",
 )
 
 
@@ -35,6 +37,8 @@ def open_peer(name, workload, directory, device, address):
     """The peer's generator. `directory` holds the workload's arrays."""
     if name in ("datasetd", "before"):
         return _datasetd(workload, directory, device, address)
+    if name == "pretransformed":
+        return _pretransformed(workload, directory, device, address)
     if name.startswith("dataloader-"):
         return _dataloader(workload, directory, device, int(name[11:]))
     maker = {"resident": _resident, "batch": _batch, "dali": _dali}[name]
@@ -48,19 +52,27 @@ def _load(directory, mmap_mode=None):
     }
 
 
-def _datasetd(workload, directory, device, address):
+def _pretransformed(workload, directory, device, address):
+    if workload.name != "W4":
+        raise NotOffered("it does not begin with a Resize to a smaller image")
+    return _datasetd(workload, directory, device, address, num_pretransforms=1)
+
+
+def _datasetd(workload, directory, device, address, num_pretransforms=0):
     import datasetd
 
+    ops = workload.transforms()
     client = datasetd.connect(address)
     dataset = client.load_dataset(
-        workload.name, format="npy", path=directory, device=device
+        workload.name, format="npy", path=directory, device=device,
+        pretransforms=ops[:num_pretransforms],
     )
     loader = datasetd.DataLoader(
         dataset,
         batch_size=workload.batch_size,
         shuffle=True,
         drop_last=workload.drop_last,
-        transforms=workload.transforms(),
+        transforms=ops[num_pretransforms:],
         layout=workload.layout,
         framework="torch",
         timeout=120,
