@@ -1,11 +1,11 @@
 #include "server/pipeline/explain.h"
 
-#include <cmath>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/kernels/chain/sized_step.h"
+#include "cuda/kernels/ops/draw_step.h"
 #include "cuda/kernels/ops/op_table.h"
 
 namespace datasetd {
@@ -20,14 +20,22 @@ class Describer {
 
   template <typename... Values>
   void operator()(const char* name, Values... values) const {
-    parameters_.emplace_back(
-        name, std::vector<double>{static_cast<double>(values)...});
+    Set(name, {static_cast<double>(values)...});
   }
   void List(const char* name, const float* values, int count) const {
-    parameters_.emplace_back(name, std::vector<double>(values, values + count));
+    Set(name, std::vector<double>(values, values + count));
   }
 
  private:
+  void Set(const char* name, std::vector<double> values) const {
+    for (auto& [present, old] : parameters_) {
+      if (present != name) continue;
+      old = std::move(values);
+      return;
+    }
+    parameters_.emplace_back(name, std::move(values));
+  }
+
   Parameters& parameters_;
 };
 
@@ -44,18 +52,21 @@ Parameters Describe(const Draw& draw, const Step& step, const DrawKey& key) {
   return parameters;
 }
 
-// Sets the shear of a policy's affine op, which is about the image's corner.
-void DescribeShear(const Step& step, const DrawKey& key,
-                   Parameters* parameters) {
-  const auto& params = ParamsAs<PolicyParams>(step);
-  const PolicyDraw draw = DrawPolicy(params, key);
-  if (draw.op != PolicyOp::kShearX && draw.op != PolicyOp::kShearY) return;
-  const double degrees = std::atan(double{SignedMagnitude(
-                             params, draw, step.in_height, step.in_width)}) *
-                         (180.0 / M_PI);
-  const bool is_x = draw.op == PolicyOp::kShearX;
-  parameters->back() = {"shear", {is_x ? degrees : 0.0, is_x ? 0.0 : degrees}};
-  parameters->emplace_back("center", std::vector<double>{0.0, 0.0});
+// Returns the name of a choice that no step was drawn of.
+template <typename Params>
+const char* NameOfChoice(const char* row, const Params& params) {
+  if constexpr (requires { NameOf(params); }) return NameOf(params);
+  return row;
+}
+
+// Adds what the choice alone knows of the op that it drew.
+template <typename Params>
+void DescribeChoice(const Params& params, const Step& step, const DrawKey& key,
+                    Parameters* parameters) {
+  const Describer visit(parameters);
+  if constexpr (requires { VisitChosen(params, step, key, visit); }) {
+    VisitChosen(params, step, key, visit);
+  }
 }
 
 // ---- Other steps ----
@@ -104,18 +115,6 @@ void DescribeValueOp(const ValueOp& op, int num_channels, OpDraw* to) {
       {"std", std::vector<double>(op.std, op.std + num_channels)}};
 }
 
-// Returns the name of a policy whose RandomApply was not applied.
-const char* PolicyName(PolicyKind kind) {
-  switch (kind) {
-    case PolicyKind::kRandAugment:
-      return "RandAugment";
-    case PolicyKind::kTrivialAugmentWide:
-      return "TrivialAugmentWide";
-    default:
-      return "AutoAugment";
-  }
-}
-
 void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
                   OpDraw* to) {
   switch (drawn.kind) {
@@ -131,12 +130,12 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
     case StepKind::kValue:
       DescribeValueOp(ParamsAs<ValueOp>(step), step.out_channels, to);
       break;
-    case StepKind::kColorJitter:
-      to->name = "ColorJitter";
-      break;
-    case StepKind::kPolicy:
-      to->name = PolicyName(ParamsAs<PolicyParams>(step).kind);
-      break;
+#define DATASETD_ROW(Name)                                        \
+  case StepKind::k##Name:                                         \
+    to->name = NameOfChoice(#Name, ParamsAs<Name##Params>(step)); \
+    break;
+      DATASETD_CHOICE_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
 #define DATASETD_ROW(Name)                                          \
   case StepKind::k##Name:                                           \
     to->name = #Name;                                               \
@@ -149,8 +148,15 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
     case StepKind::kIdentity:
       break;
   }
-  if (step.kind == StepKind::kPolicy && drawn.is_applied) {
-    DescribeShear(step, key, &to->parameters);
+  switch (step.kind) {
+#define DATASETD_ROW(Name)                                                    \
+  case StepKind::k##Name:                                                     \
+    DescribeChoice(ParamsAs<Name##Params>(step), step, key, &to->parameters); \
+    break;
+    DATASETD_CHOICE_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    default:
+      break;
   }
   if (!to->is_applied) to->parameters.clear();
 }

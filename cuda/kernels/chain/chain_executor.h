@@ -56,6 +56,7 @@
 #include "cuda/kernels/math/axis_taps.h"
 #include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/ops/draw_step.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_rows.h"
 #include "cuda/kernels/ops/op_table.h"

@@ -38,26 +38,27 @@ namespace chain_pass_internal {
 // folded. A resize to the window's own size does not.
 DATASETD_HOST_DEVICE inline bool IsBlend(const Step& step,
                                          const StepDraw& drawn) {
+  if (drawn.kind == StepKind::kResize) {
+    const InterpolationMode mode = ParamsAs<ResizeParams>(step).interpolation;
+    const ResizeDraw& window = drawn.As<ResizeDraw>();
+    return mode != InterpolationMode::kNearest &&
+           mode != InterpolationMode::kNearestExact &&
+           (window.height != drawn.out_height ||
+            window.width != drawn.out_width);
+  }
   switch (drawn.kind) {
-    case StepKind::kAdjustBrightness:
-    case StepKind::kAdjustContrast:
-    case StepKind::kAdjustSaturation:
-    case StepKind::kAdjustHue:
-    case StepKind::kAdjustSharpness:
-    case StepKind::kGaussianBlur:
-      return true;
-#define DATASETD_ROW(Name) case StepKind::k##Name:
-      DATASETD_WARP_OPS(DATASETD_ROW)
+#define DATASETD_ROW(Name) \
+  case StepKind::k##Name:  \
+    return kBlends<Name##Params>;
+    DATASETD_POINT_OPS(DATASETD_ROW)
+    DATASETD_COORDINATE_OPS(DATASETD_ROW)
+    DATASETD_STATISTIC_OPS(DATASETD_ROW)
+    DATASETD_IMAGE_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-      return ParamsAs<WarpParams>(step).is_bilinear;
-    case StepKind::kResize: {
-      const InterpolationMode mode = ParamsAs<ResizeParams>(step).interpolation;
-      const ResizeDraw& window = drawn.As<ResizeDraw>();
-      return mode != InterpolationMode::kNearest &&
-             mode != InterpolationMode::kNearestExact &&
-             (window.height != drawn.out_height ||
-              window.width != drawn.out_width);
-    }
+#define DATASETD_ROW(Name) case StepKind::k##Name:
+    DATASETD_WARP_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    return ParamsAs<WarpParams>(step).is_bilinear;
     default:
       return false;
   }

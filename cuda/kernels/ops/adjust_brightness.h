@@ -13,6 +13,8 @@
 namespace datasetd {
 
 struct AdjustBrightnessParams {
+  static constexpr bool kIsBlend = true;
+
   float factor;  // not negative
   float bound;   // 255 or 1
 };

@@ -17,6 +17,7 @@
 namespace datasetd {
 
 struct AdjustContrastParams {
+  static constexpr bool kIsBlend = true;
   static constexpr int kOperationsPerElement = 8;
 
   float factor;  // not negative

@@ -16,6 +16,7 @@
 namespace datasetd {
 
 struct AdjustHueParams {
+  static constexpr bool kIsBlend = true;
   static constexpr int kOperationsPerElement = 16;
 
   float factor;  // in [-0.5, 0.5]

@@ -14,6 +14,8 @@
 namespace datasetd {
 
 struct AdjustSaturationParams {
+  static constexpr bool kIsBlend = true;
+
   float factor;  // not negative
   float bound;   // 255 or 1
 };

@@ -19,6 +19,7 @@
 namespace datasetd {
 
 struct AdjustSharpnessParams {
+  static constexpr bool kIsBlend = true;
   static constexpr int kOperationsPerElement = 16;
 
   float factor;  // not negative

@@ -19,11 +19,17 @@ namespace datasetd {
 inline constexpr int kMaxBlurRadius = 21;
 
 struct GaussianBlurParams {
+  static constexpr bool kIsBlend = true;
+
   int32_t radius_x;  // (kernel_size - 1) / 2, at most kMaxBlurRadius
   int32_t radius_y;
   float sigma_low;  // positive
   float sigma_high;
 };
+
+inline int64_t OperationsPerElement(const GaussianBlurParams& params) {
+  return 8 + 4 * (int64_t{params.radius_x} + params.radius_y);
+}
 
 struct GaussianBlurDraw {
   int16_t radius_x;

@@ -3,12 +3,6 @@
 // kName. The executor (chain_executor.h), explain (server/pipeline/explain.h)
 // and the compiler are generated from it.
 //
-// VisitDrawn tells explain what an op drew, by the names of torchvision's
-// functional form; it may take the step and its key, too. DrawsBySize tells
-// whether the draw depends on the image's size; without it, it does not.
-// NameParams::kOperationsPerElement is what the op costs, unless that is
-// little.
-//
 //   point       ApplyName(draw, num_channels, pixel)
 //   coordinate  ApplyName(draw, key, y, x, num_channels, pixel)
 //   statistic   ApplyName(draw, statistic, num_channels, pixel), after all
@@ -17,6 +11,25 @@
 //               the source, of two rows (affine) or three (projective). x and y
 //               are relative to the output's centre; the source has pixel
 //               centres at integers. NameParams is a WarpParams
+//   choice      ChooseName(params, key, height, width, drawn) draws the step to
+//               be another op (draw_step.h)
+//
+// A header may also have:
+//
+//   VisitDrawn                  tells explain what was drawn, by the names of
+//                               torchvision's functional form; also with the
+//                               step and its key
+//   DrawsBySize                 true if the draw depends on the image's size
+//   kIsBlend                    true if a value that is made comes of several,
+//                               so that value ops that follow may be folded
+//   OperationsPerElement,       the cost, unless it is little
+//   kOperationsPerElement
+//   NameOf, VisitChosen         of a choice: its name, if that is not the
+//                               row's, and what VisitDrawn of the chosen op
+//                               does not know
+//   MayBeginPass, SharesPass    of a choice: false if no op that it draws needs
+//                               a pass of its own; true if an earlier step may
+//                               begin the same one instead
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_OP_TABLE_H_
 #define DATASETD_CUDA_KERNELS_OPS_OP_TABLE_H_
@@ -35,9 +48,7 @@
 #include "cuda/kernels/ops/adjust_sharpness.h"
 #include "cuda/kernels/ops/affine.h"
 #include "cuda/kernels/ops/autocontrast.h"
-#include "cuda/kernels/ops/color_jitter.h"
 #include "cuda/kernels/ops/cutout.h"
-#include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/equalize.h"
 #include "cuda/kernels/ops/erase.h"
 #include "cuda/kernels/ops/gaussian_blur.h"
@@ -45,7 +56,6 @@
 #include "cuda/kernels/ops/grayscale.h"
 #include "cuda/kernels/ops/invert.h"
 #include "cuda/kernels/ops/perspective.h"
-#include "cuda/kernels/ops/policy.h"
 #include "cuda/kernels/ops/posterize.h"
 #include "cuda/kernels/ops/random_erasing.h"
 #include "cuda/kernels/ops/resize.h"
@@ -100,24 +110,21 @@
   DATASETD_WARP_OPS(ROW)       \
   DATASETD_IMAGE_OPS(ROW)
 
+// Ops whose steps are drawn to be others.
+#define DATASETD_CHOICE_OPS(ROW) \
+  ROW(ColorJitter)               \
+  ROW(Policy)
+
 namespace datasetd {
 
 enum class StepKind : uint16_t {
   // No effect; makes a field without ops a chain.
   kIdentity = 0,
-  kMove,         // Move; drawn: MoveDraw
-  kValue,        // ValueOp; drawn: nothing
-  kColorJitter,  // ColorJitterPart; drawn: the op of its turn
-  kPolicy,       // PolicyParams; drawn: the op of its turn
+  kMove,   // Move; drawn: MoveDraw
+  kValue,  // ValueOp; drawn: nothing
 #define DATASETD_ROW(Name) k##Name,
-  DATASETD_OPS(DATASETD_ROW)
+  DATASETD_CHOICE_OPS(DATASETD_ROW) DATASETD_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-};
-
-// One of the kNumJitterOps turns of a ColorJitter; each is a step.
-struct ColorJitterPart {
-  ColorJitterParams params;
-  int32_t turn;
 };
 
 struct MoveDraw {
@@ -162,186 +169,21 @@ inline constexpr int kMaxStatisticBytes = 3072;
 DATASETD_STATISTIC_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
 
-// Gate of an op or a RandomApply: true with the given probability.
-DATASETD_HOST_DEVICE inline bool PassesGate(DrawKey key, uint32_t op_index,
-                                            float probability) {
-  if (probability >= 1.0f) return true;
-  key.op_index = op_index;
-  return UniformFloat(DrawWords(key, kGateDraw).word[0]) < probability;
-}
+template <typename Params>
+inline constexpr bool kBlends = false;
+template <typename Params>
+requires requires { Params::kIsBlend; }
+inline constexpr bool kBlends<Params> = Params::kIsBlend;
 
-// Draws the op of a ColorJitter's turn; kIdentity if there are fewer ops.
-DATASETD_HOST_DEVICE inline void DrawJitterTurn(const ColorJitterPart& part,
-                                                const DrawKey& key, int height,
-                                                int width, StepDraw* drawn) {
-  const ColorJitterDraw jitter =
-      DrawColorJitter(part.params, key, height, width);
-  drawn->kind = StepKind::kIdentity;
-  drawn->is_applied = part.turn < jitter.num_ops;
-  if (!drawn->is_applied) return;
-  const JitterOp op = jitter.order[part.turn];
-  const float factor = jitter.factor[static_cast<int>(op)];
-  switch (op) {
-    case JitterOp::kBrightness:
-      drawn->kind = StepKind::kAdjustBrightness;
-      drawn->As<AdjustBrightnessDraw>() = {factor, jitter.bound};
-      break;
-    case JitterOp::kContrast:
-      drawn->kind = StepKind::kAdjustContrast;
-      drawn->As<AdjustContrastDraw>() = {factor, jitter.bound, 0.0f};
-      break;
-    case JitterOp::kSaturation:
-      drawn->kind = StepKind::kAdjustSaturation;
-      drawn->As<AdjustSaturationDraw>() = {factor, jitter.bound};
-      break;
-    case JitterOp::kHue:
-      drawn->kind = StepKind::kAdjustHue;
-      drawn->As<AdjustHueDraw>() = {factor, jitter.bound};
-      break;
-  }
-}
-
-// Draws the affine op of a policy's turn. Its shear stays 0: the matrix needs
-// no more than the tangent.
-DATASETD_HOST_DEVICE inline AffineDraw DrawPolicyWarp(
-    const PolicyParams& params, const PolicyDraw& policy, int height,
-    int width) {
-  const float magnitude = SignedMagnitude(params, policy, height, width);
-  const double value = static_cast<double>(magnitude);
-  AffineDraw draw = {};
-  draw.scale = 1.0f;
-  double inverse[2][2] = {{1.0, 0.0}, {0.0, 1.0}};
-  float center[2] = {0.0f, 0.0f};
-  switch (policy.op) {
-    case PolicyOp::kShearX:
-    case PolicyOp::kShearY: {
-      const int axis = policy.op == PolicyOp::kShearX ? 0 : 1;
-      inverse[axis][1 - axis] = value;
-      // The image's corner.
-      center[0] = -0.5f * static_cast<float>(width);
-      center[1] = -0.5f * static_cast<float>(height);
-      break;
-    }
-    case PolicyOp::kTranslateX:
-    case PolicyOp::kTranslateY:
-      draw.translate[policy.op == PolicyOp::kTranslateX ? 0 : 1] =
-          static_cast<float>(static_cast<int32_t>(magnitude));
-      break;
-    default: {
-      // Counter-clockwise.
-      draw.angle = -magnitude;
-      const SinCos angle = SinCosPi(Quotient(value, 180.0));
-      inverse[0][0] = inverse[1][1] = angle.cos;
-      inverse[1][0] = angle.sin;
-      inverse[0][1] = -angle.sin;
-      break;
-    }
-  }
-  SetAffineMatrix(inverse, center, height, width, &draw);
-  return draw;
-}
-
-// Draws the op of a policy's turn.
-DATASETD_HOST_DEVICE inline void DrawPolicyTurn(const PolicyParams& params,
-                                                const DrawKey& key, int height,
-                                                int width, StepDraw* drawn) {
-  const PolicyDraw policy = DrawPolicy(params, key);
-  drawn->kind = StepKind::kIdentity;
-  drawn->is_applied = policy.is_applied;
-  const float bound = params.bound;
-  const auto factor = [&] {
-    return static_cast<float>(1.0 + static_cast<double>(SignedMagnitude(
-                                        params, policy, height, width)));
-  };
-  switch (policy.op) {
-    case PolicyOp::kIdentity:
-      drawn->is_applied = false;
-      break;
-    case PolicyOp::kShearX:
-    case PolicyOp::kShearY:
-    case PolicyOp::kTranslateX:
-    case PolicyOp::kTranslateY:
-    case PolicyOp::kRotate:
-      drawn->kind = StepKind::kAffine;
-      drawn->As<AffineDraw>() = DrawPolicyWarp(params, policy, height, width);
-      break;
-    case PolicyOp::kBrightness:
-      drawn->kind = StepKind::kAdjustBrightness;
-      drawn->As<AdjustBrightnessDraw>() = {factor(), bound};
-      break;
-    case PolicyOp::kColor:
-      drawn->kind = StepKind::kAdjustSaturation;
-      drawn->As<AdjustSaturationDraw>() = {factor(), bound};
-      break;
-    case PolicyOp::kContrast:
-      drawn->kind = StepKind::kAdjustContrast;
-      drawn->As<AdjustContrastDraw>() = {factor(), bound, 0.0f};
-      break;
-    case PolicyOp::kSharpness:
-      drawn->kind = StepKind::kAdjustSharpness;
-      drawn->As<AdjustSharpnessDraw>() = {factor(), bound};
-      break;
-    case PolicyOp::kPosterize:
-      drawn->kind = StepKind::kPosterize;
-      drawn->As<PosterizeDraw>() = {PolicyBits(params, policy), bound};
-      break;
-    case PolicyOp::kSolarize:
-      drawn->kind = StepKind::kSolarize;
-      drawn->As<SolarizeDraw>() = {PolicyThreshold(params, policy), bound};
-      break;
-    case PolicyOp::kAutoContrast:
-      drawn->kind = StepKind::kAutocontrast;
-      drawn->As<AutocontrastDraw>() = {bound};
-      break;
-    case PolicyOp::kEqualize:
-      drawn->kind = StepKind::kEqualize;
-      drawn->As<EqualizeDraw>() = {bound};
-      break;
-    case PolicyOp::kInvert:
-      drawn->kind = StepKind::kInvert;
-      drawn->As<InvertDraw>() = {bound};
-      break;
-  }
-}
-
-DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
-                                          uint64_t epoch, int64_t sample,
-                                          StepDraw* drawn) {
-  const DrawKey key = {seed, epoch, sample, step.op_index};
-  drawn->kind = step.kind;
-  drawn->statistic_index = 0;
-  drawn->out_height = step.out_height;
-  drawn->out_width = step.out_width;
-  drawn->is_applied =
-      PassesGate(key, step.group_op_index, step.group_probability) &&
-      PassesGate(key, step.op_index, step.probability);
-  if (!drawn->is_applied) return;
-  switch (step.kind) {
-    case StepKind::kIdentity:
-    case StepKind::kValue:
-      break;
-    case StepKind::kMove:
-      DATASETD_NO_UNROLL
-      for (int axis = 0; axis < 2; ++axis) {
-        drawn->As<MoveDraw>().axis[axis] = DrawAxisMove(
-            ParamsAs<Move>(step), static_cast<Axis>(axis), seed, epoch, sample);
-      }
-      break;
-    case StepKind::kColorJitter:
-      DrawJitterTurn(ParamsAs<ColorJitterPart>(step), key, step.in_height,
-                     step.in_width, drawn);
-      break;
-    case StepKind::kPolicy:
-      DrawPolicyTurn(ParamsAs<PolicyParams>(step), key, step.in_height,
-                     step.in_width, drawn);
-      break;
-#define DATASETD_ROW(Name)                                                  \
-  case StepKind::k##Name:                                                   \
-    drawn->As<Name##Draw>() = Draw##Name(ParamsAs<Name##Params>(step), key, \
-                                         step.in_height, step.in_width);    \
-    break;
-      DATASETD_OPS(DATASETD_ROW)
+// True if the step is drawn to be another op.
+inline bool IsChoice(StepKind kind) {
+  switch (kind) {
+#define DATASETD_ROW(Name) case StepKind::k##Name:
+    DATASETD_CHOICE_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
+    return true;
+    default:
+      return false;
   }
 }
 

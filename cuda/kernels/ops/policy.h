@@ -1,6 +1,6 @@
 // RandAugment, TrivialAugmentWide and AutoAugment: draw an op and its
 // magnitude. A pipeline's op is one or more turns, each a step whose draw is
-// that of the op drawn (op_table.h).
+// that of the op drawn.
 //
 // Ops, magnitudes, signs and policies are those of torchvision's v2, with
 // magnitudes as torch.linspace has them in float32, evaluated from the nearer
@@ -9,13 +9,26 @@
 #ifndef DATASETD_CUDA_KERNELS_OPS_POLICY_H_
 #define DATASETD_CUDA_KERNELS_OPS_POLICY_H_
 
+#include <cmath>
 #include <cstdint>
 
 #include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/random.h"
+#include "cuda/kernels/ops/adjust_brightness.h"
+#include "cuda/kernels/ops/adjust_contrast.h"
+#include "cuda/kernels/ops/adjust_saturation.h"
+#include "cuda/kernels/ops/adjust_sharpness.h"
+#include "cuda/kernels/ops/affine.h"
+#include "cuda/kernels/ops/autocontrast.h"
 #include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/equalize.h"
+#include "cuda/kernels/ops/invert.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/ops/posterize.h"
+#include "cuda/kernels/ops/solarize.h"
 #include "cuda/kernels/ops/warp.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 
@@ -152,6 +165,22 @@ struct PolicyParams : WarpParams {
   float bound;        // 255 or 1
 };
 
+inline const char* NameOf(const PolicyParams& params) {
+  switch (params.kind) {
+    case PolicyKind::kRandAugment:
+      return "RandAugment";
+    case PolicyKind::kTrivialAugmentWide:
+      return "TrivialAugmentWide";
+    default:
+      return "AutoAugment";
+  }
+}
+
+// Those of the largest op.
+inline int64_t OperationsPerElement(const PolicyParams& params) {
+  return params.is_bilinear ? 24 : 16;
+}
+
 struct PolicyDraw {
   PolicyOp op;
   bool is_applied;
@@ -247,6 +276,123 @@ DATASETD_HOST_DEVICE inline float PolicyThreshold(const PolicyParams& params,
   return static_cast<float>(
       static_cast<double>(params.bound) *
       static_cast<double>(SpacedValue(1.0f, 0.0f, draw.bin, params.num_bins)));
+}
+
+// Draws the affine op of a policy's turn. Its shear stays 0: the matrix needs
+// no more than the tangent.
+DATASETD_HOST_DEVICE inline AffineDraw DrawPolicyWarp(
+    const PolicyParams& params, const PolicyDraw& policy, int height,
+    int width) {
+  const float magnitude = SignedMagnitude(params, policy, height, width);
+  const double value = static_cast<double>(magnitude);
+  AffineDraw draw = {};
+  draw.scale = 1.0f;
+  double inverse[2][2] = {{1.0, 0.0}, {0.0, 1.0}};
+  float center[2] = {0.0f, 0.0f};
+  switch (policy.op) {
+    case PolicyOp::kShearX:
+    case PolicyOp::kShearY: {
+      const int axis = policy.op == PolicyOp::kShearX ? 0 : 1;
+      inverse[axis][1 - axis] = value;
+      // The image's corner.
+      center[0] = -0.5f * static_cast<float>(width);
+      center[1] = -0.5f * static_cast<float>(height);
+      break;
+    }
+    case PolicyOp::kTranslateX:
+    case PolicyOp::kTranslateY:
+      draw.translate[policy.op == PolicyOp::kTranslateX ? 0 : 1] =
+          static_cast<float>(static_cast<int32_t>(magnitude));
+      break;
+    default: {
+      // Counter-clockwise.
+      draw.angle = -magnitude;
+      const SinCos angle = SinCosPi(Quotient(value, 180.0));
+      inverse[0][0] = inverse[1][1] = angle.cos;
+      inverse[1][0] = angle.sin;
+      inverse[0][1] = -angle.sin;
+      break;
+    }
+  }
+  SetAffineMatrix(inverse, center, height, width, &draw);
+  return draw;
+}
+
+// Draws the op of a policy's turn.
+DATASETD_HOST_DEVICE inline void ChoosePolicy(const PolicyParams& params,
+                                              const DrawKey& key, int height,
+                                              int width, StepDraw* drawn) {
+  const PolicyDraw policy = DrawPolicy(params, key);
+  drawn->kind = StepKind::kIdentity;
+  drawn->is_applied = policy.is_applied;
+  const float bound = params.bound;
+  const auto factor = [&] {
+    return static_cast<float>(1.0 + static_cast<double>(SignedMagnitude(
+                                        params, policy, height, width)));
+  };
+  switch (policy.op) {
+    case PolicyOp::kIdentity:
+      drawn->is_applied = false;
+      break;
+    case PolicyOp::kShearX:
+    case PolicyOp::kShearY:
+    case PolicyOp::kTranslateX:
+    case PolicyOp::kTranslateY:
+    case PolicyOp::kRotate:
+      drawn->kind = StepKind::kAffine;
+      drawn->As<AffineDraw>() = DrawPolicyWarp(params, policy, height, width);
+      break;
+    case PolicyOp::kBrightness:
+      drawn->kind = StepKind::kAdjustBrightness;
+      drawn->As<AdjustBrightnessDraw>() = {factor(), bound};
+      break;
+    case PolicyOp::kColor:
+      drawn->kind = StepKind::kAdjustSaturation;
+      drawn->As<AdjustSaturationDraw>() = {factor(), bound};
+      break;
+    case PolicyOp::kContrast:
+      drawn->kind = StepKind::kAdjustContrast;
+      drawn->As<AdjustContrastDraw>() = {factor(), bound, 0.0f};
+      break;
+    case PolicyOp::kSharpness:
+      drawn->kind = StepKind::kAdjustSharpness;
+      drawn->As<AdjustSharpnessDraw>() = {factor(), bound};
+      break;
+    case PolicyOp::kPosterize:
+      drawn->kind = StepKind::kPosterize;
+      drawn->As<PosterizeDraw>() = {PolicyBits(params, policy), bound};
+      break;
+    case PolicyOp::kSolarize:
+      drawn->kind = StepKind::kSolarize;
+      drawn->As<SolarizeDraw>() = {PolicyThreshold(params, policy), bound};
+      break;
+    case PolicyOp::kAutoContrast:
+      drawn->kind = StepKind::kAutocontrast;
+      drawn->As<AutocontrastDraw>() = {bound};
+      break;
+    case PolicyOp::kEqualize:
+      drawn->kind = StepKind::kEqualize;
+      drawn->As<EqualizeDraw>() = {bound};
+      break;
+    case PolicyOp::kInvert:
+      drawn->kind = StepKind::kInvert;
+      drawn->As<InvertDraw>() = {bound};
+      break;
+  }
+}
+
+// Tells the shear of a policy's affine op, which is about the image's corner.
+template <typename Visit>
+void VisitChosen(const PolicyParams& params, const Step& step,
+                 const DrawKey& key, const Visit& visit) {
+  const PolicyDraw draw = DrawPolicy(params, key);
+  if (draw.op != PolicyOp::kShearX && draw.op != PolicyOp::kShearY) return;
+  const double degrees = std::atan(double{SignedMagnitude(
+                             params, draw, step.in_height, step.in_width)}) *
+                         (180.0 / M_PI);
+  const bool is_x = draw.op == PolicyOp::kShearX;
+  visit("shear", is_x ? degrees : 0.0, is_x ? 0.0 : degrees);
+  visit("center", 0.0, 0.0);
 }
 
 }  // namespace datasetd

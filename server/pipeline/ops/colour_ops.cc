@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "cuda/kernels/ops/color_jitter.h"
 #include "server/pipeline/ops/op_compilers.h"
 
 namespace datasetd {
@@ -18,19 +19,19 @@ absl::Status AddJitter(const v1::ColorJitter& op, ImageCompiler& image) {
       {op.has_contrast(), op.contrast()},
       {op.has_saturation(), op.saturation()},
       {op.has_hue(), op.hue()}};
-  ColorJitterPart part = {};
-  part.params.bound = image.bound();
+  ColorJitterParams params = {};
+  params.bound = image.bound();
   int num_parts = 0;
   for (int i = 0; i < kNumJitterOps; ++i) {
     const auto& [is_present, range] = parts[i];
     if (!is_present) continue;
-    part.params.is_present[i] = true;
-    part.params.low[i] = ToFloat(range.min());
-    part.params.high[i] = ToFloat(range.max());
+    params.is_present[i] = true;
+    params.low[i] = ToFloat(range.min());
+    params.high[i] = ToFloat(range.max());
     ++num_parts;
   }
-  for (part.turn = 0; part.turn < num_parts; ++part.turn) {
-    DATASETD_RETURN_IF_ERROR(image.Add(StepKind::kColorJitter, part));
+  for (params.turn = 0; params.turn < num_parts; ++params.turn) {
+    DATASETD_RETURN_IF_ERROR(image.Add(StepKind::kColorJitter, params));
   }
   return absl::OkStatus();
 }

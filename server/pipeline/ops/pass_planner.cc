@@ -8,7 +8,9 @@
 #include "cuda/kernels/chain/chain_pass.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/sized_step.h"
+#include "cuda/kernels/ops/color_jitter.h"
 #include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/ops/policy.h"
 
 namespace datasetd {
 namespace {
@@ -76,15 +78,12 @@ class PassPlanner {
         if (IsCertain(step)) Settle();
         AddResize(s);
         return;
-      case StepKind::kColorJitter:
-        if (ParamsAs<ColorJitterPart>(step)
-                .params.is_present[static_cast<int>(JitterOp::kContrast)]) {
-          Begin(s, {.is_drawn = true, .after = Bit(s)});
-        }
-        break;
-      case StepKind::kPolicy:
-        Begin(s, {.is_drawn = true, .after = Bit(s)});
-        break;
+#define DATASETD_ROW(Name)                      \
+  case StepKind::k##Name:                       \
+    AddChoice(s, ParamsAs<Name##Params>(step)); \
+    break;
+        DATASETD_CHOICE_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
       case StepKind::kGaussianBlur:
         Begin(s, {.source = PassSource::kBlurX, .after = Bit(s)});
         plan_.passes.back().end_step = static_cast<uint8_t>(s);
@@ -98,21 +97,30 @@ class PassPlanner {
         break;
     }
     unmoved_ |= Bit(s);
-    is_unmoved_certain_ = is_unmoved_certain_ ||
-                          (IsCertain(step) && step.kind != StepKind::kPolicy &&
-                           step.kind != StepKind::kColorJitter);
+    is_unmoved_certain_ =
+        is_unmoved_certain_ || (IsCertain(step) && !IsChoice(step.kind));
   }
 
-  void Begin(size_t s, ChainPass pass) {
+  template <typename Params>
+  void AddChoice(size_t s, const Params& params) {
+    if constexpr (requires { MayBeginPass(params); }) {
+      if (!MayBeginPass(params)) return;
+    }
+    bool shares_pass = false;
+    if constexpr (requires { SharesPass(params); }) {
+      shares_pass = SharesPass(params);
+    }
+    Begin(s, {.is_drawn = true, .after = Bit(s)}, shares_pass);
+  }
+
+  // `shares_pass`: an earlier step may begin the pass instead.
+  void Begin(size_t s, ChainPass pass, bool shares_pass = false) {
     const Step& step = steps_[s];
     pass.first_step = static_cast<uint8_t>(s);
     // The pass before this one writes the image to scratch memory.
     const int64_t image_elements =
         SaturatingProduct(step.in_height, step.in_width, channels_);
-    // Only one turn of a ColorJitter adjusts the contrast.
-    const bool is_later_turn = step.kind == StepKind::kColorJitter &&
-                               ParamsAs<ColorJitterPart>(step).turn > 0;
-    if (!is_later_turn) ++num_images_;
+    if (!shares_pass) ++num_images_;
     for (int i = 0; i < std::min(num_images_, 2); ++i) {
       int64_t& elements = plan_.scratch.image_elements[i];
       elements = std::max(elements, image_elements);

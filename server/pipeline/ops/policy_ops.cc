@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "cuda/kernels/ops/policy.h"
 #include "server/pipeline/ops/op_compilers.h"
 
 namespace datasetd {

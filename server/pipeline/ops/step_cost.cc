@@ -4,7 +4,9 @@
 
 #include "base/checked_math.h"
 #include "cuda/kernels/math/axis_taps.h"
+#include "cuda/kernels/ops/color_jitter.h"
 #include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/ops/policy.h"
 
 namespace datasetd {
 namespace {
@@ -47,8 +49,12 @@ StepCost CostOfResize(const Step& step, SampleSize in, SampleSize out,
 constexpr int64_t kDefaultOperations = 4;
 
 template <typename Params>
-constexpr int64_t OperationsOf() {
-  if constexpr (requires { Params::kOperationsPerElement; }) {
+int64_t OperationsOf(const Step& step) {
+  if constexpr (requires(const Params& params) {
+                  OperationsPerElement(params);
+                }) {
+    return OperationsPerElement(ParamsAs<Params>(step));
+  } else if constexpr (requires { Params::kOperationsPerElement; }) {
     return Params::kOperationsPerElement;
   } else {
     return kDefaultOperations;
@@ -61,31 +67,23 @@ int64_t OperationsOfWarp(const Step& step) {
          (kIsProjective<Draw> ? 8 : 0);
 }
 
-// Operations per output element. Of ops that are drawn, those of the largest.
-int64_t OperationsPerElement(const Step& step) {
+// Operations per output element.
+int64_t OperationsOfStep(const Step& step) {
   switch (step.kind) {
 #define DATASETD_ROW(Name) \
   case StepKind::k##Name:  \
     return OperationsOfWarp<Name##Draw>(step);
     DATASETD_WARP_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-    case StepKind::kPolicy:
-      return ParamsAs<WarpParams>(step).is_bilinear ? 24 : 16;
-    case StepKind::kColorJitter:
-      return OperationsOf<AdjustHueParams>();
-    case StepKind::kGaussianBlur: {
-      const auto& params = ParamsAs<GaussianBlurParams>(step);
-      return 8 + 4 * (int64_t{params.radius_x} + params.radius_y);
-    }
 #define DATASETD_ROW(Name) \
   case StepKind::k##Name:  \
-    return OperationsOf<Name##Params>();
-      DATASETD_POINT_OPS(DATASETD_ROW)
-      DATASETD_COORDINATE_OPS(DATASETD_ROW)
-      DATASETD_STATISTIC_OPS(DATASETD_ROW)
+    return OperationsOf<Name##Params>(step);
+    DATASETD_POINT_OPS(DATASETD_ROW)
+    DATASETD_COORDINATE_OPS(DATASETD_ROW)
+    DATASETD_STATISTIC_OPS(DATASETD_ROW)
+    DATASETD_IMAGE_OPS(DATASETD_ROW)
+    DATASETD_CHOICE_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-    case StepKind::kAdjustSharpness:
-      return OperationsOf<AdjustSharpnessParams>();
     default:
       return kDefaultOperations;
   }
@@ -107,7 +105,7 @@ StepCost CostOf(const Step& step, SampleSize in, SampleSize out,
   StepCost cost;
   cost.operations = SaturatingProduct(out.height, out.width,
                                       std::max(in_channels, step.out_channels),
-                                      OperationsPerElement(step));
+                                      OperationsOfStep(step));
   return cost;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "cuda/kernels/chain/chain_pass.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/ops/draw_step.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/pipeline/pipeline.h"

@@ -1,0 +1,69 @@
+// Draws the steps of a sample.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_DRAW_STEP_H_
+#define DATASETD_CUDA_KERNELS_OPS_DRAW_STEP_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/random.h"
+#include "cuda/kernels/ops/color_jitter.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/ops/policy.h"
+#include "cuda/kernels/program/move.h"
+#include "cuda/kernels/program/params.h"
+
+namespace datasetd {
+
+// Gate of an op or a RandomApply: true with the given probability.
+DATASETD_HOST_DEVICE inline bool PassesGate(DrawKey key, uint32_t op_index,
+                                            float probability) {
+  if (probability >= 1.0f) return true;
+  key.op_index = op_index;
+  return UniformFloat(DrawWords(key, kGateDraw).word[0]) < probability;
+}
+
+DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
+                                          uint64_t epoch, int64_t sample,
+                                          StepDraw* drawn) {
+  const DrawKey key = {seed, epoch, sample, step.op_index};
+  drawn->kind = step.kind;
+  drawn->statistic_index = 0;
+  drawn->out_height = step.out_height;
+  drawn->out_width = step.out_width;
+  drawn->is_applied =
+      PassesGate(key, step.group_op_index, step.group_probability) &&
+      PassesGate(key, step.op_index, step.probability);
+  if (!drawn->is_applied) return;
+  switch (step.kind) {
+    case StepKind::kIdentity:
+    case StepKind::kValue:
+      break;
+    case StepKind::kMove:
+      DATASETD_NO_UNROLL
+      for (int axis = 0; axis < 2; ++axis) {
+        drawn->As<MoveDraw>().axis[axis] = DrawAxisMove(
+            ParamsAs<Move>(step), static_cast<Axis>(axis), seed, epoch, sample);
+      }
+      break;
+#define DATASETD_ROW(Name)                                          \
+  case StepKind::k##Name:                                           \
+    Choose##Name(ParamsAs<Name##Params>(step), key, step.in_height, \
+                 step.in_width, drawn);                             \
+    break;
+      DATASETD_CHOICE_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+#define DATASETD_ROW(Name)                                                  \
+  case StepKind::k##Name:                                                   \
+    drawn->As<Name##Draw>() = Draw##Name(ParamsAs<Name##Params>(step), key, \
+                                         step.in_height, step.in_width);    \
+    break;
+      DATASETD_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_DRAW_STEP_H_
