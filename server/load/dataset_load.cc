@@ -35,8 +35,6 @@ bool AreFieldsOf(const LoadPlan& plan, const std::vector<FieldSpec>& fields) {
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
     DatasetCache* cache, const Reserver& reserve, LoadCounters& counters) {
   DATASETD_RETURN_IF_ERROR(Receive(reserve));
-  if (source_.placement.residency == v1::RESIDENCY_MAPPED)
-    return RunMapped(*cache, reserve, counters);
   if (cache != nullptr) {
     auto cached = RunCached(*cache, reserve, counters);
     if (!cached.ok() || *cached != nullptr) return cached;
@@ -46,14 +44,25 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   if (source_.plan.needs_sizes()) {
     DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
   }
-  auto dataset = LoadDataset(
-      source_.request.spec->name(), source_.plan, *source_.reader,
-      source_.placement.devices.first().backend.get(), std::move(resident_),
-      counters, account_, source_.content_hash);
+  const std::string& name = source_.request.spec->name();
+  std::optional<MappedStore> store;
+  if (IsMapped()) {
+    const SourceInfo& info = source_.reader->info();
+    DatasetCache::Description description = {.spec_id = source_.spec_id,
+                                             .stored_by_uid = account_.uid,
+                                             .class_names = info.class_names};
+    if (IsPushed()) description.owner_uid = account_.uid;
+    store.emplace(cache, source_.plan, info.num_samples, name,
+                  std::move(description), &counters);
+  }
+  auto dataset =
+      LoadDataset(name, source_.plan, *source_.reader,
+                  source_.placement.devices.first().backend.get(),
+                  std::move(resident_), counters, account_,
+                  source_.content_hash, store.has_value() ? &*store : nullptr);
   // A push that is restored was read from its entry. The same push could not be
   // stored while that is there.
-  if (cache != nullptr && source_.request.spec->format() == kPushedFormat &&
-      !source_.spec_id.empty()) {
+  if (cache != nullptr && IsPushed() && !source_.spec_id.empty()) {
     (void)cache->GiveUp(source_.spec_id, dataset.status());
   }
   return dataset;
@@ -61,31 +70,37 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
     DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
-  // For a pushed dataset the source is the cache entry.
-  if (source_.request.spec->format() == kPushedFormat) return nullptr;
+  // The source of a push is the cache entry, or else it has none.
+  if (IsPushed() && (!IsMapped() || source_.spec_id.empty())) return nullptr;
   const std::unique_ptr<CachedSource> entry = cache.Find(source_.spec_id);
   if (entry == nullptr) return nullptr;
-  auto dataset = LoadEntry(*entry, reserve, counters);
+  auto dataset = LoadEntry(*entry, cache, reserve, counters);
   if (dataset.ok()) {
     cache.CountHit(*entry);
     return dataset;
   }
+  if (IsMapped() && absl::IsNotFound(dataset.status())) return nullptr;
   if (!cache.GiveUp(source_.spec_id, dataset.status())) return dataset;
   return nullptr;
 }
 
 // DATA_LOSS if it is damaged.
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::LoadEntry(
-    CachedSource& entry, const Reserver& reserve, LoadCounters& counters) {
+    CachedSource& entry, DatasetCache& cache, const Reserver& reserve,
+    LoadCounters& counters) {
   DATASETD_ASSIGN_OR_RETURN(const LoadPlan plan, PlanEntry(entry));
   if (source_.plan.needs_sizes()) {
     // Keep the source's plan in case the entry is damaged.
     DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   }
-  return LoadDataset(source_.request.spec->name(), plan, entry,
-                     source_.placement.devices.first().backend.get(),
-                     std::move(resident_), counters, account_,
-                     entry.header().content_hash);
+  const std::string& name = source_.request.spec->name();
+  Backend* const backend = source_.placement.devices.first().backend.get();
+  if (IsMapped()) {
+    return MapDataset(name, entry, cache, backend, std::move(resident_),
+                      counters);
+  }
+  return LoadDataset(name, plan, entry, backend, std::move(resident_), counters,
+                     account_, entry.header().content_hash);
 }
 
 absl::StatusOr<LoadPlan> DatasetLoad::PlanEntry(
@@ -106,53 +121,6 @@ absl::StatusOr<LoadPlan> DatasetLoad::PlanEntry(
         "cache entry: it has more samples than the source");
   }
   return plan;
-}
-
-absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunMapped(
-    DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
-  auto mapped = MapEntry(cache, reserve, counters);
-  if (!mapped.ok() || *mapped != nullptr) return mapped;
-  counters.num_samples.store(0, std::memory_order_relaxed);
-  counters.num_bytes.store(0, std::memory_order_relaxed);
-  if (source_.plan.needs_sizes()) {
-    DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
-  }
-  const SourceInfo& info = source_.reader->info();
-  DatasetCache::Description description = {.spec_id = source_.spec_id,
-                                           .stored_by_uid = account_.uid,
-                                           .class_names = info.class_names};
-  if (source_.request.spec->format() == kPushedFormat)
-    description.owner_uid = account_.uid;
-  MappedStore store(&cache, source_.plan, info.num_samples,
-                    source_.request.spec->name(), std::move(description),
-                    &counters);
-  return LoadDataset(
-      source_.request.spec->name(), source_.plan, *source_.reader,
-      source_.placement.devices.first().backend.get(), std::move(resident_),
-      counters, account_, source_.content_hash, &store);
-}
-
-absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::MapEntry(
-    DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
-  if (source_.spec_id.empty()) return nullptr;
-  const std::unique_ptr<CachedSource> entry = cache.Find(source_.spec_id);
-  if (entry == nullptr) return nullptr;
-  auto dataset = [&]() -> absl::StatusOr<std::shared_ptr<const Dataset>> {
-    DATASETD_ASSIGN_OR_RETURN(const LoadPlan plan, PlanEntry(*entry));
-    if (source_.plan.needs_sizes()) {
-      DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
-    }
-    return MapDataset(source_.request.spec->name(), *entry, cache,
-                      source_.placement.devices.first().backend.get(),
-                      std::move(resident_), counters);
-  }();
-  if (dataset.ok()) {
-    cache.CountHit(*entry);
-    return dataset;
-  }
-  if (absl::IsNotFound(dataset.status())) return nullptr;
-  if (!cache.GiveUp(source_.spec_id, dataset.status())) return dataset;
-  return nullptr;
 }
 
 absl::Status DatasetLoad::Receive(const Reserver& reserve) {

@@ -49,17 +49,18 @@ class DatasetLoad {
                                                      LoadCounters& counters);
 
  private:
-  // Returns null if the cached copy is missing or damaged.
+  bool IsMapped() const {
+    return source_.placement.residency == v1::RESIDENCY_MAPPED;
+  }
+  bool IsPushed() const {
+    return source_.request.spec->format() == kPushedFormat;
+  }
+  // Loads or maps the cached copy. Returns null if it is missing or damaged.
   absl::StatusOr<std::shared_ptr<const Dataset>> RunCached(
       DatasetCache& cache, const Reserver& reserve, LoadCounters& counters);
   absl::StatusOr<std::shared_ptr<const Dataset>> LoadEntry(
-      CachedSource& entry, const Reserver& reserve, LoadCounters& counters);
-  // For residency "mapped".
-  absl::StatusOr<std::shared_ptr<const Dataset>> RunMapped(
-      DatasetCache& cache, const Reserver& reserve, LoadCounters& counters);
-  // Null if the entry is missing or damaged.
-  absl::StatusOr<std::shared_ptr<const Dataset>> MapEntry(
-      DatasetCache& cache, const Reserver& reserve, LoadCounters& counters);
+      CachedSource& entry, DatasetCache& cache, const Reserver& reserve,
+      LoadCounters& counters);
   // Plans the load of a cached entry. DATA_LOSS if its fields are not those of
   // this source, or its samples are more.
   absl::StatusOr<LoadPlan> PlanEntry(const CachedSource& entry) const;
