@@ -80,11 +80,11 @@ class Job:
                 found.append(int(name))
         return found
 
-    def await_no_daemons(self):
+    def await_no_daemons(self, timeout):
         for node in range(len(self.nodes)):
             harness.poll_until(
                 lambda node=node: not self.daemons(node),
-                f"the end of node {node}'s daemon")
+                f"the end of node {node}'s daemon", timeout)
 
     def close(self):
         for node in range(len(self.nodes)):

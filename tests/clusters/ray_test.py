@@ -46,7 +46,8 @@ def test_two_nodes(python, job):
         os.environ,
         RAY_USAGE_STATS_ENABLED="0",
         RAY_TMPDIR=job.directory,
-        DATASETD_IDLE_SECONDS="5",
+        # More than the second workers need to start on a busy machine.
+        DATASETD_IDLE_SECONDS="60",
         # Workers get the package, not the sandbox's other folders.
         PYTHONPATH=harness.runfile("client/python"))
     environment.pop("DATASETD_ADDRESS", None)
@@ -72,7 +73,7 @@ def test_two_nodes(python, job):
                 & {result["worker"] for result in second})
     assert {result["daemon"] for result in second} == {
         result["daemon"] for result in first}
-    job.await_no_daemons()
+    job.await_no_daemons(timeout=120)
 
 
 if __name__ == "__main__":
