@@ -1,18 +1,20 @@
-// absl::Mutex, or a standard mutex under ThreadSanitizer, because the system's
-// Abseil is not instrumented.
+// absl::Mutex whose timed waits go by the monotonic clock: those of the
+// system's Abseil go by the clock of the day, and take longer when that is set
+// back. Under ThreadSanitizer a standard mutex, because that Abseil is not
+// instrumented.
 
 #ifndef DATASETD_BASE_MUTEX_H_
 #define DATASETD_BASE_MUTEX_H_
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "absl/base/config.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-
-#if defined(ABSL_HAVE_THREAD_SANITIZER)
-#include <condition_variable>
-#include <mutex>
-#endif
 
 namespace datasetd {
 
@@ -51,7 +53,57 @@ class ABSL_LOCKABLE Mutex {
 
 #else
 
-using Mutex = absl::Mutex;
+class ABSL_LOCKABLE Mutex {
+ public:
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.Lock(); }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
+    return mutex_.TryLock();
+  }
+  void Unlock() ABSL_UNLOCK_FUNCTION() {
+    WakeTimed();
+    mutex_.Unlock();
+  }
+  void Await(const Condition& condition) {
+    WakeTimed();
+    mutex_.Await(condition);
+  }
+  // Returns whether the condition holds.
+  bool AwaitWithTimeout(const Condition& condition,
+                        absl::Duration timeout) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    WakeTimed();
+    const auto deadline =
+        std::chrono::steady_clock::now() +
+        absl::ToChronoNanoseconds(std::min(timeout, kLongest));
+    ++num_timed_;
+    bool is_true = condition.Eval();
+    while (!is_true && std::chrono::steady_clock::now() < deadline) {
+      // Whoever changes what is waited for holds mutex_ and takes this one
+      // next, so that no change is missed.
+      std::unique_lock<std::mutex> lock(timed_mutex_);
+      mutex_.Unlock();
+      changed_.wait_until(lock, deadline);
+      lock.unlock();
+      mutex_.Lock();
+      is_true = condition.Eval();
+    }
+    --num_timed_;
+    return is_true;
+  }
+
+ private:
+  static constexpr absl::Duration kLongest = absl::Hours(24 * 365);
+
+  void WakeTimed() {
+    if (num_timed_ == 0) return;
+    const std::lock_guard<std::mutex> lock(timed_mutex_);
+    changed_.notify_all();
+  }
+
+  absl::Mutex mutex_;
+  int num_timed_ = 0;  // waits; guarded by mutex_
+  std::mutex timed_mutex_;
+  std::condition_variable changed_;
+};
 
 #endif
 
