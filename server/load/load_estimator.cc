@@ -94,7 +94,7 @@ LoadEstimate LoadEstimator::Result() {
   }
   const Placement placement =
       PlanPlacement(source_.placement, plan,
-                    RoomsOf(source_.placement, account_.uid, terms_));
+                    RoomsOf(source_.placement, plan, account_.uid, terms_));
   estimate.residency = placement.residency;
   estimate.placements = placement.Describe();
   estimate.resident_bytes = placement.resident_bytes();

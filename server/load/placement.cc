@@ -14,8 +14,8 @@
 namespace datasetd {
 namespace {
 
-// AUTO leaves a part of a device's budget to feeds: a quarter, but no more
-// than 2 GiB.
+// Where not all fits, AUTO leaves a part of a device's budget to feeds: a
+// quarter, but no more than 2 GiB.
 constexpr uint64_t kFeedShare = 4;
 constexpr uint64_t kMostForFeeds = uint64_t{2} << 30;
 
@@ -237,16 +237,26 @@ Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
   return placement;
 }
 
-std::vector<int64_t> RoomsOf(const PlacementRequest& request, uid_t uid,
+std::vector<int64_t> RoomsOf(const PlacementRequest& request,
+                             const LoadPlan& plan, uid_t uid,
                              const MemoryBudget::Terms& terms) {
   std::vector<int64_t> rooms;
   if (request.residency != v1::RESIDENCY_AUTO) return rooms;
-  for (const ServedDevice* const device : request.devices.devices) {
-    const MemoryBudget& budget = *device->budget;
-    const uint64_t kept =
-        std::min(budget.total_bytes() / kFeedShare, kMostForFeeds);
-    const uint64_t free = budget.FreeBytesFor(MemoryKind::kDataset, uid, terms);
-    rooms.push_back(static_cast<int64_t>(free - std::min(free, kept)));
+  const std::vector<ServedDevice*>& devices = request.devices.devices;
+  for (const ServedDevice* const device : devices) {
+    rooms.push_back(static_cast<int64_t>(
+        device->budget->FreeBytesFor(MemoryKind::kDataset, uid, terms)));
+  }
+  const Placement placement = PlanPlacement(request, plan, rooms);
+  if (std::all_of(
+          placement.parts.begin(), placement.parts.end(),
+          [](const Placement::Part& part) { return part.device != nullptr; })) {
+    return rooms;
+  }
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const auto kept = static_cast<int64_t>(std::min(
+        devices[d]->budget->total_bytes() / kFeedShare, kMostForFeeds));
+    rooms[d] -= std::min(rooms[d], kept);
   }
   return rooms;
 }

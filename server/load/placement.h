@@ -72,8 +72,10 @@ Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
                         absl::Span<const int64_t> rooms);
 
 // The bytes that AUTO may take of each device: the part of its budget that is
-// free for this user, less a share for feeds. Empty for other residencies.
-std::vector<int64_t> RoomsOf(const PlacementRequest& request, uid_t uid,
+// free for this user, less a share for feeds if not all samples fit into that.
+// Empty for other residencies.
+std::vector<int64_t> RoomsOf(const PlacementRequest& request,
+                             const LoadPlan& plan, uid_t uid,
                              const MemoryBudget::Terms& terms);
 
 // The memory of a dataset, before it is allocated.

@@ -38,8 +38,8 @@ class Replicator {
     if (reads_peer_) {
       DATASETD_RETURN_IF_ERROR(to_.ReadPeer(from_));
     } else {
-      DATASETD_RETURN_IF_ERROR(
-          share_.Take(kNumCopyBuffers * kStagedChunkBytes));
+      DATASETD_RETURN_IF_ERROR(share_.Take(kNumCopyBuffers * kStagedChunkBytes,
+                                           &counters_.is_cancelled));
       for (std::unique_ptr<HostMemory>& buffer : buffers_) {
         DATASETD_ASSIGN_OR_RETURN(buffer, to_.AllocateHost(kStagedChunkBytes));
       }

@@ -44,9 +44,9 @@ absl::Status DatasetEntry::CheckReadable() const {
       "; unload it, and load it again"));
 }
 
-bool DatasetEntry::IsUnused() const {
+bool DatasetEntry::IsUnused(bool for_restored) const {
   return state == DatasetState::kReady && !spec->pin() && holders.empty() &&
-         num_feeds_of.empty();
+         num_feeds_of.empty() && !(for_restored && is_restored && !was_used);
 }
 
 int64_t DatasetEntry::BytesIn(const MemoryBudget& budget) const {

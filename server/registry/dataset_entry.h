@@ -46,6 +46,8 @@ struct DatasetEntry {
   Caller owner;
   // Loaded even if no session holds it.
   bool is_restored = false;
+  // A session has held it, or a feed has read it.
+  bool was_used = false;
   // It is being restored, and suspects wait until that has ended.
   bool is_awaited = false;
   // The user for whom the next daemon loads the name again: it was restored, or
@@ -94,7 +96,8 @@ struct DatasetEntry {
   std::vector<std::weak_ptr<LoadCall>> waiting;
   // The failed load that had its name, while this one is LOADING; it comes back
   // if this one fails before it is planned, or is cancelled, but not if its
-  // user unloads this one.
+  // user unloads this one. If the name is kept for another user, it stays while
+  // this one is FAILED, and comes back when this one's user unloads it.
   std::shared_ptr<DatasetEntry> replaced;
   // For a push, while it is LOADING.
   std::function<void()> cancel;
@@ -115,8 +118,9 @@ struct DatasetEntry {
   bool IsLost() const;
   // DATA_LOSS if it is READY and its samples cannot be read any more.
   absl::Status CheckReadable() const;
-  // True if it is READY and may be evicted.
-  bool IsUnused() const;
+  // True if it is READY and may be evicted. `for_restored`: for one that is
+  // restored, as it was itself: its jobs may still be on their way back.
+  bool IsUnused(bool for_restored) const;
   bool is_cancelled() const {
     return counters.is_cancelled.load(std::memory_order_relaxed);
   }

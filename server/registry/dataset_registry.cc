@@ -134,7 +134,7 @@ void DatasetRegistry::MakeRoom(const std::string& device, int64_t bytes) {
   const auto found = devices_->Find(device);
   if (!found.ok()) return;
   MutexLock lock(&mutex_);
-  while (memory_.MakeRoom(*(*found)->budget, bytes)) {
+  while (memory_.MakeRoom(*(*found)->budget, bytes, /*for_restored=*/false)) {
   }
 }
 
@@ -146,6 +146,7 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,
   if (entry.state == DatasetState::kLoading ||
       entry.state == DatasetState::kReady) {
     entry.holders.insert(caller.session_id);
+    entry.was_used = true;
     entry.getters.insert(caller.session_id);
     entry.last_used = clock_->Monotonic();
   }
@@ -280,6 +281,7 @@ absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
           "; load it again"));
   }
   DATASETD_ASSIGN_OR_RETURN(Replica replica, ReplicaOn(entry, device));
+  entry.was_used = true;
   ++entry.num_feeds_of[caller.uid];
   entry.last_used = clock_->Monotonic();
   return DatasetUse(this, entry.id, caller.uid, entry.visibility(),
@@ -322,7 +324,10 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
           "; only that user, root or the daemon's user can end them"));
     }
   }
-  if (!caller.is_privileged && caller.uid != entry.owner.uid) {
+  const bool is_for_caller =
+      caller.is_privileged ||
+      (entry.state == DatasetState::kFailed && entry.kept_for == caller.uid);
+  if (!is_for_caller && caller.uid != entry.owner.uid) {
     return absl::PermissionDeniedError(absl::StrCat(
         "dataset '", name, "' was loaded by uid ", entry.owner.uid,
         "; only that user, root and the daemon's user may unload it"));
@@ -352,6 +357,13 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
   }
   observer_(DatasetEvent::kUnloaded, DescribeBriefly(entry), caller);
   table_.Remove(entry);
+  if (EntryPtr kept = std::move(entry.replaced); kept != nullptr) {
+    if (is_for_caller) {
+      observer_(DatasetEvent::kUnloadAsked, DescribeBriefly(*kept), caller);
+    } else {
+      table_.PutBack(std::move(kept));
+    }
+  }
   memory_.Free(Only(std::move(found)));
   return Replicas();
 }

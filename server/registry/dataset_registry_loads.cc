@@ -13,6 +13,13 @@
 #include "server/registry/dataset_registry.h"
 
 namespace datasetd {
+namespace {
+
+bool IsPush(const DatasetEntry& entry) {
+  return entry.spec->format() == kPushedFormat;
+}
+
+}  // namespace
 
 void DatasetRegistry::RunLoads() {
   BecomeBackgroundThread("load");
@@ -76,7 +83,8 @@ absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
       [&](const LoadPlan& plan) -> absl::StatusOr<PlacedMemory> {
     MutexLock lock(&mutex_);
     entry.replica_reservations.clear();
-    while (memory_.MakeRoom(*entry.spec, entry.placement, plan, entry.owner)) {
+    while (memory_.MakeRoom(*entry.spec, entry.placement, plan, entry.owner,
+                            entry.is_restored)) {
     }
     DATASETD_ASSIGN_OR_RETURN(
         PlacedMemory reserved,
@@ -112,9 +120,7 @@ void DatasetRegistry::StoreInCache(
   DatasetCache::Description description = {.spec_id = entry.spec_id,
                                            .stored_by_uid = entry.owner.uid,
                                            .class_names = entry.class_names};
-  if (entry.spec->format() == kPushedFormat) {
-    description.owner_uid = entry.owner.uid;
-  }
+  if (IsPush(entry)) description.owner_uid = entry.owner.uid;
   cache_->Store(std::move(description), dataset);
 }
 
@@ -145,7 +151,7 @@ void DatasetRegistry::FinishLoad(DatasetEntry& entry,
   entry.is_awaited = false;
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
-  const EntryPtr replaced = std::move(entry.replaced);
+  EntryPtr replaced = std::move(entry.replaced);
   if (replicas.ok()) {
     entry.replicas = *std::move(replicas);
     entry.fields = entry.replicas.front()->fields();
@@ -165,9 +171,12 @@ void DatasetRegistry::FinishLoad(DatasetEntry& entry,
   (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
       .fetch_add(1, std::memory_order_relaxed);
   observer_(DatasetEvent::kFailed, DescribeBriefly(entry), entry.owner);
-  if (is_cancelled) {
+  if (is_cancelled || (IsPush(entry) && !entry.is_restored)) {
     table_.Remove(entry);
-    if (replaced != nullptr) table_.PutBack(replaced);
+    if (replaced != nullptr) table_.PutBack(std::move(replaced));
+  } else if (entry.kept_for.has_value() && entry.kept_for != entry.owner.uid) {
+    // Unload brings it back.
+    entry.replaced = std::move(replaced);
   }
   table_.ForgetOldFailures();
 }

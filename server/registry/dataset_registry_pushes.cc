@@ -32,7 +32,7 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
       }
       DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));
     } while (memory_.MakeRoom(*opened.request.spec, opened.placement,
-                              opened.plan, caller));
+                              opened.plan, caller, /*for_restored=*/false));
     DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
     entry->cancel = std::move(cancel);
   }

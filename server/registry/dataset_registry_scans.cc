@@ -142,6 +142,7 @@ absl::Status DatasetRegistry::Attach(DatasetEntry& entry,
   }
   DATASETD_RETURN_IF_ERROR(entry.CheckReadable());
   entry.holders.insert(call->caller.session_id);
+  entry.was_used = true;
   entry.last_used = clock_->Monotonic();
   if (!entry.is_planned) entry.calls.push_back(call);
   std::erase_if(entry.waiting, [](const auto& call) { return call.expired(); });
@@ -281,7 +282,7 @@ bool DatasetRegistry::QueueLoad(const EntryPtr& entry,
     if (status.ok()) status = table_.CheckLimits(entry->owner, entry.get());
   } while (status.ok() && !opened->plan.needs_sizes() &&
            memory_.MakeRoom(*entry->spec, opened->placement, opened->plan,
-                            entry->owner));
+                            entry->owner, entry->is_restored));
   if (status.ok()) status = Prepare(*entry, *std::move(opened));
   if (!status.ok()) {
     FailUnplanned(entry, status);

@@ -58,7 +58,9 @@ void DatasetTable::Add(EntryPtr entry) {
   // Its feeds may still have to end.
   if (place != nullptr && place->num_feeds_of.empty()) by_id_.erase(place->id);
   if (place != nullptr) entry->kept_for = place->kept_for;
-  entry->replaced = place;
+  // Failed tries of others do not pile up on what is kept.
+  entry->replaced =
+      place != nullptr && place->replaced != nullptr ? place->replaced : place;
   place = entry;
   by_id_[entry->id] = std::move(entry);
 }
@@ -116,6 +118,11 @@ absl::Status DatasetTable::CheckLimits(const Caller& caller,
   uint64_t count = 0;
   for (const auto& [name, entry] : entries_) {
     if (entry.get() == self || entry->owner.session_id == 0) continue;
+    // Of those that are restored together the first ones count for the others.
+    if (self != nullptr && self->is_restored && entry->is_restored &&
+        entry->state != DatasetState::kReady && entry->id > self->id) {
+      continue;
+    }
     ++total;
     if (entry->owner.uid == caller.uid) ++count;
   }
@@ -134,19 +141,20 @@ absl::Status DatasetTable::CheckLimits(const Caller& caller,
       "; unload some, or raise max_datasets in the daemon's configuration"));
 }
 
-int64_t DatasetTable::UnusedBytes(const MemoryBudget& budget) const {
+int64_t DatasetTable::UnusedBytes(const MemoryBudget& budget,
+                                  bool for_restored) const {
   int64_t bytes = 0;
   for (const auto& [name, entry] : entries_) {
-    if (entry->IsUnused()) bytes += entry->BytesIn(budget);
+    if (entry->IsUnused(for_restored)) bytes += entry->BytesIn(budget);
   }
   return bytes;
 }
 
 std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
-    const MemoryBudget& budget, int64_t bytes) {
+    const MemoryBudget& budget, int64_t bytes, bool for_restored) {
   std::vector<EntryPtr> unused;
   for (const auto& [name, entry] : entries_) {
-    if (entry->IsUnused() && entry->BytesIn(budget) > 0) {
+    if (entry->IsUnused(for_restored) && entry->BytesIn(budget) > 0) {
       unused.push_back(entry);
     }
   }

@@ -52,16 +52,19 @@ class DatasetTable {
   static absl::Status NameTaken(const DatasetEntry& present,
                                 const Caller& caller);
   // RESOURCE_EXHAUSTED if the caller or all users have too many datasets to
-  // load another. `self` is not counted; may be null.
+  // load another. `self` is not counted; may be null. If it is restored, so are
+  // not those that are restored after it.
   absl::Status CheckLimits(const Caller& caller,
                            const DatasetEntry* self) const;
 
   // The bytes of a budget that TakeUnused could free.
-  int64_t UnusedBytes(const MemoryBudget& budget) const;
+  // `for_restored`: as DatasetEntry::IsUnused.
+  int64_t UnusedBytes(const MemoryBudget& budget, bool for_restored) const;
   // Removes unused datasets that take of the budget, with all that they have
   // elsewhere, least recently used first, until they add up to `bytes` of it or
   // none is left.
-  std::vector<EntryPtr> TakeUnused(const MemoryBudget& budget, int64_t bytes);
+  std::vector<EntryPtr> TakeUnused(const MemoryBudget& budget, int64_t bytes,
+                                   bool for_restored);
   // Removes all but the latest failures of each user, and those that are kept.
   void ForgetOldFailures();
 

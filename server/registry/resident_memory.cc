@@ -44,7 +44,7 @@ absl::StatusOr<PlacedMemory> ResidentMemory::Reserve(
   const MemoryBudget::Terms terms = TermsOf(spec, caller);
   PlacedMemory memory;
   memory.placement =
-      PlanPlacement(request, plan, RoomsOf(request, caller.uid, terms));
+      PlanPlacement(request, plan, RoomsOf(request, plan, caller.uid, terms));
   const auto reserve = [&](const Placement::Part& part) {
     MemoryBudget* const budget =
         part.device == nullptr ? request.pinned : part.device->budget.get();
@@ -57,7 +57,7 @@ absl::StatusOr<PlacedMemory> ResidentMemory::Reserve(
     const MemoryBudget& budget =
         part.device == nullptr ? *request.pinned : *part.device->budget;
     if (part.size_bytes - static_cast<int64_t>(budget.free_bytes()) <=
-        table_->UnusedBytes(budget)) {
+        table_->UnusedBytes(budget, /*for_restored=*/false)) {
       continue;
     }
     DATASETD_RETURN_IF_ERROR(reserve(part).status());
@@ -71,22 +71,24 @@ absl::StatusOr<PlacedMemory> ResidentMemory::Reserve(
 
 bool ResidentMemory::MakeRoom(const v1::DatasetSpec& spec,
                               const PlacementRequest& request,
-                              const LoadPlan& plan, const Caller& caller) {
+                              const LoadPlan& plan, const Caller& caller,
+                              bool for_restored) {
   bool is_possible = false;
   // AUTO takes the place of others on the device if all of it fits then.
-  if (MakeRoom(spec, PlanPlacement(request, plan, {}), caller, &is_possible)) {
+  if (MakeRoom(spec, PlanPlacement(request, plan, {}), caller, for_restored,
+               &is_possible)) {
     return true;
   }
   if (is_possible || request.residency != v1::RESIDENCY_AUTO) return false;
   const std::vector<int64_t> rooms =
-      RoomsOf(request, caller.uid, TermsOf(spec, caller));
+      RoomsOf(request, plan, caller.uid, TermsOf(spec, caller));
   return MakeRoom(spec, PlanPlacement(request, plan, rooms), caller,
-                  &is_possible);
+                  for_restored, &is_possible);
 }
 
 bool ResidentMemory::MakeRoom(const v1::DatasetSpec& spec,
                               const Placement& placement, const Caller& caller,
-                              bool* is_possible) {
+                              bool for_restored, bool* is_possible) {
   struct Need {
     const MemoryBudget* budget;
     int64_t bytes;
@@ -108,18 +110,20 @@ bool ResidentMemory::MakeRoom(const v1::DatasetSpec& spec,
   for (const Need& need : needs) {
     const int64_t missing =
         need.bytes - static_cast<int64_t>(need.budget->free_bytes());
-    if (num_freeing_ == 0 && missing > table_->UnusedBytes(*need.budget)) {
+    if (num_freeing_ == 0 &&
+        missing > table_->UnusedBytes(*need.budget, for_restored)) {
       return false;
     }
   }
   *is_possible = true;
   for (const Need& need : needs) {
-    if (MakeRoom(*need.budget, need.bytes)) return true;
+    if (MakeRoom(*need.budget, need.bytes, for_restored)) return true;
   }
   return false;
 }
 
-bool ResidentMemory::MakeRoom(const MemoryBudget& budget, int64_t bytes) {
+bool ResidentMemory::MakeRoom(const MemoryBudget& budget, int64_t bytes,
+                              bool for_restored) {
   const int64_t missing = bytes - static_cast<int64_t>(budget.free_bytes());
   if (missing <= 0) return false;
   if (num_freeing_ > 0) {
@@ -128,8 +132,8 @@ bool ResidentMemory::MakeRoom(const MemoryBudget& budget, int64_t bytes) {
     mutex_->Await(Condition(&are_freed));
     return true;
   }
-  if (table_->UnusedBytes(budget) < missing) return false;
-  Entries evicted = table_->TakeUnused(budget, missing);
+  if (table_->UnusedBytes(budget, for_restored) < missing) return false;
+  Entries evicted = table_->TakeUnused(budget, missing, for_restored);
   for (const auto& entry : evicted) {
     on_evicted_(*entry);
   }

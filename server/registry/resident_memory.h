@@ -48,11 +48,11 @@ class ResidentMemory {
 
   // Evicts datasets for a load; none if that would not be enough. Returns
   // whether the mutex was given up meanwhile: then look at everything again,
-  // and call again.
+  // and call again. `for_restored`: as DatasetEntry::IsUnused.
   bool MakeRoom(const v1::DatasetSpec& spec, const PlacementRequest& request,
-                const LoadPlan& plan, const Caller& caller);
+                const LoadPlan& plan, const Caller& caller, bool for_restored);
   // Likewise, until `bytes` of the budget are free.
-  bool MakeRoom(const MemoryBudget& budget, int64_t bytes);
+  bool MakeRoom(const MemoryBudget& budget, int64_t bytes, bool for_restored);
 
   // Frees what was taken out of the table, and gives up the mutex meanwhile.
   void Free(Entries entries) ABSL_NO_THREAD_SAFETY_ANALYSIS;
@@ -60,7 +60,7 @@ class ResidentMemory {
  private:
   // Sets `is_possible` to whether all of it is, or can be made, free.
   bool MakeRoom(const v1::DatasetSpec& spec, const Placement& placement,
-                const Caller& caller, bool* is_possible);
+                const Caller& caller, bool for_restored, bool* is_possible);
 
   Mutex* const mutex_;
   DatasetTable* const table_;

@@ -157,9 +157,30 @@ TEST_F(PlacementTest, RoomsLeaveAPartToFeeds) {
   const auto reservation =
       devices_[1].budget->Reserve(MemoryKind::kSlab, 0, 500, "slab");
   ASSERT_THAT(reservation, IsOk());
-  EXPECT_THAT(RoomsOf(request, 0, {}),
+  LoadPlan large = Plan();
+  large.num_samples = 75;
+  large.resident_bytes = 7500;
+  EXPECT_THAT(RoomsOf(request, large, 0, {}),
               ElementsAre(4000 - 1000, 4000 - 1000 - 500));
-  EXPECT_THAT(RoomsOf(Request(PlacementKind::kOne, 1), 0, {}), IsEmpty());
+  EXPECT_THAT(RoomsOf(Request(PlacementKind::kOne, 1), large, 0, {}),
+              IsEmpty());
+}
+
+TEST_F(PlacementTest, WhatFitsTakesThePartOfFeeds) {
+  LoadPlan plan = Plan();
+  plan.num_samples = 40;
+  plan.resident_bytes = 4000;
+  const PlacementRequest request =
+      Request(PlacementKind::kOne, 1, v1::RESIDENCY_AUTO);
+  EXPECT_THAT(RoomsOf(request, plan, 0, {}), ElementsAre(4000));
+  EXPECT_TRUE(
+      PlanPlacement(request, plan, RoomsOf(request, plan, 0, {})).is_whole());
+  plan.num_samples = 41;
+  plan.resident_bytes = 4100;
+  const Placement split =
+      PlanPlacement(request, plan, RoomsOf(request, plan, 0, {}));
+  EXPECT_EQ(split.residency, v1::RESIDENCY_SPLIT);
+  EXPECT_EQ(split.parts[0].size_bytes, 3000);
 }
 
 TEST_F(PlacementTest, PackedSamplesHaveRoomForTheBorder) {

@@ -110,6 +110,16 @@ TEST_F(ReplicateTest, ACancelledCopyLeavesNothing) {
   EXPECT_EQ(staging_.used_bytes(), 0);
 }
 
+TEST_F(ReplicateTest, ACancelledCopyDoesNotWaitForStagingMemory) {
+  DecodeBudget::Share first(&staging_, 1);
+  DecodeBudget::Share second(&staging_, 2);
+  ASSERT_THAT(first.Take(kStagingBytes), IsOk());
+  ASSERT_THAT(second.Take(kStagingBytes), IsOk());
+  counters_.Cancel();
+  EXPECT_THAT(Copy(), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(staging_.used_bytes(), 2 * kStagingBytes);
+}
+
 TEST_F(ReplicateTest, WithoutMemoryItFailsAndLeavesNothing) {
   int num_failed = 0;
   for (int k = 1;; ++k) {

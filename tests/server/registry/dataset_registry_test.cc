@@ -587,6 +587,17 @@ TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'c'")));
 }
 
+TEST_F(DatasetRegistryTest, APushThatFailsLeavesNothing) {
+  gate_.FailWith(absl::InvalidArgumentError("it ended after 2 of 64 samples"));
+  EXPECT_THAT(
+      registry_->Push(With(NamedSpec("a"), "format: 'push' path: ''"),
+                      std::make_unique<FakeSource>(64, 1, "", 7, &gate_),
+                      kAlice, [] {}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2 of 64")));
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+  EXPECT_EQ(used_bytes(), 0);
+}
+
 TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
   gate_.Close();
   absl::Status status;

@@ -52,9 +52,10 @@ class DatasetTableTest : public ::testing::Test {
     (*spec.*flag)(true);
     entry.spec = std::move(spec);
   }
-  std::vector<std::string> TakeUnused(int64_t bytes) {
+  std::vector<std::string> TakeUnused(int64_t bytes,
+                                      bool for_restored = false) {
     std::vector<std::string> names;
-    for (const auto& entry : table_.TakeUnused(cpu_, bytes)) {
+    for (const auto& entry : table_.TakeUnused(cpu_, bytes, for_restored)) {
       names.push_back(entry->spec->name());
     }
     return names;
@@ -123,6 +124,16 @@ TEST_F(DatasetTableTest, WhatIsUnusedGoesLeastRecentlyUsedFirst) {
   EXPECT_THAT(TakeUnused(1000), ElementsAre("new"));
 }
 
+TEST_F(DatasetTableTest, WhatWasRestoredStaysForWhatIsRestoredUntilItIsUsed) {
+  const auto entry = AddReady("a", 1);
+  entry->is_restored = true;
+  EXPECT_EQ(table_.UnusedBytes(cpu_, /*for_restored=*/true), 0);
+  EXPECT_EQ(table_.UnusedBytes(cpu_, /*for_restored=*/false), 100);
+  EXPECT_THAT(TakeUnused(1, /*for_restored=*/true), IsEmpty());
+  entry->was_used = true;
+  EXPECT_THAT(TakeUnused(1, /*for_restored=*/true), ElementsAre("a"));
+}
+
 TEST_F(DatasetTableTest, WhatIsHeldUsedPinnedOrNotReadyStays) {
   AddReady("held", 1)->holders.insert(7);
   AddReady("used", 1)->num_feeds_of[1000] = 1;
@@ -176,9 +187,9 @@ TEST_F(DatasetTableTest, OneUsersFailuresPushOutNobodyElses) {
 TEST_F(DatasetTableTest, AllReplicasGoTogether) {
   AddReady("both", 1)->bytes_in = {{&cpu_, 100}, {&gpu_, 100}};
   AddReady("here", 2);
-  EXPECT_EQ(table_.UnusedBytes(cpu_), 200);
-  EXPECT_EQ(table_.UnusedBytes(gpu_), 100);
-  EXPECT_THAT(table_.TakeUnused(gpu_, 1000), SizeIs(1));
+  EXPECT_EQ(table_.UnusedBytes(cpu_, false), 200);
+  EXPECT_EQ(table_.UnusedBytes(gpu_, false), 100);
+  EXPECT_THAT(table_.TakeUnused(gpu_, 1000, false), SizeIs(1));
   EXPECT_THAT(TakeUnused(1000), ElementsAre("here"));
 }
 
@@ -196,8 +207,8 @@ TEST_F(DatasetTableTest, WhatCouldGoIsKnownBeforeItGoes) {
   AddReady("a", 10);
   AddReady("b", 20);
   AddReady("held", 1)->holders.insert(7);
-  EXPECT_EQ(table_.UnusedBytes(cpu_), 200);
-  EXPECT_EQ(table_.UnusedBytes(gpu_), 0);
+  EXPECT_EQ(table_.UnusedBytes(cpu_, false), 200);
+  EXPECT_EQ(table_.UnusedBytes(gpu_, false), 0);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ using ::datasetd::testing::StatusIs;
 using ::datasetd::testing::TempDir;
 using ::datasetd::testing::With;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(60);
@@ -97,8 +98,11 @@ class RegistryRestartTest : public ::testing::Test {
                                               &gate_);
         },
         &clock_,
-        [this](DatasetEvent event, const DatasetInfo&, const Caller&) {
+        [this](DatasetEvent event, const DatasetInfo& info, const Caller&) {
           if (observer_) observer_(event);
+          if (event == DatasetEvent::kUnloadAsked && on_unload_asked_) {
+            on_unload_asked_(info);
+          }
         });
   }
 
@@ -161,6 +165,7 @@ class RegistryRestartTest : public ::testing::Test {
   FakeClock clock_;
   uint8_t fill_ = 7;
   std::function<void(DatasetEvent event)> observer_;
+  std::function<void(const DatasetInfo& info)> on_unload_asked_;
   RestoreJournal* journal_ = nullptr;
   FaultPlan* disk_ = nullptr;  // of the next Restart
   std::unique_ptr<DeviceTable> devices_;
@@ -368,6 +373,31 @@ TEST_F(RegistryRestartTest, WhatCameBackMakesRoomUnlessItIsPinned) {
   EXPECT_THAT(registry_->Hold("b", kAlice),
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_TRUE(AwaitSettled("a").spec->pin());
+}
+
+TEST_F(RegistryRestartTest, WhatComesBackEvictsNothingThatCameBack) {
+  Restart(/*budget=*/150);
+  registry_->Restore(
+      {{.spec = NamedSpec("a"), .owner = kEarlierAlice},
+       {.spec = NamedSpec("b"), .owner = kEarlierAlice, .is_suspect = true}});
+  EXPECT_THAT(
+      AwaitSettled("b").error,
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("dataset 'b'")));
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  // Once it has been used, it goes when nobody uses it.
+  ASSERT_THAT(registry_->Hold("a", kAlice), IsOk());
+  ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(NamedSpec("b"), kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+}
+
+TEST_F(RegistryRestartTest, ALowerLimitLeavesTheFirstOnes) {
+  Restore({NamedSpec("a"), NamedSpec("b"), NamedSpec("c")});
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  EXPECT_THAT(
+      AwaitSettled("c").error,
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("uid 1000")));
 }
 
 TEST_F(RegistryRestartTest, WhatCannotComeBackIsFailedAndSaysWhy) {
@@ -659,6 +689,43 @@ TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsTheNextTry) {
   EXPECT_THAT(
       registry_->Load(With(NamedSpec("a"), "path: '/data/other'"), kBob),
       StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a' of uid 1000")));
+}
+
+TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsAFailedTry) {
+  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
+  const auto is_kept =
+      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a' of uid 1000"));
+  gate_.FailWith(absl::DataLossError("torn"));
+  for (const Caller& unloads : {kBob, kAlice}) {
+    Restart();
+    registry_->Restore(
+        {{.spec = NamedSpec("a"),
+          .owner = kEarlierAlice,
+          .refusal = absl::FailedPreconditionError("too often")}});
+    // Tried twice, and failed when its samples were read.
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+      EXPECT_THAT(AwaitSettled("a").error,
+                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr("torn")));
+      EXPECT_EQ(AwaitSettled("a").owner.uid, 1001u);
+    }
+    std::vector<std::string> asked;
+    on_unload_asked_ = [&](const DatasetInfo& info) {
+      asked.push_back(absl::StrCat(info.spec->name(), info.owner.uid));
+    };
+    ASSERT_THAT(registry_->Unload("a", false, unloads), IsOk());
+    on_unload_asked_ = nullptr;
+    if (unloads.uid == kBob.uid) {
+      EXPECT_THAT(asked, ElementsAre("a1001"));
+      EXPECT_THAT(AwaitSettled("a").error,
+                  StatusIs(absl::StatusCode::kFailedPrecondition, "too often"));
+      EXPECT_THAT(registry_->Load(other, kBob), is_kept);
+    } else {
+      EXPECT_THAT(asked, ElementsAre("a1001", "a1000"));
+      EXPECT_THAT(registry_->Hold("a", kAlice),
+                  StatusIs(absl::StatusCode::kNotFound));
+    }
+  }
 }
 
 TEST_F(RegistryRestartTest, FilesThatHangHoldNoOthersBack) {
