@@ -223,7 +223,10 @@ void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
     const absl::Duration left = deadline - clock.Monotonic();
     if (server.AwaitDrained(std::min(left, watchdog.TimeToNext()))) return;
     if (left <= absl::ZeroDuration()) {
-      Log(LogSubsystem::kServer).warn("drain_timeout passed with leases open");
+      Log(LogSubsystem::kServer)
+          .warn(
+              "drain_timeout passed with leases open, or with pushed datasets "
+              "that the cache has not stored yet");
       return;
     }
   }

@@ -12,7 +12,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -153,9 +152,7 @@ class Server::Impl {
   absl::Status Start();
   absl::Status AwaitDatasets(absl::Duration timeout);
   void BeginDrain();
-  bool AwaitDrained(absl::Duration timeout) {
-    return attach_->AwaitNoLeases(timeout);
-  }
+  bool AwaitDrained(absl::Duration timeout);
   bool WasUsed();
   void Stop(absl::Duration timeout, int exit_code);
   FeedTable& feeds() { return *feeds_; }
@@ -511,6 +508,13 @@ void Server::Impl::BeginDrain() {
                      "the daemon is shutting down");
 }
 
+bool Server::Impl::AwaitDrained(absl::Duration timeout) {
+  const absl::Duration deadline = clock_.Monotonic() + timeout;
+  return attach_->AwaitNoLeases(timeout) &&
+         (cache_ == nullptr ||
+          cache_->AwaitPushes(deadline - clock_.Monotonic()));
+}
+
 bool Server::Impl::WasUsed() {
   const uint64_t num_opened = sessions_.num_opened();
   const bool is_new = num_opened != num_sessions_seen_;
@@ -540,15 +544,20 @@ void Server::Impl::StopParts() {
 Server::Impl::~Impl() { StopParts(); }
 
 void Server::Impl::Stop(absl::Duration timeout, int exit_code) {
-  absl::Notification has_stopped;
+  Mutex mutex;
+  bool has_stopped = false;
   std::thread guard([&] {
-    if (!has_stopped.WaitForNotificationWithTimeout(timeout)) {
+    MutexLock lock(&mutex);
+    if (!mutex.AwaitWithTimeout(Condition(&has_stopped), timeout)) {
       EndProcess(timeout, exit_code);
     }
   });
   StopParts();
   if (manifest_ != nullptr) manifest_->AwaitWritten(timeout);
-  has_stopped.Notify();
+  {
+    MutexLock lock(&mutex);
+    has_stopped = true;
+  }
   guard.join();
 }
 

@@ -40,7 +40,8 @@ class Server {
 
   // Refuses new work and sends a goodbye to every lease.
   void BeginDrain();
-  // Blocks until all clients have closed their leases; false after `timeout`.
+  // Blocks until all clients have closed their leases and what they pushed is
+  // in the cache; false after `timeout`.
   bool AwaitDrained(absl::Duration timeout);
 
   // Ends all service as the destructor does, but takes little longer than

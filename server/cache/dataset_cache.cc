@@ -290,6 +290,8 @@ void DatasetCache::DropDeadJobs() {
 DatasetCache::Job DatasetCache::TakeJob() {
   const auto was_earlier = [this](const Job& a, const Job& b)
                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                 // Nothing else can make a push again.
+                                 if (IsPush(a) != IsPush(b)) return IsPush(a);
                                  return last_turns_[a.header.stored_by_uid] <
                                         last_turns_[b.header.stored_by_uid];
                                };
@@ -314,10 +316,11 @@ void DatasetCache::RunStores() {
       job = TakeJob();
       if (index_.Contains(job.header.spec_id)) continue;
       is_storing_ = true;
+      is_storing_push_ = IsPush(job);
     }
     StoreNow(job);
     MutexLock lock(&mutex_);
-    is_storing_ = false;
+    is_storing_ = is_storing_push_ = false;
   }
 }
 
@@ -425,14 +428,24 @@ absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Finish(
   DATASETD_ASSIGN_OR_RETURN(const CacheLayout layout, LayOutCacheEntry(header));
   if (!HasPlacesOf(begun->layout(), layout)) {
     // Samples were left out, or there is more to say of them.
-    DATASETD_ASSIGN_OR_RETURN(auto copy, Begin(header));
+    absl::StatusOr<std::shared_ptr<const MappedEntry>> begun_again =
+        Begin(header);
+    if (absl::IsResourceExhausted(begun_again.status())) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "samples were left out, so that the ", begun->layout().file_bytes,
+          " bytes that were loaded have to be written a second time beside "
+          "them: ",
+          begun_again.status().message(),
+          "; or load with bad_samples 'replace'"));
+    }
+    DATASETD_ASSIGN_OR_RETURN(const auto copy, std::move(begun_again));
     for (size_t p = 0; p < layout.places.size(); ++p) {
       DATASETD_RETURN_IF_ERROR(
           CopyBlocks(begun->place(p).subspan(0, copy->place(p).size()),
                      copy->place(p).data(), is_cancelled));
     }
     DATASETD_RETURN_IF_ERROR(begun->file().status());
-    begun = std::move(copy);
+    begun = copy;
   }
   header.checksums.clear();
   for (size_t p = 0; p < layout.places.size(); ++p) {
@@ -526,6 +539,15 @@ bool DatasetCache::AwaitIdle(absl::Duration timeout) {
   };
   MutexLock lock(&mutex_);
   return mutex_.AwaitWithTimeout(Condition(&is_idle), timeout);
+}
+
+bool DatasetCache::AwaitPushes(absl::Duration timeout) {
+  const auto are_stored = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return !is_storing_push_ &&
+           std::none_of(jobs_.begin(), jobs_.end(), IsPush);
+  };
+  MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(Condition(&are_stored), timeout);
 }
 
 int64_t DatasetCache::limit_bytes() const {

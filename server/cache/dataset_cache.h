@@ -119,6 +119,8 @@ class DatasetCache {
   void AwaitReleased();
   // Blocks until everything given to Store is done; false after `timeout`.
   bool AwaitIdle(absl::Duration timeout);
+  // Likewise, for pushed datasets alone, which nothing else can make again.
+  bool AwaitPushes(absl::Duration timeout);
 
   const Counters& counters() const { return counters_; }
   int64_t limit_bytes() const;
@@ -131,6 +133,9 @@ class DatasetCache {
     Backend* backend = nullptr;
     std::weak_ptr<const Dataset> dataset;
   };
+  static bool IsPush(const Job& job) {
+    return job.header.owner_uid.has_value();
+  }
 
   DatasetCache(std::unique_ptr<StoreDirectory> directory, Observer observer)
       : directory_(std::move(directory)), observer_(std::move(observer)) {}
@@ -184,6 +189,7 @@ class DatasetCache {
   uint64_t num_turns_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_storing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_storing_push_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -180,6 +180,12 @@ class PosixStoreDirectory : public StoreDirectory {
     FileDescriptor fd(openat(fd_.get(), name.c_str(),
                              O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!fd.has_value()) {
+      if (errno == EACCES || errno == EPERM) {
+        // It is ours, so that the file server or a security module refuses it
+        // now. What is no file of ours is PERMISSION_DENIED.
+        return absl::UnavailableError(
+            ErrnoStatus(PathOf(name), "opening").message());
+      }
       if (errno != ELOOP) return ErrnoStatus(PathOf(name), "opening");
       return absl::PermissionDeniedError(
           absl::StrCat(PathOf(name), ": is a link"));

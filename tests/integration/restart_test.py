@@ -184,6 +184,22 @@ def test_datasets_of_clients_come_back():
             assert world.datasets(client) == {}
 
 
+def test_a_clean_stop_stores_what_was_pushed():
+    values = np.arange(30 << 20, dtype=np.int32).reshape(-1, 1 << 10)
+    with World(drain_timeout="60s") as world:
+        with world.daemon.connect() as client:
+            client.push_dataset("p", {"x": values})
+        world.restart(is_graceful=True)
+        with world.daemon.connect() as client:
+            world.await_state(client, "READY", "p")
+            with datasetd.DataLoader(
+                    client.get_dataset("p"), batch_size=1024, shuffle=False,
+                    framework="numpy") as loader:
+                np.testing.assert_array_equal(
+                    np.concatenate([batch[0].copy() for batch in loader]),
+                    values)
+
+
 def test_what_cannot_come_back_is_failed_until_it_is_unloaded():
     with World(has_cache=False) as world:
         with world.daemon.connect() as client:

@@ -29,6 +29,7 @@ namespace {
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::StatusIs;
 using ::datasetd::testing::TempDir;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -308,6 +309,23 @@ TEST_F(DatasetCacheTest, ADatasetThatGoesIsNotHeld) {
   }
 }
 
+TEST_F(DatasetCacheTest, PushesAreStoredFirstAndAwaitedAlone) {
+  const auto of_files = MakeDataset(1);
+  const auto pushed = MakeDataset(2);
+  EXPECT_TRUE(cache_->AwaitPushes(absl::ZeroDuration()));
+  for (int i = 0; i < 20; ++i) {
+    cache_->Store({.spec_id = Id('1')}, of_files);
+    cache_->Store({.spec_id = Id('2'), .owner_uid = 5}, pushed);
+    EXPECT_TRUE(cache_->AwaitPushes(absl::Seconds(60)));
+    EXPECT_NE(cache_->Find(Id('2')), nullptr);
+    ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
+    EXPECT_NE(cache_->Find(Id('1')), nullptr);
+    cache_.reset();
+    std::filesystem::remove_all(path_);
+    Open();
+  }
+}
+
 TEST_F(DatasetCacheTest, WithoutALimitItTakesHalfOfWhatIsFree) {
   Store('1', 1);
   Open(0);
@@ -422,6 +440,19 @@ TEST_F(MappedCacheTest, FewerSamplesAndMoreBadOnesThanExpected) {
   EXPECT_EQ(Files().size(), 1u);
   EXPECT_EQ(cache_->Find(Id('1'))->info().bad_samples, header.bad_samples);
   EXPECT_THAT(cache_->Map(Id('1'), is_cancelled_), IsOk());
+}
+
+TEST_F(MappedCacheTest, FewerSamplesNeedTheRoomOfASecondEntry) {
+  Open(3 * kEntryBytes / 2);
+  auto begun = cache_->Begin(Header('1'));
+  ASSERT_THAT(begun, IsOk());
+  Fill(**begun);
+  EXPECT_THAT(
+      cache_->Finish(*std::move(begun), Header('1', kNumSamples - 9),
+                     is_cancelled_),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("samples were left out"),
+                     HasSubstr("a second time"), HasSubstr("'replace'"))));
 }
 
 TEST_F(MappedCacheTest, WhatIsInUseIsNotEvicted) {

@@ -1,6 +1,9 @@
 #include "server/files/store_directory.h"
 
+#include <linux/capability.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -88,6 +91,35 @@ TEST_F(StoreDirectoryTest, LinksAndOtherThingsAreNotFiles) {
   // The lock, and nothing else.
   ASSERT_THAT(directory_->List(), IsOk());
   EXPECT_EQ(directory_->List()->size(), 1u);
+}
+
+// While it lives, this thread is refused what its owner is, also if it is
+// root's.
+class WithoutPrivilegesOfRoot {
+ public:
+  WithoutPrivilegesOfRoot() {
+    EXPECT_EQ(syscall(SYS_capget, &header_, before_), 0);
+    __user_cap_data_struct less[2] = {before_[0], before_[1]};
+    less[0].effective &= ~(1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH);
+    EXPECT_EQ(syscall(SYS_capset, &header_, less), 0);
+  }
+  ~WithoutPrivilegesOfRoot() {
+    EXPECT_EQ(syscall(SYS_capset, &header_, before_), 0);
+  }
+
+ private:
+  __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct before_[2] = {};
+};
+
+// A file server refuses a file, for example, while a ticket has expired.
+TEST_F(StoreDirectoryTest, AFileThatMayNotBeReadNowIsUnavailable) {
+  ASSERT_THAT(WriteStored(*directory_, "a", Bytes("first")), IsOk());
+  ASSERT_EQ(chmod((path_ + "/a").c_str(), 0), 0);
+  const WithoutPrivilegesOfRoot without;
+  EXPECT_THAT(directory_->Open("a"),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("/a"), HasSubstr("denied"))));
 }
 
 TEST_F(StoreDirectoryTest, FilesAreListedTouchedAndRemoved) {
