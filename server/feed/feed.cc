@@ -268,6 +268,8 @@ absl::StatusOr<int> Feed::Collect() {
 bool Feed::CanLaunch() const {
   if (is_stopped_) return false;
   if (has_rest_) return !is_part_running_;
+  // Nothing else may be left to launch where an error waits to be told.
+  if (!options_.dataset->status().ok()) return true;
   if (num_free_ == 0) return false;
   if (sampler_ == nullptr) return has_part_ || options_.order->HasNext();
   return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;

@@ -118,7 +118,7 @@ class Feed {
   // failed: publish nothing more.
   absl::StatusOr<int> Collect();
 
-  // True if Launch would start work.
+  // True if Launch would start work, or return the dataset's error.
   bool CanLaunch() const;
   // Starts one launch that fills up to `max_batches` free slots, with as many
   // batches as kMaxOrderNanoseconds suffice for. A launch that exceeds the

@@ -223,6 +223,28 @@ def test_a_file_that_is_cut_ends_its_feeds_alone():
         _expect_equal(again, other)
 
 
+def test_a_clients_order_does_not_wait_for_a_file_that_was_cut():
+    is_told = pytest.raises(datasetd.FeedFailed,
+                            match="cannot be read any more")
+    with World() as world, world.daemon.connect() as client:
+        mapped = world.load(client, residency="mapped")
+        world.await_stored()
+        (file,) = world.entries()
+        options = {"batch_size": 50, "prefetch": 1, "framework": "numpy",
+                   "timeout": 60}
+        with datasetd.DataLoader(mapped, **options) as loader, \
+                datasetd.DataLoader(mapped, sampler=range(200),
+                                    **options) as loader_of_all:
+            (images, _) = loader.fetch([2999, 1])
+            assert (images == world.planes[[2999, 1]]).all()
+            os.truncate(file, 8192)
+            with is_told:
+                loader.fetch([5, 2000])
+            with is_told:
+                for _ in loader_of_all:
+                    pass
+
+
 def test_what_mapped_needs():
     with World(has_cache=False) as world, world.daemon.connect() as client:
         with pytest.raises(datasetd.FailedPrecondition,
