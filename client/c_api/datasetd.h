@@ -262,7 +262,8 @@ DATASETD_API int32_t datasetd_batch_dlpack(const datasetd_batch* batch,
 /* Delays reuse of the slot until the work enqueued on `stream` before the
  * release has completed. The stream may be of another GPU that reads the batch,
  * and must not be destroyed before the batch is released: that ends the feed.
- * CU_STREAM_PER_THREAD is refused. */
+ * 0 and 1 (CU_STREAM_LEGACY) are the default stream of the batch's GPU; another
+ * GPU's cannot be named. CU_STREAM_PER_THREAD is refused. */
 DATASETD_API int32_t datasetd_batch_record_stream(const datasetd_batch* batch,
                                                   uint64_t stream,
                                                   datasetd_error* error);

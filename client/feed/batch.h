@@ -90,8 +90,10 @@ class Batch {
   }
 
   // Makes the release wait for the work enqueued on `stream` before it. The
-  // stream may be of another GPU that reads the batch. REQUIRES: it is not
-  // destroyed before the release, which ends the feed. No effect without CUDA.
+  // stream may be of another GPU that reads the batch; 0 and 1
+  // (CU_STREAM_LEGACY) are the default stream of the batch's GPU. REQUIRES: it
+  // is not destroyed before the release, which ends the feed. No effect without
+  // CUDA.
   //   INVALID_ARGUMENT    the stream is CU_STREAM_PER_THREAD
   //   RESOURCE_EXHAUSTED  beyond kMaxStreamsPerBatch
   absl::Status RecordStream(uint64_t stream) {

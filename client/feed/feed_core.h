@@ -99,7 +99,8 @@ class FeedCore {
   uint32_t batch_holder() const { return num_holders_ - 1; }
 
   // Makes the slot's release wait for `stream`, too, which may be of another
-  // GPU. REQUIRES: the slot is held, and the stream lives as long.
+  // GPU; 0 and 1 (CU_STREAM_LEGACY) are the default stream of the feed's GPU.
+  // REQUIRES: the slot is held, and the stream lives as long.
   //   INVALID_ARGUMENT    the stream is CU_STREAM_PER_THREAD
   //   RESOURCE_EXHAUSTED  beyond kMaxStreamsPerBatch
   absl::Status RecordStream(uint32_t slot, uint64_t stream);

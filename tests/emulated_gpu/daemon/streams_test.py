@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import types
 
 import numpy as np
 import pytest
@@ -46,6 +47,26 @@ def test_the_stream_per_thread_is_refused():
             assert isinstance(error.value, datasetd.InvalidArgument)
         batch.record_stream(1)
         batch.image.__dlpack__(stream=1)
+
+
+def _torch_stream(number, device_index):
+    """As a torch.cuda.Stream."""
+    return types.SimpleNamespace(
+        cuda_stream=number, device=types.SimpleNamespace(index=device_index))
+
+
+def test_the_default_stream_of_another_gpu_is_refused():
+    """Its handle is that of the feed's own."""
+    with _loader() as (loader, _):
+        batch = next(iter(loader))
+        for number in (0, 1):
+            with pytest.raises(
+                datasetd.InvalidArgument,
+                match=r"the default stream of cuda:1 has no handle of its own.*"
+                      r"do the work on a torch.cuda.Stream\('cuda:1'\)"
+            ):
+                batch.record_stream(_torch_stream(number, 1))
+            batch.record_stream(_torch_stream(number, 0))
 
 
 class _Gpu:

@@ -197,15 +197,20 @@ class Batch(Tuple[ArrayT, ...]):
         Needed for every stream except the one that was current when the batch
         was taken; clone(), to() and indices do it themselves. `stream` is a
         framework's stream object, or its number, also one of another GPU, and
-        must live as long as the batch. Raises InvalidArgument (a ValueError)
-        for 2, CUDA's per-thread default stream, which is another one on the
-        thread that frees the batch.
+        must live as long as the batch. The numbers 0 and 1 are the default
+        stream of the batch's GPU. Raises InvalidArgument (a ValueError) for
+        another GPU's default stream, whose number is the same, and for 2,
+        CUDA's per-thread default stream, which is another one on the thread
+        that frees the batch.
         torch's record_stream of a tensor has no effect here; with
         DATASETD_CHECK_STREAMS=1 in the environment it raises.
         """
         held = self._held()
         if isinstance(held, Handle):
-            dlpack.record_stream(held, frameworks.stream_number(stream))
+            device = self._origin.framework.device
+            dlpack.record_stream(
+                held, frameworks.stream_number_on(device, stream)
+            )
         else:
             frameworks.record_stream(held.indices, stream)
         for value in self:

@@ -369,6 +369,28 @@ def stream_number(stream: Any) -> int:
     return int(stream)
 
 
+def stream_number_on(device: Tuple[int, int], stream: Any) -> int:
+    """Returns the number of a stream, for the library's feed on `device`.
+
+    Every GPU's default stream has the number 0 or 1, which the library takes
+    for the one of the feed's own GPU.
+    """
+    number = stream_number(stream)
+    other = getattr(getattr(stream, "device", None), "index", None)
+    if (
+        number in (0, 1)
+        and device[0] == CUDA
+        and other not in (None, device[1])
+    ):
+        raise InvalidArgument(
+            f"record_stream: the default stream of cuda:{other} has no handle "
+            f"of its own ({number} means that of cuda:{device[1]}, where the "
+            f"batch is): do the work on a torch.cuda.Stream('cuda:{other}'), "
+            "and record that"
+        )
+    return number
+
+
 def record_stream(array: Any, stream: Any) -> None:
     """Keeps an array in torch's own device memory for `stream`; others are
     ignored."""
