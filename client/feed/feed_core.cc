@@ -210,9 +210,8 @@ absl::Status FeedCore::WaitStep(absl::Duration deadline, bool* is_done) {
     Unreference(num_released);
   }
   DATASETD_RETURN_IF_ERROR(CheckDevice());
-  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots() &&
-      NoSlotComesBack()) {
-    return AllHeldError();
+  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots()) {
+    DATASETD_RETURN_IF_ERROR(CheckSlotComesBack());
   }
   if (absl::Status ended = lease_.Check(absl::ZeroDuration()); !ended.ok()) {
     // Batches published before the end are still returned.
@@ -256,22 +255,25 @@ absl::Status FeedCore::CheckDevice() {
   return Fail(device_failure_);
 }
 
-// True if every slot has a holder, or waits for the end of a graph capture,
+// An error if every slot has a holder, or waits for the end of a graph capture,
 // which this thread may be in. A slot whose last holder is being dropped still
 // comes back.
-bool FeedCore::NoSlotComesBack() {
-  std::lock_guard lock(mutex_);
-  for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
-    const bool is_pending = (pending_ >> slot & 1) != 0;
-    if (slots_[slot].references.load(std::memory_order_relaxed) == 0 &&
-        !is_pending) {
-      return false;
+absl::Status FeedCore::CheckSlotComesBack() {
+  uint32_t num_captured = 0;
+  {
+    std::lock_guard lock(mutex_);
+    for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
+      if ((pending_ >> slot & 1) != 0) {
+        ++num_captured;
+      } else if (slots_[slot].references.load(std::memory_order_relaxed) == 0) {
+        return absl::OkStatus();
+      }
     }
   }
-  return true;
+  return AllHeldError(num_captured);
 }
 
-absl::Status FeedCore::AllHeldError() const {
+absl::Status FeedCore::AllHeldError(uint32_t num_captured) const {
   std::string kept;
   for (uint32_t holder = 0; holder < num_holders_; ++holder) {
     uint32_t count = 0;
@@ -286,13 +288,22 @@ absl::Status FeedCore::AllHeldError() const {
             ? std::string("the batches themselves")
             : absl::StrCat("'", layout_.fields()[holder].name, "'"));
   }
-  return WithDetail(
-      absl::FailedPreconditionError(absl::StrCat(
-          "all ", layout_.num_slots(),
-          " slots of the feed are kept alive by this process (", kept,
-          "), so no batch can come: keep copies instead (.clone()), drop what "
-          "is not needed, or open the feed with a larger prefetch")),
-      ErrorDetail::kAllSlotsHeld);
+  std::string remedy;
+  if (num_captured > 0) {
+    absl::StrAppend(&kept, kept.empty() ? "" : ", ", num_captured,
+                    " wait for the end of the capture of a stream");
+    remedy = "end the capture, or take batches outside of it";
+  }
+  if (num_captured < layout_.num_slots()) {
+    absl::StrAppend(&remedy, remedy.empty() ? "" : "; or ",
+                    "keep copies instead (.clone()), drop what is not needed, "
+                    "or open the feed with a larger prefetch");
+  }
+  return WithDetail(absl::FailedPreconditionError(absl::StrCat(
+                        "all ", layout_.num_slots(),
+                        " slots of the feed are kept alive by this process (",
+                        kept, "), so no batch can come: ", remedy)),
+                    ErrorDetail::kAllSlotsHeld);
 }
 
 absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {

@@ -159,8 +159,8 @@ class FeedCore {
   absl::Status Wait(absl::Duration deadline);
   absl::Status WaitStep(absl::Duration deadline, bool* is_done);
   absl::Status Fail(absl::Status status);
-  bool NoSlotComesBack();
-  absl::Status AllHeldError() const;
+  absl::Status CheckSlotComesBack();
+  absl::Status AllHeldError(uint32_t num_captured) const;
 
   void ReleaseSlot(uint32_t slot);
   int ReleasePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

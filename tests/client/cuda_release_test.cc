@@ -309,12 +309,40 @@ TEST_F(CudaReleaseTest, AllSlotsInACaptureIsAnErrorAndNoHang) {
     harness.Drop(*batch);
   }
   const auto none = harness.core().Next(stream_, absl::InfiniteDuration());
+  EXPECT_THAT(none,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "all 4 slots of the feed are kept alive by this process "
+                       "(4 wait for the end of the capture of a stream), so no "
+                       "batch can come: end the capture, or take batches "
+                       "outside of it"));
   EXPECT_EQ(DetailOf(none.status()), ErrorDetail::kAllSlotsHeld);
   EndCapture(stream_);
   EXPECT_THAT(harness.core().Next(stream_, absl::Milliseconds(1)),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   Run(stream_);
   EXPECT_EQ(harness.daemon().num_held(), 0u);
+}
+
+TEST_F(CudaReleaseTest, SlotsThatAreHeldBesideACaptureAreNamed) {
+  FeedHarness harness(FeedHarness::Device::kGpu);
+  BeginCapture(stream_);
+  std::vector<BatchInfo> batches;
+  for (int i = 0; i < 4; ++i) {
+    const auto batch = Next(harness);
+    ASSERT_THAT(batch, IsOk());
+    batches.push_back(*batch);
+  }
+  harness.Drop(batches[1]);
+  EXPECT_THAT(
+      harness.core().Next(stream_, absl::InfiniteDuration()),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("(3 of the batches themselves, 1 wait for the "
+                               "end of the capture of a stream)"),
+                     HasSubstr("end the capture, or take batches outside of "
+                               "it; or keep copies instead (.clone())"))));
+  EndCapture(stream_);
+  for (const int i : {0, 2, 3}) harness.Drop(batches[i]);
+  LetAllRun();
 }
 
 // A garbage collection may close a feed, with locks that the device's work
