@@ -164,8 +164,8 @@ size_t RoomInControlGroups(const std::string& list_path,
   while (std::getline(list, line)) {
     // Version 2's entry; others set no limit here.
     if (line.rfind("0::/", 0) != 0) continue;
-    for (std::string group = line.substr(3); !group.empty();
-         group.resize(group.rfind('/'))) {
+    // The last one is the mount itself: in a container, the container's group.
+    for (std::string group = line.substr(3);; group.resize(group.rfind('/'))) {
       const std::string directory = mount_path + group;
       size_t most = 0;
       size_t current = 0;
@@ -175,6 +175,7 @@ size_t RoomInControlGroups(const std::string& list_path,
         current -= std::min(current, FileBytes(directory + "/memory.stat"));
         room = std::min(room, most - std::min(most, current));
       }
+      if (group.empty()) break;
     }
   }
   return room;

@@ -22,7 +22,8 @@ absl::StatusOr<size_t> AvailableHostBytes();
 
 // Returns how many bytes a process's control groups (version 2) and their
 // parents still allow; the largest number if there is no limit. `list_path` is
-// its /proc/PID/cgroup, `mount_path` the directory of the groups.
+// its /proc/PID/cgroup, `mount_path` the directory of the groups, which is a
+// parent, too.
 size_t RoomInControlGroups(const std::string& list_path,
                            const std::string& mount_path);
 

@@ -61,6 +61,13 @@ TEST(HostMemoryTest, ControlGroupsLimitWhatIsAvailable) {
   EXPECT_EQ(room(), 100);
   write(groups + "/above/memory.current", "5001\n");
   EXPECT_EQ(room(), 0);
+  write(groups + "/above/memory.current", "4900\n");
+  // That of a container, which sees no groups above its own.
+  write(groups + "/memory.max", "7000\n");
+  write(groups + "/memory.current", "6970\n");
+  EXPECT_EQ(room(), 30);
+  write(list, "0::/\n");
+  EXPECT_EQ(room(), 30);
   EXPECT_EQ(RoomInControlGroups(dir.File("none"), groups), kNoLimit);
 }
 
