@@ -209,7 +209,7 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
   DATASETD_RETURN_IF_ERROR(LinkMixedLabels(fields.specs, transforms,
                                            absl::MakeSpan(fields.programs)));
   DATASETD_RETURN_IF_ERROR(
-      CheckPairedSizes(dataset, fields.sources, fields.programs));
+      CheckPairedSizes(dataset, fields.sources, fields.specs, fields.programs));
   return fields;
 }
 

@@ -85,6 +85,7 @@ std::string Text(const SampleSize& size) {
 
 absl::Status CheckPairedSizes(const Dataset& dataset,
                               absl::Span<const size_t> sources,
+                              absl::Span<const FieldSpec> fields,
                               absl::Span<const FieldProgram> programs) {
   std::vector<std::vector<SharedDraw>> draws;
   for (const FieldProgram& program : programs) {
@@ -102,8 +103,7 @@ absl::Status CheckPairedSizes(const Dataset& dataset,
           SizeOf(second, programs[g], dataset.field_index(sources[g]), i);
       if (a.height == b.height && a.width == b.width) continue;
       return absl::InvalidArgumentError(absl::StrCat(
-          "transforms: fields '", dataset.fields()[sources[f]].name, "' and '",
-          dataset.fields()[sources[g]].name,
+          "transforms: fields '", fields[f].name, "' and '", fields[g].name,
           "' share an op that draws by the image's size, but ",
           is_fixed ? "the image" : absl::StrCat("sample ", i), " is ", Text(a),
           " in the one and ", Text(b),

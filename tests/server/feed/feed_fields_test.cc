@@ -159,6 +159,19 @@ TEST_F(FeedFieldsTest, PairsAreLookedUpInTheDataset) {
       IsOk());
 }
 
+TEST_F(FeedFieldsTest, ViewsWhoseSizesDifferAreNamed) {
+  MakeDataset({kLeft});
+  v1::Transform crop = Op("random_crop { height: 4 width: 4 }");
+  crop.set_draw_id(7);
+  const v1::Transform resize = Op("resize { size { height: 6 width: 6 } }");
+  EXPECT_THAT(Compile({}, {{"one", Field({crop}, "left", 1)},
+                           {"two", Field({resize, crop}, "left", 1)}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("fields 'one' and 'two' share an op that "
+                                 "draws by the image's size, but the image is "
+                                 "8x6 in the one and 6x6 in the other")));
+}
+
 TEST_F(FeedFieldsTest, MixedLabelsMustBeAmongThem) {
   MakeDataset({kRight, kLeft, kLabel});
   const FieldOptionsMap mix = {
