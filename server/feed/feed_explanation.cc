@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "server/pipeline/explain.h"
+#include "server/pipeline/mix_labels.h"
 
 namespace datasetd {
 namespace {
@@ -22,6 +26,37 @@ size_t CountOps(
     count += 1 + CountOps(transform.random_apply().transforms());
   }
   return count;
+}
+
+// Returns the fields to compile, in the order of a batch: those with options,
+// and the labels that they mix. While a feed has room, the dataset's others are
+// compiled, too, and errors name them.
+std::vector<std::string> FieldsToCompile(const Dataset& dataset,
+                                         const FieldOptionsMap& options) {
+  std::set<std::string> needed;
+  for (const auto& [name, field] : options) {
+    needed.insert(name);
+    for (const v1::Transform& transform : field.transforms()) {
+      if (std::string labels = MixedLabels(transform); !labels.empty()) {
+        needed.insert(std::move(labels));
+      }
+    }
+  }
+  constexpr size_t kMost{kMaxFields};
+  size_t room = kMost - std::min(kMost, needed.size());
+  std::vector<std::string> names;
+  for (const FieldSpec& field : dataset.fields()) {
+    if (needed.erase(field.name) == 0) {
+      if (room == 0) continue;
+      --room;
+    }
+    names.push_back(field.name);
+  }
+  // Views.
+  for (const auto& [name, field] : options) {
+    if (needed.count(name) > 0) names.push_back(name);
+  }
+  return names;
 }
 
 void DescribeDraw(const OpDraw& draw, v1::DrawnOp* op) {
@@ -61,8 +96,8 @@ absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
   }
   DATASETD_ASSIGN_OR_RETURN(
       const FeedFields fields,
-      CompileFeedFields(dataset, /*names=*/{}, field_options,
-                        /*skips_packed=*/true, limits));
+      CompileFeedFields(dataset, FieldsToCompile(dataset, field_options),
+                        field_options, /*skips_packed=*/true, limits));
   const std::vector<FieldProgram>& programs = fields.programs;
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = request.seed();

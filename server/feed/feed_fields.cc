@@ -47,8 +47,9 @@ absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
       found->second.source() == name) {
     if (own < fields.size()) return own;
     return absl::InvalidArgumentError(
-        absl::StrCat("field_names: dataset '", dataset.name(),
-                     "' has no field '", name, "'; it has: ", NamesOf(fields)));
+        absl::StrCat(found == options.end() ? "field_names" : "transforms",
+                     ": dataset '", dataset.name(), "' has no field '", name,
+                     "'; it has: ", NamesOf(fields)));
   }
   if (name.empty() || name.size() > kMaxNameBytes) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -88,6 +88,10 @@ absl::StatusOr<Dataset::ValueRange> FindRange(const Dataset& dataset,
 
 }  // namespace
 
+std::string MixedLabels(const v1::Transform& transform) {
+  return MixOptionsOf(transform).labels;
+}
+
 absl::Status LinkMixedLabels(absl::Span<const FieldSpec> fields,
                              absl::Span<const Transforms> transforms,
                              absl::Span<FieldProgram> programs) {

@@ -7,6 +7,7 @@
 #define DATASETD_SERVER_PIPELINE_MIX_LABELS_H_
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,10 @@
 #include "server/pipeline/ops/transform.h"
 
 namespace datasetd {
+
+// Returns the name of the field of labels that an op mixes; empty if it mixes
+// none.
+std::string MixedLabels(const v1::Transform& transform);
 
 // Links each mix in `programs` to its label field, and sets the field's
 // num_classes. CompileField made `programs` from `fields` and `transforms`, in

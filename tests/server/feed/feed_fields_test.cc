@@ -10,6 +10,7 @@
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/feed/feed_explanation.h"
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
@@ -267,11 +268,56 @@ TEST_F(FeedFieldsTest, OfManyFieldsSomeAreChosen) {
       Compile(names, {{"f255", Field({Op("random_horizontal_flip {}")})}});
   ASSERT_THAT(eight, IsOk());
   EXPECT_EQ(eight->programs[0].moves[0].op_index, 255u << 8);
+  v1::ExplainTransformsRequest request;
+  request.add_indices(1);
+  const auto explained = ExplainFeed(
+      request, {{"f255", Field({Op("random_horizontal_flip {}")})}}, *dataset_);
+  ASSERT_THAT(explained, IsOk());
+  ASSERT_THAT(explained->samples(), SizeIs(1));
+  ASSERT_THAT(explained->samples(0).ops(), SizeIs(1));
+  EXPECT_EQ(explained->samples(0).ops(0).field(), "f255");
+  EXPECT_THAT(ExplainFeed(request, {}, *dataset_), IsOk());
+  EXPECT_THAT(ExplainFeed(request, {{"mask", {}}}, *dataset_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("transforms: dataset 'a' has no field "
+                                 "'mask'; it has: f0, f1")));
   names.push_back("f8");
   EXPECT_THAT(Compile(names, {}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("field_names: 9 fields; a feed carries at "
                                  "most 8")));
+}
+
+TEST_F(FeedFieldsTest, AMixIsExplainedWithItsLabelsFarBehind) {
+  std::vector<FieldSpec> fields;
+  for (int i = 0; i < 20; ++i) {
+    fields.push_back(kLeft);
+    fields.back().name = absl::StrCat("f", i);
+  }
+  fields.push_back(kLabel);
+  MakeDataset(fields);
+  v1::ExplainTransformsRequest request;
+  request.add_indices(0);
+  const v1::FieldOptions mix =
+      Field({Op("mix_up { num_classes: 10 labels: 'label' }")});
+  const auto explained =
+      ExplainFeed(request,
+                  {{"view", Field({Op("random_horizontal_flip {}")}, "f0", 1)},
+                   {"f19", mix}},
+                  *dataset_);
+  ASSERT_THAT(explained, IsOk());
+  Names found;
+  for (const v1::DrawnOp& op : explained->samples(0).ops()) {
+    found.push_back(absl::StrCat(op.field(), " ", op.name()));
+  }
+  EXPECT_THAT(found, ElementsAre("f19 MixUp", "view HorizontalFlip"));
+  EXPECT_THAT(
+      ExplainFeed(
+          request,
+          {{"f19", Field({Op("mix_up { num_classes: 10 labels: 'x' }")}, "")}},
+          *dataset_),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("labels: 'x' is no field of the feed")));
 }
 
 TEST(CompleteFieldOptionsTest, DefaultsAreFilledInAndWrongValuesNamed) {
