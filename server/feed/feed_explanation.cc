@@ -16,8 +16,16 @@
 namespace datasetd {
 namespace {
 
-// Limit per explanation, which must fit in one message.
+// The limit of an answer: some 10 MB while it is made.
 constexpr size_t kMaxExplainedOps = 20'000;
+
+absl::Status CheckNumOps(size_t num_samples, size_t num_ops) {
+  const size_t most = kMaxExplainedOps / num_ops;
+  if (num_samples <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "indices: ", num_samples, " samples of ", num_ops, " ops are more than ",
+      kMaxExplainedOps, "; ask for at most ", most, " samples at a time"));
+}
 
 size_t CountOps(
     const google::protobuf::RepeatedPtrField<v1::Transform>& transforms) {
@@ -26,6 +34,14 @@ size_t CountOps(
     count += 1 + CountOps(transform.random_apply().transforms());
   }
   return count;
+}
+
+// Of a sample's explanation, at most. An op may be many steps.
+size_t CountOps(const FieldProgram& field) {
+  if (!field.is_image) return 0;
+  return static_cast<size_t>(field.num_steps + field.num_moves +
+                             field.num_value_ops) +
+         (field.mix.kind != MixKind::kNone ? 1 : 0);
 }
 
 // Returns the fields to compile, in the order of a batch: those with options,
@@ -81,12 +97,7 @@ absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
     num_ops += CountOps(field.transforms());
   }
   const absl::Span<const uint64_t> indices = request.indices();
-  if (indices.size() > kMaxExplainedOps / num_ops) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "indices: ", indices.size(), " samples of ", num_ops,
-        " ops are more than ", kMaxExplainedOps, "; ask for at most ",
-        kMaxExplainedOps / num_ops, " samples at a time"));
-  }
+  DATASETD_RETURN_IF_ERROR(CheckNumOps(indices.size(), num_ops));
   const auto num_samples = static_cast<uint64_t>(dataset.num_samples());
   for (const uint64_t index : indices) {
     if (index < num_samples) continue;
@@ -99,6 +110,9 @@ absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
       CompileFeedFields(dataset, FieldsToCompile(dataset, field_options),
                         field_options, /*skips_packed=*/true, limits));
   const std::vector<FieldProgram>& programs = fields.programs;
+  num_ops = 1;
+  for (const FieldProgram& field : programs) num_ops += CountOps(field);
+  DATASETD_RETURN_IF_ERROR(CheckNumOps(indices.size(), num_ops));
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = request.seed();
   program->num_fields = static_cast<int32_t>(programs.size());

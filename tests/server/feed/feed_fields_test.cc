@@ -320,6 +320,26 @@ TEST_F(FeedFieldsTest, AMixIsExplainedWithItsLabelsFarBehind) {
                HasSubstr("labels: 'x' is no field of the feed")));
 }
 
+// An op of a request may be many of an explanation.
+TEST_F(FeedFieldsTest, AnExplanationIsLimitedByWhatItTells) {
+  MakeDataset({kLeft});
+  FieldOptionsMap options;
+  for (uint32_t i = 1; i <= 7; ++i) {
+    options[absl::StrCat("view", i)] =
+        Field({Op("rand_augment { num_ops: 32 }")}, "left", i);
+  }
+  v1::ExplainTransformsRequest request;
+  request.mutable_indices()->Resize(2500, 0);
+  EXPECT_THAT(ExplainFeed(request, options, *dataset_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "indices: 2500 samples of 225 ops are more than 20000; "
+                       "ask for at most 88 samples at a time"));
+  request.mutable_indices()->Truncate(88);
+  const auto explained = ExplainFeed(request, options, *dataset_);
+  ASSERT_THAT(explained, IsOk());
+  EXPECT_THAT(explained->samples(), SizeIs(88));
+}
+
 TEST(CompleteFieldOptionsTest, DefaultsAreFilledInAndWrongValuesNamed) {
   const auto complete = [](const std::string& field) {
     return CompleteFieldOptions(
