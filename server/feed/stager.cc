@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kHalves = 2;
 // A launch takes several batches while their samples stay below this.
 constexpr int64_t kLaunchBytes = int64_t{32} << 20;
+// A list ends with the row that reaches this: about a millisecond of work.
+constexpr int64_t kListCopies = 50'000;
 
 int64_t Aligned(int64_t bytes) {
   return SaturatingRoundUp(bytes, kStageAlignment);
@@ -77,9 +79,7 @@ StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
   int64_t num_packed = 0;
   for (size_t f = 0; f < sources.size(); ++f) {
     const FieldSpec& spec = dataset.fields()[sources[f]];
-    if (spec.is_packed() && program.fields[f].mix.kind != MixKind::kNone) {
-      plan.has_mix = true;
-    }
+    if (program.fields[f].mix.kind != MixKind::kNone) plan.has_mix = true;
     const auto same = std::find_if(
         plan.fields.begin(), plan.fields.end(),
         [&](const auto& field) { return field.source == sources[f]; });
@@ -97,22 +97,31 @@ StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
                                      batch_size + batch_size / 4)),
           2 * LargestSample(dataset, sources[f]));
     } else {
-      field.place_bytes = Aligned(std::max<int64_t>(spec.sample_bytes(), 1));
+      field.sample_bytes = spec.sample_bytes();
+      field.place_bytes = Aligned(std::max<int64_t>(field.sample_bytes, 1));
       row_bytes = SaturatingAdd(row_bytes, field.place_bytes);
-      row_pieces += NumPieces(spec.sample_bytes());
+      row_pieces += NumPieces(field.sample_bytes);
     }
   }
   const int64_t most =
       num_packed > 0 ? 1 : std::min<int64_t>(num_slots, kMaxBatchesPerLaunch);
-  plan.max_batches = static_cast<int>(std::clamp<int64_t>(
-      kLaunchBytes /
-          std::max<int64_t>(1, SaturatingMultiply(row_bytes, batch_size)),
-      1, most));
+  const auto per_batch = [&](int64_t per_row) {
+    return std::max<int64_t>(1, SaturatingMultiply(per_row, batch_size));
+  };
+  plan.max_batches = static_cast<int>(
+      std::clamp<int64_t>(std::min(kLaunchBytes / per_batch(row_bytes),
+                                   kListCopies / per_batch(row_pieces)),
+                          1, most));
   plan.num_places = plan.max_batches * batch_size;
-  plan.num_copies =
+  const int64_t all_copies =
       SaturatingSum(SaturatingMultiply(plan.num_places, row_pieces),
                     SaturatingMultiply(num_packed, plan.num_places + 1),
                     NumPieces(plan.packed_bytes));
+  const int64_t row_copies =
+      SaturatingSum(row_pieces, num_packed, NumPieces(plan.packed_bytes));
+  plan.num_copies =
+      std::min(all_copies,
+               SaturatingAdd(kListCopies, SaturatingMultiply(2, row_copies)));
   return plan;
 }
 
@@ -212,19 +221,13 @@ void Stager::Add(size_t field, int64_t offset_bytes, int64_t size_bytes,
   }
 }
 
-void Stager::AddPlaces() {
-  for (size_t b = 0; b < rows_.size(); ++b) {
-    const int64_t first =
-        half_ * plan_.num_places + static_cast<int64_t>(b) * plan_.batch_size;
-    for (size_t f = 0; f < plan_.fields.size(); ++f) {
-      if (plan_.fields[f].place_bytes == 0) continue;
-      const int64_t sample_bytes =
-          dataset_.fields()[plan_.fields[f].source].sample_bytes();
-      for (int32_t row = 0; row < num_rows_[b]; ++row) {
-        Add(f, rows_[b][row] * sample_bytes, sample_bytes,
-            PlaceOf(f, first + row));
-      }
-    }
+void Stager::AddPlaces(size_t batch, int32_t row) {
+  const int64_t place = half_ * plan_.num_places +
+                        static_cast<int64_t>(batch) * plan_.batch_size + row;
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    if (plan_.fields[f].place_bytes == 0) continue;
+    const int64_t sample_bytes = plan_.fields[f].sample_bytes;
+    Add(f, rows_[batch][row] * sample_bytes, sample_bytes, PlaceOf(f, place));
   }
 }
 
@@ -251,27 +254,43 @@ bool Stager::AddPacked(int32_t row) {
   return true;
 }
 
+absl::Status Stager::CopyRagged(int32_t begin, int32_t end) {
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    if (plan_.fields[f].place_bytes > 0) continue;
+    const int64_t first = half_ * plan_.num_places + begin;
+    auto* const places = reinterpret_cast<RaggedSample*>(areas_[f]);
+    DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+        reinterpret_cast<uint8_t*>(places + first),
+        reinterpret_cast<const uint8_t*>(ragged_[f] + first),
+        static_cast<size_t>(end - begin) * sizeof(RaggedSample)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Stager::Stage(int32_t row) {
   num_copies_ = 0;
   packed_used_ = 0;
-  if (row == 0) AddPlaces();
-  if (plan_.packed_bytes == 0) {
+  if (rows_.size() > 1) {
+    for (size_t b = 0; b < rows_.size(); ++b) {
+      for (int32_t r = 0; r < num_rows_[b]; ++r) AddPlaces(b, r);
+    }
     staged_end_ = std::numeric_limits<int32_t>::max();
   } else {
     const int32_t num_rows = num_rows_[0];
     // A mix also takes the row before (ops/mix.h, PartnerRow).
-    if (plan_.has_mix) AddPacked(row == 0 ? num_rows - 1 : row - 1);
+    const int32_t partner = row == 0 ? num_rows - 1 : row - 1;
+    if (plan_.has_mix) AddPacked(partner);
     staged_end_ = row;
-    while (staged_end_ < num_rows && AddPacked(staged_end_)) ++staged_end_;
-    for (size_t f = 0; f < plan_.fields.size(); ++f) {
-      if (plan_.fields[f].place_bytes > 0) continue;
-      const int64_t first = half_ * plan_.num_places;
-      auto* const places = reinterpret_cast<RaggedSample*>(areas_[f]);
-      DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
-          reinterpret_cast<uint8_t*>(places + first),
-          reinterpret_cast<const uint8_t*>(ragged_[f] + first),
-          static_cast<size_t>(num_rows) * sizeof(RaggedSample)));
+    while (staged_end_ < num_rows &&
+           (staged_end_ == row || num_copies_ < kListCopies) &&
+           AddPacked(staged_end_)) {
+      AddPlaces(/*batch=*/0, staged_end_++);
     }
+    if (plan_.has_mix && (partner < row || partner >= staged_end_)) {
+      if (row == 0) AddPlaces(/*batch=*/0, partner);
+      DATASETD_RETURN_IF_ERROR(CopyRagged(partner, partner + 1));
+    }
+    DATASETD_RETURN_IF_ERROR(CopyRagged(row, staged_end_));
   }
   const int64_t first = half_ * plan_.num_copies;
   DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(

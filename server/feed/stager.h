@@ -8,8 +8,11 @@
 // if those of a batch do not fit, they are staged some rows at a time.
 //
 // Which sample lies where is looked up here, and the device is given a list of
-// copies. Belongs to its feed, and is not thread-safe either. Allocates only in
-// Create. REQUIRES for destruction: no launch reads the scratch memory.
+// copies. A list takes a millisecond at most, as other feeds wait meanwhile: a
+// batch that needs a longer one is staged some rows at a time, too.
+//
+// Belongs to its feed, and is not thread-safe either. Allocates only in Create.
+// REQUIRES for destruction: no launch reads the scratch memory.
 
 #ifndef DATASETD_SERVER_FEED_STAGER_H_
 #define DATASETD_SERVER_FEED_STAGER_H_
@@ -33,17 +36,18 @@ namespace datasetd {
 // The memory of a Stager, planned before it is taken. By default: none needed.
 struct StagingPlan {
   struct Field {
-    size_t source = 0;        // the dataset's field
+    size_t source = 0;  // the dataset's field
+    int64_t sample_bytes = 0;
     int64_t place_bytes = 0;  // of one sample; 0: packed
   };
   std::vector<Field> fields;
   std::vector<size_t> field_of;  // by field of the program
-  bool has_mix = false;          // of a packed field
+  bool has_mix = false;
   int64_t batch_size = 0;
   int max_batches = 0;       // of a launch
   int64_t num_places = 0;    // of a half
   int64_t packed_bytes = 0;  // of a half, for all packed fields
-  int64_t num_copies = 0;    // of a half, at most
+  int64_t num_copies = 0;    // of a half's list, at most
 
   bool is_needed() const { return !fields.empty(); }
   // Memory of the device.
@@ -81,8 +85,9 @@ class Stager {
   bool IsStaged(int32_t row) const { return row < staged_end_; }
   // The first row that was not staged.
   int32_t staged_end() const { return staged_end_; }
-  // Enqueues the copies of samples from `row` on, as many as fit. REQUIRES: no
-  // launch reads this half.
+  // Enqueues the copies of samples from `row` on, as many as fit into memory
+  // and list. What was staged of the batch's earlier rows stays, except packed
+  // samples. REQUIRES: no launch reads this half.
   absl::Status Stage(int32_t row);
 
  private:
@@ -91,9 +96,12 @@ class Stager {
   absl::Status Allocate(Backend& backend);
   void SetSources(AugmentProgram* program) const;
   void Add(size_t field, int64_t offset_bytes, int64_t size_bytes, uint8_t* to);
-  void AddPlaces();
-  // False if the row's packed samples do not fit any more.
+  // Of fields of one size.
+  void AddPlaces(size_t batch, int32_t row);
+  // Of the only batch. False if the row's packed samples do not fit any more.
   bool AddPacked(int32_t row);
+  // Copies the RaggedSamples of these rows to the device.
+  absl::Status CopyRagged(int32_t begin, int32_t end);
   uint8_t* PlaceOf(size_t field, int64_t place) const {
     return areas_[field] + place * plan_.fields[field].place_bytes;
   }
