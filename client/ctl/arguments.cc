@@ -70,4 +70,14 @@ Argument Arguments::AddFlag(const std::string& name, bool* to,
   return Argument(command_->add_flag(name, *to, help));
 }
 
+void Arguments::AddCommandLine(std::vector<std::string>* to) {
+  command_line_ = to;
+  // For the help, and to refuse words that do not follow `--`.
+  command_
+      ->add_option_function<std::vector<std::string>>(
+          "command", [](const std::vector<std::string>&) {},
+          "Behind --, with its arguments")
+      ->check([](const std::string&) { return std::string(kNoCommandLine); });
+}
+
 }  // namespace datasetd::ctl

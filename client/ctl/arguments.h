@@ -14,6 +14,10 @@ class Option;
 
 namespace datasetd::ctl {
 
+// The error of a command line without a COMMAND.
+inline constexpr char kNoCommandLine[] =
+    "expected -- COMMAND, with its arguments, behind the options";
+
 // An argument that was added. Valid as long as the command.
 class Argument {
  public:
@@ -47,8 +51,15 @@ class Arguments {
   Argument Add(const std::string& names, T* to, const std::string& help);
   Argument AddFlag(const std::string& name, bool* to, const std::string& help);
 
+  // The command takes a COMMAND, whose words follow `--`. They are not parsed:
+  // main() assigns them to *to.
+  void AddCommandLine(std::vector<std::string>* to);
+  // Returns what AddCommandLine was given, else nullptr.
+  std::vector<std::string>* command_line() const { return command_line_; }
+
  private:
   CLI::App* const command_;
+  std::vector<std::string>* command_line_ = nullptr;
 };
 
 }  // namespace datasetd::ctl

@@ -9,10 +9,8 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/ctl/arguments.h"
@@ -42,6 +40,42 @@ constexpr char kFooter[] =
     "line is wrong; 3 no daemon there, or it ended.\n"
     "`run` ends with the exit code of its COMMAND.";
 
+struct Entry {
+  CLI::App* subcommand;
+  std::unique_ptr<Command> command;
+  std::vector<std::string>* command_line;  // nullptr: it takes no COMMAND
+};
+
+// Returns the place of the command's name in argv, or argc.
+int FindName(int argc, char** argv) {
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
+    if (std::strcmp(argv[i], "--address") == 0) {
+      ++i;  // and its value
+    } else if (argv[i][0] != '-') {
+      return i;
+    }
+  }
+  return argc;
+}
+
+// Gives a COMMAND its words, which CLI11 would change: it splits [1,2]. Returns
+// the number of the words before `--`, or argc if there is no COMMAND.
+int CutCommandLine(const std::vector<Entry>& entries, int argc, char** argv) {
+  const int name = FindName(argc, argv);
+  for (const Entry& entry : entries) {
+    if (name == argc || entry.command_line == nullptr ||
+        entry.subcommand->get_name() != argv[name]) {
+      continue;
+    }
+    for (int i = name + 1; i < argc; ++i) {
+      if (std::strcmp(argv[i], "--") != 0) continue;
+      entry.command_line->assign(argv + i + 1, argv + argc);
+      return i;
+    }
+  }
+  return argc;
+}
+
 // Searches for --json, which a failed parse may not have reached.
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
@@ -57,19 +91,16 @@ std::string UnknownCommand(const CLI::App& app, int argc, char** argv) {
   for (const CLI::App* const command : app.get_subcommands({})) {
     names.push_back(command->get_name());
   }
-  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
-    const std::string word = argv[i];
-    if (word == "--address") ++i;  // and its value
-    if (absl::StartsWith(word, "-")) continue;
-    if (std::find(names.begin(), names.end(), word) != names.end()) return "";
-    const std::string nearest = NearestWord(word, names);
-    return absl::StrCat(
-        "there is no command '", word, "'",
-        nearest.empty() ? "" : absl::StrCat(": did you mean '", nearest, "'?"),
-        nearest.empty() ? ". There are " : " There are ",
-        absl::StrJoin(names, ", "));
-  }
-  return "";
+  const int i = FindName(argc, argv);
+  if (i == argc) return "";
+  const std::string word = argv[i];
+  if (std::find(names.begin(), names.end(), word) != names.end()) return "";
+  const std::string nearest = NearestWord(word, names);
+  return absl::StrCat(
+      "there is no command '", word, "'",
+      nearest.empty() ? "" : absl::StrCat(": did you mean '", nearest, "'?"),
+      nearest.empty() ? ". There are " : " There are ",
+      absl::StrJoin(names, ", "));
 }
 
 int Main(int argc, char** argv) {
@@ -88,13 +119,14 @@ int Main(int argc, char** argv) {
   app.fallthrough();
   app.require_subcommand(1);
 
-  std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
+  std::vector<Entry> entries;
   const auto add = [&](std::unique_ptr<Command> command) {
     CLI::App* const subcommand =
         app.add_subcommand(command->name(), command->help());
     Arguments arguments(subcommand);
     command->AddTo(&arguments);
-    commands.emplace_back(subcommand, std::move(command));
+    entries.push_back(
+        {subcommand, std::move(command), arguments.command_line()});
   };
   add(std::make_unique<StatusCommand>(&flags));
   add(std::make_unique<DatasetsCommand>(&flags));
@@ -110,7 +142,7 @@ int Main(int argc, char** argv) {
   add(std::make_unique<RunCommand>(&flags));
 
   try {
-    app.parse(argc, argv);
+    app.parse(CutCommandLine(entries, argc, argv), argv);
   } catch (const CLI::ParseError& error) {
     const std::string unknown =
         error.get_exit_code() == 0 ? "" : UnknownCommand(app, argc, argv);
@@ -128,13 +160,13 @@ int Main(int argc, char** argv) {
     }
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
-  for (const auto& [subcommand, command] : commands) {
-    if (!subcommand->parsed()) continue;
+  for (const Entry& entry : entries) {
+    if (!entry.subcommand->parsed()) continue;
     // Libraries may throw where no command expects it.
     try {
-      return command->Run();
+      return entry.command->Run();
     } catch (const std::exception& error) {
-      return command->Fail(absl::InternalError(error.what()));
+      return entry.command->Fail(absl::InternalError(error.what()));
     }
   }
   return kExitUsage;

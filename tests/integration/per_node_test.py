@@ -186,6 +186,19 @@ sys.exit(7)
     assert "/nonexistent" in missing.stderr
 
 
+def test_the_words_stay_as_they_are(place):
+    datasetctl = harness.runfile("client/ctl/datasetctl")
+    words = ["[1,2]", "[]", "{}", "%%", "", "--", "--json", "[a]"]
+    for program in ([datasetctl, "run", "--per-node"], _RUN):
+        done = subprocess.run(
+            [*program, "--device=cpu", "--", sys.executable, "-c",
+             "import json, sys; print(json.dumps(sys.argv[1:]))", *words],
+            env=dict(os.environ, XDG_RUNTIME_DIR=place.directory),
+            stdout=subprocess.PIPE, timeout=60)
+        assert done.returncode == 0
+        assert json.loads(done.stdout) == words
+
+
 def test_processes_started_at_once_share_a_daemon_until_the_last(place):
     runs = [place.start(_USER, "end" if i else "first") for i in range(4)]
     said = place.hear(4)

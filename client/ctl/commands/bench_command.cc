@@ -109,11 +109,11 @@ void BenchCommand::AddTo(Arguments* arguments) {
   arguments->Add("--rounds", &num_rounds_, "Of each kind")
       .Positive()
       .ShowDefault();
-  arguments->Add("command", &command_, "Behind --, with its arguments")
-      .Required();
+  arguments->AddCommandLine(&command_);
 }
 
 int BenchCommand::Run() {
+  if (command_.empty()) return FailUsage(kNoCommandLine);
   const TemporaryDirectory directory;
   if (directory.path().empty()) {
     return Fail(absl::ErrnoToStatus(

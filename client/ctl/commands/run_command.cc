@@ -76,8 +76,7 @@ void RunCommand::AddTo(Arguments* arguments) {
       .Needs(per_node)
       .Positive()
       .ShowDefault();
-  arguments->Add("command", &command_, "Behind --, with its arguments")
-      .Required();
+  arguments->AddCommandLine(&command_);
 }
 
 int RunCommand::RunPerNode() {
@@ -113,6 +112,7 @@ int RunCommand::RunPerNode() {
 }
 
 int RunCommand::Run() {
+  if (command_.empty()) return FailUsage(kNoCommandLine);
   if (is_per_node_) return RunPerNode();
   auto program = FindDaemon(daemon_);
   if (!program.ok()) {

@@ -16,6 +16,9 @@ from tests.testing.daemon_harness import poll_until, runfile
 
 CTL = runfile("client/ctl/datasetctl")
 SAMPLES = 40
+# Words that a command line may hold, and a program that prints its own.
+WORDS = ["[1,2]", "[]", "{}", "%%", "", "--", "--json", "[a]"]
+SHOW = "import json, sys; print(json.dumps(sys.argv[1:]), flush=True)"
 
 
 def ignore_children():
@@ -154,6 +157,13 @@ class DatasetctlTest(unittest.TestCase):
         out, _ = self.bench(program)
         self.assertRegex(out, r"WITH A CONSTANT BATCH")
         self.assertRegex(out, r"benched +5 +[0-9.]+ ms")
+
+    def test_bench_runs_the_words_as_they_are(self):
+        _, error = self.ctl("bench", "--", sys.executable, "-c", SHOW, *WORDS,
+                            code=1)
+        self.assertEqual(json.loads(error.splitlines()[0]), WORDS)
+        _, error = self.ctl("bench", "true", code=2)
+        self.assertIn("expected -- COMMAND, with its arguments", error)
 
     def test_bench_below_zero_is_not_measurable(self):
         report = {"pid": 7, "dataset": "noisy", "batch_size": 5,
@@ -496,6 +506,13 @@ class DatasetctlTest(unittest.TestCase):
         done = self.run_private("echo", "--json", "--", "-x")
         self.assertEqual(done.stdout, "--json -- -x\n")
         self.assertEqual(os.listdir(self.directory), [])
+
+    def test_run_runs_the_words_as_they_are(self):
+        done = self.run_private(sys.executable, "-c", SHOW, *WORDS)
+        self.assertEqual(json.loads(done.stdout), WORDS)
+        for words in (["true"], ["[1,2]"], ["--"], ["true", "--", "true"]):
+            _, error = self.ctl("run", *words, code=2)
+            self.assertIn("expected -- COMMAND, with its arguments", error)
 
     def test_run_awaits_its_command_where_sigchld_is_ignored(self):
         self.run_private("sh", "-c", "exit 42", code=42,
