@@ -1,9 +1,33 @@
 #include "client/ctl/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdint>
+#include <limits>
+#include <system_error>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
 
 namespace datasetd::ctl {
+namespace {
+
+// CLI11 alone reads integers as strtoull does: -1 wraps, and 010 is octal.
+template <typename T>
+std::string MakeDecimal(std::string& text) {
+  T number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || last != end) {
+    return absl::StrCat("'", text, "': expected a whole number from ",
+                        std::numeric_limits<T>::min(), " to ",
+                        std::numeric_limits<T>::max());
+  }
+  text = absl::StrCat(number);
+  return "";
+}
+
+}  // namespace
 
 Argument& Argument::Required() {
   option_->required();
@@ -48,7 +72,11 @@ Argument& Argument::OneValueEach() {
 template <typename T>
 Argument Arguments::Add(const std::string& names, T* to,
                         const std::string& help) {
-  return Argument(command_->add_option(names, *to, help));
+  CLI::Option* const option = command_->add_option(names, *to, help);
+  if constexpr (std::is_integral_v<T>) {
+    option->transform(CLI::Validator(MakeDecimal<T>, /*validator_desc=*/""));
+  }
+  return Argument(option);
 }
 
 template Argument Arguments::Add(const std::string&, std::string*,

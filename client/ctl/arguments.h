@@ -46,7 +46,7 @@ class Arguments {
 
   // `names`: "name" for a positional argument, "--name" or "--name,--other"
   // for an option. T: std::string, a vector of them, double, int,
-  // uint16_t, uint32_t or uint64_t.
+  // uint16_t, uint32_t or uint64_t. Integers are decimal and in T's range.
   template <typename T>
   Argument Add(const std::string& names, T* to, const std::string& help);
   Argument AddFlag(const std::string& name, bool* to, const std::string& help);

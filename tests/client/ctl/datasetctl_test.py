@@ -313,6 +313,24 @@ class DatasetctlTest(unittest.TestCase):
         self.assertRegex(out, r"(?m)^ok +daemon ")
         self.assertRegex(out, r"(?m)^fault +sharing .*set TMPDIR")
 
+    def test_integers_are_decimal_and_in_range(self):
+        self.load("numbered")
+        explain = ["explain", "numbered", "--transforms", "crop", "--seed"]
+        for seed in ("-1", "18446744073709551616", "0x10", "1e3", " 1", "+1"):
+            _, error = self.ctl(*explain, seed, code=2)
+            self.assertIn(
+                f"--seed: '{seed}': expected a whole number from 0 to "
+                "18446744073709551615", error)
+        self.assertEqual(self.json(*explain, "010"),
+                         self.json(*explain, "10"))
+        self.assertNotEqual(self.json(*explain, "010"),
+                            self.json(*explain, "8"))
+        self.json(*explain, "18446744073709551615")
+        _, error = self.ctl("web", "--port", "65536", code=2)
+        self.assertIn("from 0 to 65535", error)
+        _, error = self.ctl("preview", "numbered", "--zoom", "010.5", code=2)
+        self.assertIn("'010.5': expected a whole number", error)
+
     def test_json_behind_two_dashes_is_the_commands(self):
         _, error = self.ctl("run", "--nope", "--", "true", "--json", code=2)
         self.assertNotIn("{", error)
