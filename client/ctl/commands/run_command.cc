@@ -25,6 +25,12 @@ constexpr int kExitNoCommand = 127;
 constexpr int kForwardedSignals[] = {SIGINT,  SIGTERM, SIGHUP,
                                      SIGQUIT, SIGUSR1, SIGUSR2};
 
+bool IsIgnored(int signal) {
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 const char* RunCommand::help() const {
@@ -145,11 +151,14 @@ int RunCommand::Run() {
   options.log_path = daemon_log_;
   options.timeout = absl::Seconds(timeout_seconds_);
 
-  // Signals are read from a descriptor from now on. Children start unblocked.
+  // Signals are read from a descriptor from now on, but for those that the
+  // caller ignores, as nohup does. Children start unblocked.
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
-  for (const int signal : kForwardedSignals) sigaddset(&set, signal);
+  for (const int signal : kForwardedSignals) {
+    if (!IsIgnored(signal)) sigaddset(&set, signal);
+  }
   sigprocmask(SIG_BLOCK, &set, nullptr);
   const client::GuardedFd signals(signalfd(-1, &set, SFD_CLOEXEC));
   // Only signals that end this program end the wait for the daemon.

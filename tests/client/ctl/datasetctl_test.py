@@ -532,6 +532,32 @@ class DatasetctlTest(unittest.TestCase):
             _, error = self.ctl("run", *words, code=2)
             self.assertIn("expected -- COMMAND, with its arguments", error)
 
+    def test_run_leaves_an_ignored_signal_ignored(self):
+        """As nohup does, also while the daemon starts."""
+        gate = os.path.join(self.directory, "gate")
+        os.mkfifo(gate)
+        # Open for both, so that an end of `run` is not waited for.
+        opened = os.open(gate, os.O_RDWR)
+        self.addCleanup(os.close, opened)
+        daemon = os.path.join(self.directory, "daemon")
+        with open(daemon, "w") as file:
+            file.write(f"#!/bin/sh\necho >{daemon}.started\nread x <{gate}\n"
+                       f'exec {runfile("server/datasetd")} "$@"\n')
+        os.chmod(daemon, 0o755)
+        process = subprocess.Popen(
+            [CTL, "run", "--daemon", daemon, "--device", "cpu", "--", "sh",
+             "-c", "kill -HUP $PPID; kill -HUP $$; echo ran"],
+            env=dict(os.environ, TMPDIR=self.directory), text=True,
+            stdout=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        poll_until(lambda: os.path.exists(f"{daemon}.started"), "the start")
+        process.send_signal(signal.SIGHUP)
+        os.write(opened, b"go\n")
+        self.assertEqual(process.communicate(timeout=60)[0], "ran\n")
+        self.assertEqual(process.returncode, 0)
+
     def test_run_awaits_its_command_where_sigchld_is_ignored(self):
         self.run_private("sh", "-c", "exit 42", code=42,
                          preexec_fn=ignore_children)
