@@ -5,16 +5,16 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "absl/strings/ascii.h"
@@ -193,14 +193,20 @@ void PrivateDaemon::Stop() {
 }
 
 std::string PrivateDaemon::LogTail() const {
-  std::ifstream file(log_path_, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  const std::string log = text.str();
-  const std::string tail(absl::StripAsciiWhitespace(
-      log.size() > kLogTailBytes ? log.substr(log.size() - kLogTailBytes)
-                                 : log));
-  return tail.empty() ? "it logged nothing" : tail;
+  // A read of a pipe or a terminal would block.
+  const client::GuardedFd file(
+      open(log_path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat status = {};
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    return absl::StrCat("see ", log_path_);
+  }
+  char text[kLogTailBytes];
+  const ssize_t size =
+      pread(file.get(), text, sizeof(text),
+            std::max<off_t>(0, status.st_size - off_t{kLogTailBytes}));
+  const absl::string_view tail = absl::StripAsciiWhitespace(
+      absl::string_view(text, static_cast<size_t>(std::max<ssize_t>(0, size))));
+  return tail.empty() ? "it logged nothing" : std::string(tail);
 }
 
 }  // namespace datasetd::ctl

@@ -584,6 +584,20 @@ def test_the_daemons_log(place):
         assert file.read().count("ready") == 2
 
 
+def test_a_log_that_is_a_pipe_is_not_read(place):
+    log = os.path.join(place.directory, "log")
+    os.mkfifo(log)
+    # With a writer, so that a read of it would wait.
+    pipe = os.open(log, os.O_RDWR)
+    try:
+        run = place.start(
+            "", options=["--daemon=/bin/false", f"--daemon_log={log}"])
+        assert run.wait(60) == 3
+    finally:
+        os.close(pipe)
+    assert f"the daemon ended before it served: see {log}" in place.errors(run)
+
+
 def test_many_come_and_go(place):
     """Starts and ends of a daemon cross each other."""
     source = _PRELUDE + """

@@ -532,6 +532,34 @@ class DatasetctlTest(unittest.TestCase):
             _, error = self.ctl("run", *words, code=2)
             self.assertIn("expected -- COMMAND, with its arguments", error)
 
+    def test_run_does_not_read_a_log_that_is_a_pipe(self):
+        log = os.path.join(self.directory, "log")
+        os.mkfifo(log)
+        # With a writer, so that a read of it would wait.
+        pipe = os.open(log, os.O_RDWR)
+        self.addCleanup(os.close, pipe)
+        done = subprocess.run(
+            [CTL, "run", "--daemon", shutil.which("false"), "--daemon_log",
+             log, "--", "true"],
+            env=dict(os.environ, TMPDIR=self.directory),
+            stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(f"ended with code 1: see {log}\n", done.stderr)
+
+    def test_run_shows_the_end_of_a_long_log(self):
+        daemon = os.path.join(self.directory, "daemon")
+        with open(daemon, "w") as file:
+            file.write("#!/bin/sh\necho first\nseq 10000\necho last\n")
+        os.chmod(daemon, 0o755)
+        done = subprocess.run(
+            [CTL, "run", "--daemon", daemon, "--", "true"],
+            env=dict(os.environ, TMPDIR=self.directory),
+            stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, r"10000\s+last\n$")
+        self.assertNotIn("first", done.stderr)
+        self.assertLess(len(done.stderr), 2300)
+
     def test_run_leaves_an_ignored_signal_ignored(self):
         """As nohup does, also while the daemon starts."""
         gate = os.path.join(self.directory, "gate")

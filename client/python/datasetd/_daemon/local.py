@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -247,10 +248,21 @@ def _await_ready(
 
 
 def tail(path: str) -> str:
-    """Returns the end of a log."""
+    """Returns the end of a log, or where it is if it cannot be read again."""
     try:
-        with open(path, "rb") as log:
-            text = log.read()[-_LOG_TAIL_BYTES:]
+        with open(path, "rb", opener=_open_at_once) as log:
+            info = os.fstat(log.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                return f"see {path}"
+            log.seek(max(0, info.st_size - _LOG_TAIL_BYTES))
+            text = log.read(_LOG_TAIL_BYTES)
     except FileNotFoundError:
         text = b""
+    except OSError as error:
+        return f"see {path}, which cannot be read here: {error.strerror}"
     return text.decode("utf-8", "replace").strip() or "it logged nothing"
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Does not wait for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
