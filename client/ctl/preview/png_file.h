@@ -17,8 +17,10 @@ struct RgbImage {
   std::vector<uint8_t> pixels;  // [height, width, 3]
 };
 
-// Writes the image and replaces the file only when complete. Errors name the
-// path: NOT_FOUND, PERMISSION_DENIED and similar; INTERNAL from the encoder.
+// Writes the image and replaces the file only when complete. A symbolic link
+// stays, and the file it leads to is replaced. A pipe or a device is written
+// to. Errors name the path: NOT_FOUND, PERMISSION_DENIED and similar; INTERNAL
+// from the encoder.
 absl::Status WritePng(const RgbImage& image, const std::string& path);
 
 }  // namespace datasetd::ctl

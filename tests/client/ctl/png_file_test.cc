@@ -1,11 +1,14 @@
 #include "client/ctl/preview/png_file.h"
 
+#include <fcntl.h>
 #include <png.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 
+#include "base/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -71,11 +74,61 @@ TEST(PngFileTest, HasTheModeThatTheUmaskLeaves) {
   EXPECT_EQ(status.st_mode & 0777, 0640u);
 }
 
+TEST(PngFileTest, WritesToAPipeAndLeavesItThere) {
+  const TempDir directory;
+  const std::string path = directory.File("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const FileDescriptor reader(open(path.c_str(), O_RDONLY | O_NONBLOCK));
+  ASSERT_TRUE(reader.has_value());
+  ASSERT_THAT(WritePng(MakeImage(1, 1), path), IsOk());
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+  char head[4] = {};
+  ASSERT_EQ(read(reader.get(), head, sizeof(head)), 4);
+  EXPECT_EQ(std::string(head, 4), "\x89PNG");
+  const auto entries = std::filesystem::directory_iterator(directory.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+TEST(PngFileTest, WritesThroughALinkToADevice) {
+  const TempDir directory;
+  std::filesystem::create_symlink("/dev/null", directory.File("a.png"));
+  ASSERT_THAT(WritePng(MakeImage(1, 1), directory.File("a.png")), IsOk());
+  EXPECT_TRUE(std::filesystem::is_symlink(directory.File("a.png")));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST(PngFileTest, ReplacesTheFileThatALinkLeadsTo) {
+  const TempDir directory;
+  std::filesystem::create_directory(directory.File("b"));
+  std::ofstream(directory.File("b/real.png")) << "old";
+  std::filesystem::create_symlink("b/real.png", directory.File("a.png"));
+  const std::filesystem::path opened = directory.File("b/hard.png");
+  std::filesystem::create_hard_link(directory.File("b/real.png"), opened);
+  ASSERT_THAT(WritePng(MakeImage(1, 1), directory.File("a.png")), IsOk());
+  EXPECT_EQ(std::filesystem::read_symlink(directory.File("a.png")),
+            "b/real.png");
+  EXPECT_EQ(ReadPng(directory.File("b/real.png")).width, 1);
+  // It was replaced, not written to.
+  EXPECT_EQ(std::filesystem::file_size(opened), 3u);
+}
+
+TEST(PngFileTest, MakesTheFileThatALinkLeadsTo) {
+  const TempDir directory;
+  std::filesystem::create_symlink("real.png", directory.File("a.png"));
+  ASSERT_THAT(WritePng(MakeImage(1, 1), directory.File("a.png")), IsOk());
+  EXPECT_TRUE(std::filesystem::is_symlink(directory.File("a.png")));
+  EXPECT_EQ(ReadPng(directory.File("real.png")).width, 1);
+}
+
 TEST(PngFileTest, ErrorsNameThePath) {
   const TempDir directory;
   const std::string path = directory.File("missing/a.png");
   EXPECT_THAT(WritePng(MakeImage(1, 1), path),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(path)));
+  const std::string folder = directory.path().string();
+  EXPECT_THAT(WritePng(MakeImage(1, 1), folder),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(folder + ": Is a directory")));
 }
 
 }  // namespace
