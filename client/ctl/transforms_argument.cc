@@ -1,19 +1,20 @@
 #include "client/ctl/transforms_argument.h"
 
+#include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/file_descriptor.h"
 #include "base/status_macros.h"
 #include "client/ctl/short_enums.h"
 
@@ -102,16 +103,25 @@ absl::StatusOr<v1::Pipeline> ParsePreset(absl::string_view text, int64_t height,
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) {
-    const int error = errno == 0 ? EIO : errno;
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char part[4096];
+  ssize_t size = file.has_value() ? 1 : -1;
+  while (size > 0) {
+    size = read(file.get(), part, sizeof(part));
+    if (size > 0) text.append(part, static_cast<size_t>(size));
+  }
+  if (size < 0) {
+    const int error = errno;
     return absl::Status(
         absl::ErrnoToStatusCode(error),
         absl::StrCat("--transforms: ", path, ": ", strerror(error)));
   }
-  return text.str();
+  if (absl::StripAsciiWhitespace(text).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--transforms: ", path, " holds no transforms; write [] for none"));
+  }
+  return text;
 }
 
 std::string NumberOpName(const v1::Transform& transform) {

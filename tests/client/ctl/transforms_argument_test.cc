@@ -107,6 +107,34 @@ TEST(TransformsArgumentTest, FileIsReadLikeTheArgument) {
   EXPECT_TRUE(pipeline->transforms(0).has_random_vertical_flip());
 }
 
+TEST(TransformsArgumentTest, AFileWithoutTransformsIsRefused) {
+  const TempDir directory;
+  for (const char* text : {"", " \n"}) {
+    std::ofstream(directory.File("t.json")) << text;
+    EXPECT_THAT(
+        ParseTransforms("@" + directory.File("t.json"), 32, 32).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr(directory.File("t.json")),
+                       HasSubstr("holds no transforms; write [] for none"))));
+  }
+  std::ofstream(directory.File("t.json")) << "[]";
+  EXPECT_THAT(ParseTransforms("@" + directory.File("t.json"), 32, 32).status(),
+              IsOk());
+  const std::string folder = directory.path().string();
+  EXPECT_THAT(ParseTransforms("@" + folder, 32, 32).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(folder + ": Is a directory")));
+}
+
+TEST(TransformsArgumentTest, ALongFileIsReadToItsEnd) {
+  const TempDir directory;
+  std::ofstream(directory.File("t.json"))
+      << "[" << std::string(20000, ' ') << "{\"random_vertical_flip\":{}}]";
+  const auto pipeline = ParseTransforms("@" + directory.File("t.json"), 32, 32);
+  ASSERT_THAT(pipeline.status(), IsOk());
+  EXPECT_TRUE(pipeline->transforms(0).has_random_vertical_flip());
+}
+
 TEST(TransformsArgumentTest, ErrorsNameWhatIsWrongAndWhatIsExpected) {
   EXPECT_THAT(ParseTransforms("crop-spin", 32, 32).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
