@@ -55,6 +55,21 @@ std::optional<uint64_t> Number(const std::string& path) {
   return number;
 }
 
+// Returns the bytes of a cgroup's file pages, which the kernel can take back.
+uint64_t FileBytes(const std::string& folder, bool is_v2) {
+  // Under these names version 1 includes the cgroups below, as the usage does.
+  const std::string active = is_v2 ? "active_file" : "total_active_file";
+  const std::string inactive = is_v2 ? "inactive_file" : "total_inactive_file";
+  std::ifstream file(folder + "/memory.stat");
+  std::string name;
+  uint64_t value = 0;
+  uint64_t total = 0;
+  while (file >> name >> value) {
+    if (name == active || name == inactive) total += value;
+  }
+  return total;
+}
+
 struct Limit {
   uint64_t bytes = kNoLimit;
   uint64_t used_bytes = 0;
@@ -80,9 +95,10 @@ std::optional<Limit> TightestLimit(const std::string& root,
     const auto used =
         Number(folder + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
     if (bytes.has_value() && used.has_value()) {
-      const Limit limit = {.bytes = std::min(*bytes, kNoLimit),
-                           .used_bytes = *used,
-                           .path = path.empty() ? "/" : path};
+      const Limit limit = {
+          .bytes = std::min(*bytes, kNoLimit),
+          .used_bytes = *used - std::min(*used, FileBytes(folder, is_v2)),
+          .path = path.empty() ? "/" : path};
       if (!tightest.has_value() ||
           limit.free_bytes() < tightest->free_bytes()) {
         tightest = limit;

@@ -12,7 +12,8 @@
 namespace datasetd::ctl {
 
 // The memory limit of the daemon's cgroup, or of one above, and what is used of
-// it. Knows version 1 and 2. `root` precedes /sys and /proc.
+// it without file pages, which the kernel takes back. Knows version 1 and 2.
+// `root` precedes /sys and /proc.
 void CheckCgroupMemory(pid_t daemon, const std::string& root,
                        Findings* findings);
 

@@ -142,6 +142,34 @@ TEST_F(DoctorPlacesTest, TheTightestLimitOfVersion2Counts) {
   EXPECT_THAT(Memory().fix, HasSubstr("raise MemoryMax="));
 }
 
+TEST_F(DoctorPlacesTest, FilePagesAreNotUsedMemory) {
+  Write("/proc/77/cgroup", "0::/a");
+  Write("/sys/fs/cgroup/a/memory.max", "4000000000");
+  Write("/sys/fs/cgroup/a/memory.current", "3900000000");
+  Write("/sys/fs/cgroup/a/memory.stat",
+        "anon 900000000\nfile 3000000000\nshmem 200000000\n"
+        "inactive_file 2000000000\nactive_file 800000000");
+  EXPECT_EQ(Memory().severity, Severity::kOk);
+  EXPECT_THAT(Memory().text, HasSubstr("1.1 GB of 4.0 GB used"));
+  Write("/sys/fs/cgroup/a/memory.stat",
+        "inactive_file 100000000\nactive_file 100000000");
+  EXPECT_EQ(Memory().severity, Severity::kWarning);
+  // The numbers are of different moments.
+  Write("/sys/fs/cgroup/a/memory.stat", "inactive_file 5000000000");
+  EXPECT_THAT(Memory().text, HasSubstr("0 B of 4.0 GB used"));
+}
+
+TEST_F(DoctorPlacesTest, FilePagesOfVersion1IncludeThoseBelow) {
+  Write("/proc/77/cgroup", "4:memory:/a");
+  Write("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4000000000");
+  Write("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "3900000000");
+  Write("/sys/fs/cgroup/memory/a/memory.stat",
+        "inactive_file 1\nactive_file 1\n"
+        "total_inactive_file 2000000000\ntotal_active_file 800000000");
+  EXPECT_EQ(Memory().severity, Severity::kOk);
+  EXPECT_THAT(Memory().text, HasSubstr("1.1 GB of 4.0 GB used"));
+}
+
 TEST_F(DoctorPlacesTest, LimitsOfVersion1) {
   Write("/proc/77/cgroup",
         "5:cpu,cpuacct:/a\n4:memory:/docker/b\n0::/elsewhere");
