@@ -56,7 +56,7 @@ class Place:
         self.data = os.path.join(self.directory, "data")
         self.processes = []
 
-    def start(self, source, *arguments, options=(), **variables):
+    def start(self, source, *arguments, options=(), stderr=None, **variables):
         environment = dict(
             os.environ,
             XDG_RUNTIME_DIR=self.directory,
@@ -69,7 +69,8 @@ class Place:
             process = subprocess.Popen(
                 [*_RUN, "--device=cpu", "--linger=1", *options, "--",
                  sys.executable, "-c", source, *arguments],
-                env=environment, stdin=subprocess.DEVNULL, stderr=file)
+                env=environment, stdin=subprocess.DEVNULL,
+                stderr=file if stderr is None else stderr)
         self.processes.append(process)
         return process
 
@@ -536,6 +537,97 @@ while not os.path.exists(os.environ["SAID"] + ".end"):
         await_end(listener)
         assert other.wait(60) != 0
     assert place.jobs() == []
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_command_removes_the_directory(place, code):
+    run = place.start(_PRELUDE + """
+import shutil
+with connect() as client:
+    say(daemon=client.status()["pid"])
+shutil.rmtree(os.path.dirname(os.path.dirname(me["address"])))
+sys.exit(int(sys.argv[1]))
+""", str(code))
+    assert run.wait(60) == code
+    assert "No such file or directory" in place.errors(run)
+    assert "ends by itself when it is idle" in place.errors(run)
+    await_end(place.hear(1)[0]["daemon"])
+
+
+# Says when SIGTERM can come, and ends with 9 once it has.
+_TERMINATED = _PRELUDE + """
+came = []
+signal.signal(signal.SIGTERM, lambda *_: came.append(1))
+with connect() as client:
+    say(daemon=client.status()["pid"], **me)
+while not came:
+    time.sleep(0.005)
+sys.exit(9)
+"""
+
+
+def test_signals_are_passed_on_when_no_daemon_can_be_started(place):
+    run = place.start(_TERMINATED)
+    (message,) = place.hear(1)
+    shutil.rmtree(os.path.join(place.directory, "datasetd-shared"))
+    os.kill(message["daemon"], signal.SIGKILL)
+    harness.poll_until(
+        lambda: "no other is started" in place.errors(run), "the last word")
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(60) == 9
+
+
+def test_an_error_of_the_shell_that_starts_the_daemon(place):
+    """As when it cannot fork."""
+    run = place.start("""
+import os, sys, unittest.mock
+from datasetd._commands import per_node
+from datasetd._daemon import shared_daemon
+from datasetd import __main__
+watch = per_node._JobDaemon.watch
+def broken_watch(self):
+    with unittest.mock.patch.object(shared_daemon, "_LAUNCH", "exit 2"):
+        watch(self)
+per_node._JobDaemon.watch = broken_watch
+sys.exit(__main__.main(
+    ["run", "--per-node", "--device=cpu", "--job=inner", "--linger=1", "--",
+     sys.executable, "-c", sys.argv[1]]))
+""", _TERMINATED)
+    (message,) = place.hear(1)
+    os.kill(message["daemon"], signal.SIGKILL)
+    harness.poll_until(
+        lambda: "/bin/sh could not start the daemon: it ended with code 2; no "
+        "other is started" in place.errors(run),
+        "the last word")
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(60) == 9
+
+
+def test_nobody_reads_what_it_says(place):
+    reader, writer = os.pipe()
+    run = place.start(_PRELUDE + """
+came = []
+signal.signal(signal.SIGTERM, lambda *_: came.append(1))
+first = None
+while not came:
+    import datasetd
+    try:
+        with datasetd.connect(timeout=0) as client:
+            daemon = client.status()["pid"]
+    except datasetd.Error:
+        continue
+    if daemon != first:
+        say(daemon=daemon)
+        first = first or daemon
+sys.exit(9)
+""", stderr=writer)
+    os.close(writer)
+    os.close(reader)
+    daemon = place.hear(1)[0]["daemon"]
+    os.kill(daemon, signal.SIGKILL)
+    assert place.hear(2)[1]["daemon"] != daemon
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(60) == 9
 
 
 @pytest.mark.parametrize("arguments, code, words", [

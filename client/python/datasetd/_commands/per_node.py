@@ -206,7 +206,12 @@ def _await_end(command: "_Command", daemon: "_JobDaemon") -> int:
 
 
 def _say(text: str) -> None:
-    print(f"datasetd: {text}", file=sys.stderr, flush=True)
+    # Not through a buffer: what it could not write would fail again at exit,
+    # and change the exit code.
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            line = f"datasetd: {text}\n".encode("utf-8", "backslashreplace")
+            os.write(sys.stderr.fileno(), line)
 
 
 class _Interrupted(Exception):
@@ -332,9 +337,13 @@ class _JobDaemon(SharedDaemon):
 
     def __exit__(self, *_: Any) -> None:
         self._interrupts = ()
-        # Whoever holds the lock uses the daemon.
-        with contextlib.suppress(DeadlineExceeded):
+        try:
             self._leave()
+        except DeadlineExceeded:
+            pass  # Whoever holds the lock uses the daemon.
+        except (Error, OSError) as error:
+            # The command's exit code stands.
+            _say(f"{error}; the daemon ends by itself when it is idle")
 
     def serve(self, interrupts: Sequence[int]) -> None:
         """Finds or starts the daemon. Raises _Interrupted if one of the
@@ -362,26 +371,26 @@ class _JobDaemon(SharedDaemon):
 
     def _drop(self) -> None:
         """Ends the session."""
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-        if self._client is not None:
-            self._client.close()
+        pidfd, client = self._pidfd, self._client
         self._pidfd = self._client = None
+        if pidfd is not None:
+            os.close(pidfd)
+        if client is not None:
+            client.close()
 
     def watch(self) -> None:
-        """Starts the daemon again if it has ended. Raises _Interrupted."""
+        """Starts the daemon again if it has ended, unless that has failed.
+        Raises _Interrupted."""
         self._interrupts = _FORWARDED
-        if self._client is not None:
-            if self._pidfd is None or not has_ended(self._pidfd):
-                return
-            self._drop()
-            self._note_end()
-        if self._is_given_up:
-            return
         try:
-            if not self._use():
+            if self._client is not None:
+                if self._pidfd is None or not has_ended(self._pidfd):
+                    return
+                self._drop()
                 self._note_end()
-        except Error as error:
+            if not self._is_given_up and not self._use():
+                self._note_end()
+        except (Error, OSError) as error:
             _say(f"{error}; no other is started")
             self._is_given_up = True
 

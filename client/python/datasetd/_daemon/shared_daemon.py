@@ -250,11 +250,15 @@ class SharedDaemon:
             + [f"--config={self._path('datasetd.yaml')}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            check=True,
             cwd="/",
             env=environment,
             start_new_session=True,
         )
+        if launched.returncode != 0:
+            raise FailedPrecondition(
+                "/bin/sh could not start the daemon: it ended with code "
+                f"{launched.returncode}"
+            )
         try:
             return os.pidfd_open(int(launched.stdout))
         except ProcessLookupError:
