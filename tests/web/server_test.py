@@ -1,5 +1,6 @@
 """Access to the page's server, and the requests that it refuses."""
 
+import io
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import types
 
 import pytest
 
@@ -187,6 +189,52 @@ def test_wrong_arguments(web):
             ("estimate", {"format": "cifar10", "path": "/etc"}, 403),
             ("bad_picture", {"name": "d", "position": "0"}, 404)):
         assert web.refusal(name, **query)[0] == status, (name, query)
+
+
+class _Peer:
+    """A connection whose other end takes some bytes in a second of a made-up
+    clock, and in all no more than `most`. It asks for the samples."""
+
+    def __init__(self, bytes_per_second, most):
+        self.taken = b""
+        self._bytes_per_second = bytes_per_second
+        self._most = most
+
+    def settimeout(self, seconds):
+        self._timeout = seconds
+
+    def makefile(self, *_):
+        return io.BytesIO(
+            b"GET /api/samples HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Authorization: Bearer t\r\n\r\n")
+
+    def sendall(self, data):
+        """As of a socket: the timeout is that of the whole call."""
+        count = min(len(data), int(self._timeout * self._bytes_per_second),
+                    self._most - len(self.taken))
+        self.taken += data[:count]
+        if count < len(data):
+            raise TimeoutError
+
+
+@pytest.mark.parametrize("most", [10**9, 10**6])
+def test_a_slow_reader_gets_the_whole_answer(most):
+    """And one that stops is dropped."""
+    from datasetd.web import _server
+
+    answer = {"samples": "y" * 5_000_000}
+    server = types.SimpleNamespace(
+        token="t", page=_server.Page(),
+        api=types.SimpleNamespace(answer=lambda *_: answer))
+    # In the timeout of 20 s it takes 80 kB of the 5 MB.
+    peer = _Peer(bytes_per_second=4_000, most=most)
+    _server.Handler(peer, ("127.0.0.1", 1), server)
+    if most == 10**6:
+        assert len(peer.taken) == most
+    else:
+        head, _, body = peer.taken.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert json.loads(body) == answer
 
 
 def test_what_is_asked_changes_nothing(daemon, web):

@@ -31,8 +31,10 @@ from .. import errors
 from ._api import Api, NoSuchPage
 
 MAX_CONNECTIONS = 64
-# How long a peer may send nothing, between requests or within one.
+# How long a peer may send nothing, between requests or within one, or take
+# for a piece of an answer.
 _IDLE_SECONDS = 20.0
+_PIECE_BYTES = 64 << 10
 _MAX_REFUSALS = 8
 _REFUSAL_SECONDS = 1.0
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -250,7 +252,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content)
+            # The timeout is that of one write, however long the content.
+            for begin in range(0, len(content), _PIECE_BYTES):
+                self.wfile.write(content[begin : begin + _PIECE_BYTES])
 
     def end_headers(self) -> None:
         # Also of errors that the base class answers.
