@@ -191,6 +191,34 @@ def test_wrong_arguments(web):
         assert web.refusal(name, **query)[0] == status, (name, query)
 
 
+@pytest.mark.parametrize("mean, std", [
+    (0.5, 0.25), (0, 1), ("0.5", "0.25"), ([0.5], [0.25])])
+def test_numbers_for_lists_of_one(web, mean, std):
+    ops = [{"to_dtype": {"dtype": "float32", "scale": True}},
+           {"normalize": {"mean": mean, "std": std}}]
+    sample = web.ask("samples", dataset="d", count=1,
+                     transforms=json.dumps(ops))["samples"][0]
+    # Normalize is undone for the picture.
+    assert (sample["augmented"]["image"]["url"]
+            == sample["original"]["image"]["url"])
+
+
+@pytest.mark.parametrize("op, full", [
+    ({"auto_augment": {"policy": "cifar10"}},
+     {"auto_augment": {"policy": "AUTO_AUGMENT_POLICY_CIFAR10"}}),
+    ({"pad": {"padding": {"left": 9}, "paddingMode": "reflect"}},
+     {"pad": {"padding": {"left": 9},
+              "padding_mode": "PADDING_MODE_REFLECT"}}),
+])
+def test_enums_without_their_prefix(web, op, full):
+    short, long = (
+        web.ask("samples", dataset="d", count=4,
+                transforms=json.dumps([one]))["samples"]
+        for one in (op, full))
+    assert short == long
+    assert short[0]["augmented"] != short[0]["original"]
+
+
 class _Peer:
     """A connection whose other end takes some bytes in a second of a made-up
     clock, and in all no more than `most`. It asks for the samples."""

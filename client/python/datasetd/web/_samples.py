@@ -56,7 +56,9 @@ _SIDE_KEYS = (
 _ENUM_PREFIXES = {
     "dtype": "DTYPE_",
     "padding_mode": "PADDING_MODE_",
+    "paddingMode": "PADDING_MODE_",
     "interpolation": "INTERPOLATION_MODE_",
+    "policy": "AUTO_AUGMENT_POLICY_",
 }
 
 Message = Dict[str, Any]

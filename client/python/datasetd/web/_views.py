@@ -56,7 +56,9 @@ def scale_of(dtype: str, ops: Sequence[Message]) -> Scale:
 
 
 def _spread(values: Any) -> List[float]:
-    numbers = [float(value) for value in values or [0.0]]
+    # In a pasted message one number may stand for a list of one.
+    given = values if isinstance(values, list) else [values or 0.0]
+    numbers = [float(value) for value in given or [0.0]]
     return [numbers[min(c, len(numbers) - 1)] for c in range(4)]
 
 
