@@ -382,7 +382,8 @@ def test_unix_socket_paths(daemon, tmp_path):
             assert again.request("/api/state")[0] == 200
             failed = _start(daemon, f"--unix_socket={path}")
             assert failed.returncode == 1
-            assert "in use" in failed.stderr
+            assert (f"--unix_socket {path}: Address already in use; name a "
+                    "path where there is nothing") in failed.stderr
             assert again.request("/api/state")[0] == 200
     with open(path, "w") as file:
         file.write("mine")
@@ -390,6 +391,10 @@ def test_unix_socket_paths(daemon, tmp_path):
     assert failed.returncode == 1 and "in use" in failed.stderr
     with open(path) as file:
         assert file.read() == "mine"
+    path = str(tmp_path / "none" / "s")
+    failed = _start(daemon, f"--unix_socket={path}")
+    assert failed.returncode == 1
+    assert f"--unix_socket {path}: No such file or directory" in failed.stderr
 
 
 def _start(daemon, *arguments):
@@ -411,7 +416,8 @@ def test_addresses_that_are_not_loopback(daemon):
 def test_a_port_in_use(daemon, web):
     failed = _start(daemon, f"--port={web.port}")
     assert failed.returncode == 1
-    assert "Address already in use" in failed.stderr
+    assert (f"--port {web.port} of 127.0.0.1: Address already in use; name "
+            "another one, or none for one that is free") in failed.stderr
 
 
 def test_ipv6_loopback(daemon):

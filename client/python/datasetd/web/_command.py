@@ -61,7 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         watch = Watch(getattr(arguments, "address", None))
         stack.callback(watch.close)
-        server = stack.enter_context(Server(address, Api(watch), token))
+        try:
+            server = stack.enter_context(Server(address, Api(watch), token))
+        except OSError as error:
+            raise OSError(_problem_of(arguments, error)) from None
         if path is not None:
             stack.callback(_remove, path)
             where = "http://localhost"
@@ -73,6 +76,20 @@ def run(arguments: argparse.Namespace) -> int:
         _announce(arguments, f"{where}/#token={token}", path)
         server.serve_forever(poll_interval=0.2)
     return 0
+
+
+def _problem_of(arguments: argparse.Namespace, error: OSError) -> str:
+    """Returns why the address cannot be had, and what to do."""
+    reason = error.strerror or str(error)
+    if arguments.unix_socket is not None:
+        return (
+            f"--unix_socket {arguments.unix_socket}: {reason}; name a path "
+            "where there is nothing, in a directory of yours"
+        )
+    return (
+        f"--port {arguments.port} of {arguments.host}: {reason}; name another "
+        "one, or none for one that is free"
+    )
 
 
 def _remove(path: str) -> None:
