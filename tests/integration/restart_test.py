@@ -21,7 +21,7 @@ import weakref
 import datasetd
 import numpy as np
 import pytest
-from datasetd._feed import recovery
+from datasetd._feed import reconnecting_feed, recovery
 
 from tests.testing import daemon_harness as harness
 from tests.testing.restart_world import World, flip
@@ -327,6 +327,26 @@ def test_a_loader_that_is_opened_after_another_one_has_reconnected():
                 assert count(loader) == 30
                 with make(test) as new:
                     assert count(new) == 30
+
+
+def test_a_feed_that_was_refused_reconnects(monkeypatch):
+    """The daemon is lost after it had no memory to open the feed anew."""
+    def refuse(*_):
+        raise datasetd.ResourceExhausted("no memory")
+
+    with World() as world, world.daemon.connect() as client:
+        loader = datasetd.DataLoader(
+            world.load(client), batch_size=100, framework="numpy", prefetch=1,
+            reconnect=50)
+        loader.load_state_dict({**loader.state_dict(), "seed": 7})
+        with monkeypatch.context() as patch:
+            patch.setattr(reconnecting_feed, "Feed", refuse)
+            for _ in range(2):
+                with pytest.raises(datasetd.ResourceExhausted,
+                                   match="no memory .to open the loader's"):
+                    iter(loader)
+        world.restart()
+        assert sum(1 for _ in loader) == 30
 
 
 def test_no_batch_is_kept_after_a_reconnection(monkeypatch):

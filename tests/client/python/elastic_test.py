@@ -222,6 +222,39 @@ def test_an_iterator_of_the_rest_beside_one_of_the_next_epoch(images, whole):
     assert later == whole[1]
 
 
+def test_the_next_epoch_begins_once_its_memory_is_free():
+    """It needs another feed, while the last batch of the rest keeps the memory
+    of the one before."""
+    arguments = {
+        "seed": 7,
+        "shuffle": True,
+        "transforms": [T.ToDtype("float32")],
+        "framework": "numpy",
+        "prefetch": 16,  # 8 MiB with batches of 8
+    }
+    with datasetd.start_local(
+        device="cpu", memory_budget_mib=16
+    ) as daemon, daemon.connect() as client:
+        dataset = client.push_dataset(
+            "large", {"image": np.zeros((64, 64, 64, 3), np.uint8)}
+        )
+        with datasetd.DataLoader(dataset, batch_size=4, **arguments) as loader:
+            next(iter(loader))
+            state = loader.state_dict()
+        with datasetd.DataLoader(dataset, batch_size=8, **arguments) as loader:
+            loader.load_state_dict(state)
+            for batch in loader:
+                pass
+            for _ in range(2):
+                with pytest.raises(
+                    datasetd.ResourceExhausted,
+                    match="budget of 16.0 MiB .*held batches of the feed",
+                ):
+                    iter(loader)
+            del batch
+            assert [batch.epoch for batch in loader] == [1] * 8
+
+
 def test_a_subset(images, whole):
     subset = list(range(0, 100, 3))
     seen = Seen()

@@ -11,7 +11,7 @@ from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
-from ..errors import Closed, Error, NotFound
+from ..errors import Closed, Error, NotFound, ResourceExhausted
 from .feed import Feed, Waited
 from .order_queue import OrderQueue
 from .recovery import LOST, NOT_OPENED, Recovery
@@ -100,8 +100,9 @@ class ReconnectingFeed:
         self._peeked: Optional[Batch[Any]] = None
         # Why there is no feed: the daemon was lost and not found again.
         self._lost: Optional[Error] = None
-        self._lost_connection: Optional[Connection] = None
         self._feed: Optional[Feed] = None
+        # That of the last feed.
+        self._connection: Optional[Connection] = None
         self._options = job.options
         connection = job.dataset._session.connection()
         lost: Optional[Connection] = connection
@@ -145,8 +146,8 @@ class ReconnectingFeed:
         self.content_hash = feed.content_hash
         self.transforms_hash = feed.transforms_hash
         self.prefetch = feed.prefetch
-        self._feed = feed
-        self._lost = self._lost_connection = None
+        self._feed, self._connection = feed, feed.connection
+        self._lost = None
 
     def __len__(self) -> int:
         """Batches per epoch; raises TypeError if a sampler does not know."""
@@ -232,19 +233,29 @@ class ReconnectingFeed:
         self._options = self._job.options
         if self._feed is None:
             return  # _found() opens it
-        connection = self._feed.connection
         self._end_feed()
+        self._open_anew()
+
+    def _open_anew(self) -> None:
+        """Opens the feed at its position, unless the daemon is lost and
+        `reconnect` is set: then _found() waits for it."""
         try:
             self._open()
+        except ResourceExhausted as error:
+            raise ResourceExhausted(
+                f"{error} (to open the loader's feed anew: held batches of the "
+                "feed before keep its memory; drop them, as by `del batch`, "
+                "and call iter() again)"
+            ) from None
         except Error as error:
-            self._lost, self._lost_connection = error, connection
+            session = self._job.dataset._session
             is_lost = isinstance(error, (*LOST, *NOT_OPENED)) or (
                 isinstance(error, NotFound)
-                and connection is not self._job.dataset._session.connection()
+                and self._connection is not session.connection()
             )
             if not is_lost or self._job.reconnect_seconds <= 0:
                 raise
-            # _found() waits for the daemon.
+            self._lost = error
 
     def send(self, block: List[Drawn]) -> None:
         """Sends more of the job's order; after an error at the position. See
@@ -277,10 +288,10 @@ class ReconnectingFeed:
         """Returns the feed, reopened if it was lost and not found before."""
         self._job.check_open()
         if self._lost is None:
-            self._open()  # Ctrl-C came when it was opened anew
-        else:
+            self._open_anew()  # Ctrl-C or an error came at the last attempt
+        if self._lost is not None:
             Recovery(self._job.dataset, self._job.reconnect_seconds).run(
-                self._lost, self._lost_connection, self.content_hash, self._open
+                self._lost, self._connection, self.content_hash, self._open
             )
         assert self._feed is not None
         return self._feed
@@ -289,9 +300,7 @@ class ReconnectingFeed:
         """Marks the feed as lost; raises `cause` unless `reconnect` is set."""
         if self._job.reconnect_seconds <= 0:
             raise cause
-        assert self._feed is not None
         self._lost = cause
-        self._lost_connection = self._feed.connection
         self._end_feed()
 
     def _end_feed(self) -> None:
