@@ -329,6 +329,24 @@ def test_a_loader_that_is_opened_after_another_one_has_reconnected():
                     assert count(new) == 30
 
 
+def test_a_loader_that_reconnects_holds_all_datasets_of_its_client():
+    """Else the new daemon might evict those of the others."""
+    with World() as world, world.daemon.connect() as client:
+        test = world.load(client, "test")
+        with datasetd.DataLoader(
+                world.load(client, "train"), batch_size=100, framework="numpy",
+                prefetch=1, reconnect=50) as loader:
+            iterator = iter(loader)
+            next(iterator)
+            world.restart()
+            assert sum(1 for _ in iterator) == 29
+            datasets = world.datasets(client)
+            assert datasets["train"]["num_holders"] == 1
+            assert datasets["test"]["num_holders"] == 1
+        test.close()
+        assert world.datasets(client)["test"]["num_holders"] == 0
+
+
 def test_a_feed_that_was_refused_reconnects(monkeypatch):
     """The daemon is lost after it had no memory to open the feed anew."""
     def refuse(*_):

@@ -12,7 +12,7 @@ import weakref
 from typing import Any, Callable, Dict, Optional
 
 from .._arguments import encode
-from ..errors import Closed, DaemonDraining, DaemonGone
+from ..errors import Closed, DaemonDraining, DaemonGone, NotFound
 from . import library as _library
 from .connection import Connection
 
@@ -70,9 +70,14 @@ class Session:
     def call_text(self, name: str, *arguments: Any) -> str:
         """Calls datasetd_`name` with the client, the arguments and a text,
         which it returns. Raises its error."""
+        return self._call_text(self.connection(), name, *arguments)
+
+    def _call_text(
+        self, connection: Connection, name: str, *arguments: Any
+    ) -> str:
         text = ctypes.c_void_p()
         try:
-            with self.connection().used() as handle:
+            with connection.used() as handle:
                 _library.call(
                     getattr(self._library, name),
                     handle,
@@ -102,8 +107,8 @@ class Session:
 
     def reconnect(self, lost: Optional[Connection]) -> None:
         """Replaces the connection `lost`, unless another loader has done so.
-        Raises DaemonGone if there is no daemon, DaemonDraining if it is
-        shutting down."""
+        The daemon's datasets that had holders are held again. Raises DaemonGone
+        if there is no daemon, DaemonDraining if it is shutting down."""
         with self._lock:
             if self._connection is None:
                 raise Closed("the client is closed")
@@ -112,14 +117,29 @@ class Session:
         if self.start_daemon is not None:
             self.start_daemon()
         connection = Connection(self.address, self._timeout)
-        with self._lock:
-            if self._connection is lost:
-                self._connection = connection
-                return
-            is_closed = self._connection is None
-        connection.close()
+        is_used = False
+        try:
+            self._hold_again(connection)
+            with self._lock:
+                if self._connection is lost:
+                    self._connection = connection
+                    is_used = True
+                is_closed = self._connection is None
+        finally:
+            if not is_used:
+                connection.close()
         if is_closed:
             raise Closed("the client is closed")
+
+    def _hold_again(self, connection: Connection) -> None:
+        """Holds through `connection` all that has holders and is there."""
+        with self._lock:
+            names = [name for name, holders in self._holds.items() if holders]
+        for name in names:
+            with contextlib.suppress(NotFound):
+                self._call_text(
+                    connection, "call", b"GetDataset", encode({"name": name})
+                )
 
     def close(self) -> None:
         with self._lock:
