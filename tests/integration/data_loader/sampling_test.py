@@ -323,6 +323,8 @@ class StatefulCount:
     torchdata's StatefulDistributedSampler does: between epochs its state is
     that of the end."""
 
+    length = 200
+
     def __init__(self, size=None):
         self.size = self.batch_size = size
         self.yielded = 0
@@ -333,10 +335,11 @@ class StatefulCount:
         if self.next_yielded is not None:
             self.yielded = self.next_yielded
             self.next_yielded = None
-        items = [(i * 31) % N for i in range(200)]
+        items = [(i * 31) % N for i in range(self.length)]
         if self.size is not None:
             items = [
-                items[i : i + self.size] for i in range(0, 200, self.size)
+                items[i : i + self.size]
+                for i in range(0, self.length, self.size)
             ]
         for item in items[self.yielded :]:
             self.yielded += 1
@@ -479,6 +482,39 @@ def test_resume_goes_on_into_later_epochs(daemon, dataset, name, is_begun):
     with make() as loader:
         loader.load_state_dict(state)
         assert [[contents(b) for b in loader] for _ in range(2)] == rest
+
+
+class LongCount(StatefulCount):
+    """One that is not drawn to its end by the first batches."""
+
+    length = 16 * 1000
+
+
+@pytest.mark.parametrize("case", ["left", "left and begun", "unused"])
+def test_resume_at_the_beginning_of_an_epoch(daemon, dataset, case):
+    """The sampler has drawn ahead in an epoch that is not the state's."""
+
+    def make():
+        return daemon.loader(
+            dataset, sampler=LongCount(), batch_size=16, prefetch=1
+        )
+
+    with make() as loader:
+        iterator = iter(loader)
+        if case == "unused":
+            del iterator
+            loader.set_epoch(0)
+        else:
+            next(iterator)
+            del iterator
+            loader.set_epoch(1)
+        rest = iter(loader) if case == "left and begun" else loader
+        state = loader.state_dict()
+        expected = [contents(batch) for batch in rest]
+    assert state["batch"] == 0 and len(expected) == 1000
+    with make() as loader:
+        loader.load_state_dict(state)
+        assert [contents(batch) for batch in loader] == expected
 
 
 def test_a_sampler_that_gives_something_else_is_refused(daemon, dataset):

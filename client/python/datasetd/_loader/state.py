@@ -76,7 +76,7 @@ class State:
                 else self._start.order_state or {}
             )
             state.update({key: order.get(key) for key in ORDER_KEYS})
-            if state["sampler_state"] is None and state["batch"] == 0:
+            if "sampler_state" not in order and state["batch"] == 0:
                 state["sampler_state"] = queue.order.present_state()
         return state
 

@@ -111,7 +111,8 @@ class SamplerOrder:
             )
         self._iterator: Optional[Iterator[Any]] = None
         self._state_holder: Any = None
-        # State of the sampler at the beginning of the epoch.
+        # The state of the sampler with which the epoch began, if none was
+        # loaded.
         self.start_state: Any = None
         self._index = 0  # of the next batch
         self._row = 0
@@ -174,6 +175,7 @@ class SamplerOrder:
         again and must yield the same indices.
         """
         source = self._source
+        self.start_state = self.present_state()
         self._iterator = None
         self._index = 0
         self._row = 0
@@ -181,7 +183,6 @@ class SamplerOrder:
         if sampler_state is not None and _has_state(source):
             source.load_state_dict(copy.deepcopy(sampler_state))
         self._state_holder = source if _has_state(source) else None
-        self.start_state = self.present_state()
         iterator = iter(source)
         if self._state_holder is None and _has_state(iterator):
             self._state_holder = iterator
@@ -239,9 +240,12 @@ class SamplerOrder:
 
     def present_state(self) -> Any:
         """Returns the sampler's state, with which an epoch would begin; None if
-        the sampler has none, or only its iterators, whose ends with the
-        epoch."""
-        if not _has_state(self._source):
+        the sampler has none, or only its iterators, whose ends with the epoch.
+
+        None, too, if the sampler did not reach the end of the epoch that it
+        began: its state is a place within that epoch.
+        """
+        if self._iterator is not None or not _has_state(self._source):
             return None
         return copy.deepcopy(self._source.state_dict())
 
