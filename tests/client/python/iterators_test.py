@@ -131,6 +131,40 @@ def test_an_unused_iterator_does_not_change_the_state(
             assert next(iter(again)).index == 3
 
 
+def test_an_unused_iterator_keeps_a_requested_epoch(dataset, epochs):
+    """One that set_epoch() followed."""
+    with loader(dataset) as batches:
+        unused = [iter(batches), iter(batches)]
+        batches.set_epoch(3)
+        del unused
+        assert batches.state_dict()["epoch"] == 3
+        assert rows(batches) == epochs[3]
+        assert rows(batches) == epochs[4]
+        # A loaded position within the epoch is kept, too.
+        state = dict(batches.state_dict(), epoch=2, batch=4)
+        batches.load_state_dict(state)
+        unused = iter(batches)
+        batches.set_epoch(2)
+        del unused
+        assert batches.state_dict() == state
+        assert rows(batches) == epochs[2][40:]
+
+
+def test_an_unused_iterator_does_not_set_back_another(dataset, epochs):
+    with loader(dataset) as batches:
+        iterator = iter(batches)
+        for _ in range(3):
+            next(iterator)
+        unused = [iter(batches), iter(batches)]
+        for _ in range(4):
+            next(iterator)
+        del unused
+        state = batches.state_dict()
+        assert (state["epoch"], state["batch"]) == (0, 7)
+        assert rows(iterator) == epochs[0][70:]
+        assert rows(batches) == epochs[1]
+
+
 @pytest.mark.parametrize("has_sampler", [False, True])
 def test_an_unused_iterator_keeps_a_loaded_position(dataset, has_sampler):
     order = np.random.default_rng(2).permutation(NUM_SAMPLES).tolist()

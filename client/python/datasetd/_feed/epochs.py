@@ -24,14 +24,24 @@ class Place:
 
     def __init__(self, feed: ReconnectingFeed) -> None:
         self.feed = feed
+        # How often move() was called and not undone.
+        self.num_moves = 0
         self._kept: Optional[Progress] = None
 
     def move(self, feed: ReconnectingFeed) -> None:
         self.feed, self._kept = feed, None
+        self.num_moves += 1
 
     def keep(self, progress: Progress) -> None:
         """Stays at `progress`, wherever the feed goes, until move()."""
         self._kept = progress
+
+    def undo(self, num_moves: int, before: Progress) -> None:
+        """Takes back the last of `num_moves` moves, which began at `before`.
+        Does nothing if there were more moves."""
+        if self.num_moves == num_moves:
+            self.num_moves -= 1
+            self.keep(before)
 
     def progress(self) -> Progress:
         if self._kept is not None:
@@ -50,8 +60,10 @@ class Use:
     def __init__(
         self, iterator: "EpochIterator", place: Place, before: Progress
     ) -> None:
+        """REQUIRES: the iterator has moved the place."""
         self._iterator = weakref.ref(iterator)
         self._place = place
+        self._num_moves = place.num_moves
         self._before = before
         # True once it has given a batch or has ended.
         self.has_begun = False
@@ -61,8 +73,9 @@ class Use:
         return self._iterator() is not None
 
     def undo(self) -> None:
-        """The loader is where it was before the iterator."""
-        self._place.keep(self._before)
+        """The loader is where it was before the iterator, unless another one
+        has moved it since."""
+        self._place.undo(self._num_moves, self._before)
 
 
 class EpochIterator(Iterator[Batch[Any]]):
@@ -79,11 +92,11 @@ class EpochIterator(Iterator[Batch[Any]]):
         self._feed = feed
         self._place = place
         self.epoch = feed.position[0]
-        self.use = Use(self, place, before)
         # A sampler's epoch has its own length.
         self.is_done = not feed.num_batches
         feed.iterator = weakref.ref(self)
         place.move(feed)
+        self.use = Use(self, place, before)
 
     def __iter__(self) -> "EpochIterator":
         return self

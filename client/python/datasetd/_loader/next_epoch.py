@@ -97,7 +97,7 @@ class NextEpoch:
 
     def forget_unused(self) -> None:
         """Undoes the last calls of begin() whose iterators were dropped
-        unused."""
+        unused. A request() that came after them is kept."""
         while self._befores:
             before = self._befores[-1]
             if before.use.has_begun:
@@ -107,6 +107,9 @@ class NextEpoch:
                 return
             self._befores.pop()
             before.use.undo()
+            requested_since = self._requested_epoch
             self.loaded, self.order_state = before.loaded, before.order_state
             self._requested_epoch = before.requested_epoch
             self.last_epoch = before.last_epoch
+            if requested_since is not None:
+                self.request(requested_since)
