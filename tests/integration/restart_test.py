@@ -14,6 +14,7 @@ import os
 import random
 import struct
 import subprocess
+import threading
 import time
 import types
 import weakref
@@ -365,6 +366,61 @@ def test_a_feed_that_was_refused_reconnects(monkeypatch):
                     iter(loader)
         world.restart()
         assert sum(1 for _ in loader) == 30
+
+
+def test_close_ends_the_wait_for_a_daemon(monkeypatch):
+    with World() as world, world.daemon.connect() as client:
+        is_waiting = threading.Event()
+
+        def pause(seconds):
+            is_waiting.set()
+            time.sleep(seconds)
+
+        monkeypatch.setattr(recovery, "time", types.SimpleNamespace(
+            monotonic=time.monotonic, sleep=pause))
+        loader = datasetd.DataLoader(
+            world.load(client), batch_size=100, framework="numpy", prefetch=1,
+            reconnect=50)
+        iterator = iter(loader)
+        next(iterator)
+        world.daemon.kill()
+        errors = []
+
+        def take():
+            try:
+                for _ in iterator:
+                    pass
+            except datasetd.Error as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        assert is_waiting.wait(harness.DEADLINE_SECONDS)
+        loader.close()
+        thread.join()
+        assert [str(error) for error in errors] == ["the loader is closed"]
+        assert isinstance(errors[0], datasetd.Closed)
+
+
+def test_a_feed_that_is_opened_while_its_loader_closes_is_closed(monkeypatch):
+    class ClosingFeed(reconnecting_feed.Feed):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            loader.close()
+
+    with World() as world, world.daemon.connect() as client:
+        loader = datasetd.DataLoader(
+            world.load(client), batch_size=100, framework="numpy", prefetch=1,
+            reconnect=50)
+        iterator = iter(loader)
+        next(iterator)
+        monkeypatch.setattr(reconnecting_feed, "Feed", ClosingFeed)
+        world.restart()
+        with pytest.raises(datasetd.Closed, match="the loader is closed"):
+            for _ in iterator:
+                pass
+        harness.poll_until(lambda: client.list_feeds() == [],
+                           "the end of the feed")
 
 
 def test_no_batch_is_kept_after_a_reconnection(monkeypatch):

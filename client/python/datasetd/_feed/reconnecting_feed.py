@@ -104,6 +104,7 @@ class ReconnectingFeed:
         # That of the last feed.
         self._connection: Optional[Connection] = None
         self._options = job.options
+        job.feeds.add(self)
         connection = job.dataset._session.connection()
         lost: Optional[Connection] = connection
         try:
@@ -117,10 +118,7 @@ class ReconnectingFeed:
                 lost = None
             if job.reconnect_seconds <= 0:
                 raise
-            Recovery(job.dataset, job.reconnect_seconds).run(
-                error, lost, job.dataset.content_hash, self._open
-            )
-        job.feeds.add(self)
+            self._recover(error, lost, job.dataset.content_hash)
 
     def _open(self) -> None:
         """Opens the feed at the position and sends the pending blocks."""
@@ -148,6 +146,9 @@ class ReconnectingFeed:
         self.prefetch = feed.prefetch
         self._feed, self._connection = feed, feed.connection
         self._lost = None
+        if job.is_closed:  # by another thread, which did not see the feed
+            self._end_feed()
+            job.check_open()
 
     def __len__(self) -> int:
         """Batches per epoch; raises TypeError if a sampler does not know."""
@@ -261,12 +262,13 @@ class ReconnectingFeed:
         """Sends more of the job's order; after an error at the position. See
         OrderQueue."""
         # If the daemon is lost, take() reconnects and sends all pending.
-        if self._feed is None:
+        feed = self._feed
+        if feed is None:
             return
         try:
-            if self._feed.needs_seek:
-                self._feed.seek(*self.position)
-            self._feed.send(block, self._job.timeout)
+            if feed.needs_seek:
+                feed.seek(*self.position)
+            feed.send(block, self._job.timeout)
         except LOST as error:
             self._lose(error)
 
@@ -290,11 +292,20 @@ class ReconnectingFeed:
         if self._lost is None:
             self._open_anew()  # Ctrl-C or an error came at the last attempt
         if self._lost is not None:
-            Recovery(self._job.dataset, self._job.reconnect_seconds).run(
-                self._lost, self._connection, self.content_hash, self._open
-            )
-        assert self._feed is not None
-        return self._feed
+            self._recover(self._lost, self._connection, self.content_hash)
+        feed = self._feed
+        if feed is None:
+            raise Closed("the loader is closed")
+        return feed
+
+    def _recover(
+        self, cause: Error, lost: Optional[Connection], content_hash: str
+    ) -> None:
+        """Waits for the dataset and opens the feed. See Recovery.run."""
+        job = self._job
+        Recovery(job.dataset, job.reconnect_seconds, job.check_open).run(
+            cause, lost, content_hash, self._open
+        )
 
     def _lose(self, cause: Error) -> None:
         """Marks the feed as lost; raises `cause` unless `reconnect` is set."""
@@ -304,8 +315,8 @@ class ReconnectingFeed:
         self._end_feed()
 
     def _end_feed(self) -> None:
-        if self._feed is not None:
-            feed, self._feed = self._feed, None
+        feed, self._feed = self._feed, None
+        if feed is not None:
             feed.close()
 
     def close(self) -> None:

@@ -48,10 +48,17 @@ _NOT_QUITE_THERE = (
 class Recovery:
     """Implements `reconnect` of loaders, for at most `seconds`."""
 
-    def __init__(self, dataset: Dataset, seconds: float) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        seconds: float,
+        check_open: Callable[[], None],
+    ) -> None:
+        """`check_open` raises what ends the wait before its time."""
         self._dataset = dataset
         self._session = dataset._session
         self._seconds = seconds
+        self._check_open = check_open
 
     def run(
         self,
@@ -64,13 +71,15 @@ class Recovery:
 
         Retries until it raises no error of a starting or ending daemon. When
         the time is over, raises the last such error, from `cause`. Raises
-        FailedPrecondition if the samples do not match `content_hash`.
+        FailedPrecondition if the samples do not match `content_hash`, and what
+        `check_open` raises.
         """
         deadline = time.monotonic() + self._seconds
         last = cause
         lost = connection
         try:
             while time.monotonic() < deadline:
+                self._check_open()
                 try:
                     self._session.reconnect(lost)
                     self._reopen(deadline, content_hash, reopen)
@@ -109,6 +118,7 @@ class Recovery:
         name = self._dataset.name
 
         def check(*_: Any) -> None:
+            self._check_open()
             if time.monotonic() >= deadline:
                 raise DeadlineExceeded(
                     f"dataset '{name}' was still loading {self._seconds:g} s "
