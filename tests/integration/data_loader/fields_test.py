@@ -98,6 +98,23 @@ def test_one_field_may_be_named_alone(daemon, dataset):
     np.testing.assert_array_equal(batch.fields, [harness.labels(N)[[3, 1]]])
 
 
+def test_a_pipeline_of_torchvisions_v2_draws_the_same_without_the_mask(
+    daemon, dataset
+):
+    """It moves the masks with the image, and names no fields."""
+    flip = type(
+        "RandomHorizontalFlip",
+        (),
+        {"__module__": "torchvision.transforms.v2._any", "p": 0.5},
+    )()
+    with open_loader(
+        daemon, dataset, fields=["label", "image"], transforms=flip
+    ) as loader, open_loader(daemon, dataset, transforms=flip) as full:
+        assert harness.by_sample(
+            harness.take_epoch(loader), 1
+        ) == harness.by_sample(harness.take_epoch(full), 0)
+
+
 def test_labels_that_are_mixed(daemon, dataset):
     mix = [T.ToDtype("float32"), T.MixUp(num_classes=1009)]
     with open_loader(

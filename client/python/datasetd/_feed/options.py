@@ -8,7 +8,12 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 from .._datasets.dataset import Dataset
 from .._descriptions import Field
 from ..errors import InvalidArgument
-from ..transforms._pipeline import Pipelines, batch_ops, pipelines_message
+from ..transforms._pipeline import (
+    Pipelines,
+    batch_ops,
+    moves_masks,
+    pipelines_message,
+)
 
 FieldNames = Union[None, str, Sequence[str]]
 Views = Optional[Mapping[str, Any]]
@@ -82,11 +87,17 @@ def fields_message(
 ) -> Dict[str, Any]:
     """Returns FeedOptions.fields: transforms and layout of each field."""
     images = [f.name for f in fields if f.is_image]
-    masks = [f.name for f in fields if f.is_mask]
+    # Those that were not chosen, too: the draws depend on them.
+    masks = [f.name for f in dataset.fields if f.is_mask]
     image = image_field(fields if views is None else dataset.fields)
     pipelines = pipelines_message(
         "transforms", transforms, masks, image, masks
     )
+    if moves_masks(transforms):
+        chosen = [f.name for f in fields]
+        for mask in masks:
+            if mask not in chosen:
+                pipelines.pop(mask, None)
     if views is not None and image in pipelines:
         raise InvalidArgument(
             f"transforms: {image!r} has views: give each its transforms there"

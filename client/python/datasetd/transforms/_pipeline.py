@@ -95,7 +95,7 @@ def _checked_list(
     if isinstance(ops, Transform):
         ops = [ops]
     if _is_torchvision(ops):
-        return from_torchvision(ops, moved if is_for_masks(ops) else (), image)
+        return from_torchvision(ops, moved if moves_masks(ops) else (), image)
     if not isinstance(ops, (list, tuple)):
         raise InvalidArgument(
             f"{name}: {ops!r}; expected a list of transforms; for those of "
@@ -109,6 +109,12 @@ def _checked_list(
                 "datasetd.transforms.from_torchvision"
             )
     return ops
+
+
+def moves_masks(value: Pipelines) -> bool:
+    """True for a pipeline of torchvision's v2, which names no fields and moves
+    the masks with the image."""
+    return _is_torchvision(value) and is_for_masks(value)
 
 
 def _is_torchvision(ops: Any) -> bool:
