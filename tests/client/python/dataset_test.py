@@ -271,6 +271,13 @@ def test_subsets_of_torch(dataset):
     inner = torch.utils.data.Subset(second, [3, 1])
     with datasetd.DataLoader(inner) as loader:
         assert _indices(loader) == [second.indices[3], second.indices[1]]
+    for wrong in (37, -38):
+        outer = torch.utils.data.Subset(inner.dataset, [-37, wrong])
+        with pytest.raises(
+            datasetd.OutOfRange,
+            match=f"dataset.indices: {wrong} is out .* Subset of 37 samples",
+        ):
+            datasetd.DataLoader(outer)
     # And torch's loader takes ours, from torch 2.0 on by whole batches.
     samples = dataset.__getitems__([4, 2])
     assert [int(label) for _, label in samples] == _LABELS[[4, 2]].tolist()

@@ -239,9 +239,22 @@ def whole_of(samples: Any) -> Tuple[Any, Optional[Any]]:
         _check_items(samples)
 
         own = numpy.asarray(index_array("dataset.indices", samples.indices))
+        if indices is not None:
+            _check_inner(indices, len(own))
         indices = own if indices is None else own[indices]
         samples = samples.dataset
     return samples, indices
+
+
+def _check_inner(indices: Any, length: int) -> None:
+    """Checks the indices of a Subset of a Subset that has `length` samples.
+    Those below 0 count from the end, as in torch."""
+    wrong = indices[(indices < -length) | (indices >= length)]
+    if len(wrong):
+        raise OutOfRange(
+            f"dataset.indices: {wrong[0]} is out of range of the inner Subset "
+            f"of {length} samples"
+        )
 
 
 def _check_items(samples: Any) -> None:
