@@ -20,6 +20,11 @@ namespace datasetd {
 
 using Condition = absl::Condition;
 
+namespace mutex_internal {
+// Longer waits would overflow the clock.
+inline constexpr absl::Duration kLongest = absl::Hours(24 * 365);
+}  // namespace mutex_internal
+
 #if defined(ABSL_HAVE_THREAD_SANITIZER)
 
 class ABSL_LOCKABLE Mutex {
@@ -33,15 +38,18 @@ class ABSL_LOCKABLE Mutex {
     mutex_.unlock();
   }
   void Await(const Condition& condition) {
+    changed_.notify_all();
     std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
     changed_.wait(lock, [&] { return condition.Eval(); });
     lock.release();
   }
   bool AwaitWithTimeout(const Condition& condition, absl::Duration timeout) {
+    changed_.notify_all();
     std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
-    const bool is_true =
-        changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
-                          [&] { return condition.Eval(); });
+    const bool is_true = changed_.wait_for(
+        lock,
+        absl::ToChronoMilliseconds(std::min(timeout, mutex_internal::kLongest)),
+        [&] { return condition.Eval(); });
     lock.release();
     return is_true;
   }
@@ -73,7 +81,7 @@ class ABSL_LOCKABLE Mutex {
     WakeTimed();
     const auto deadline =
         std::chrono::steady_clock::now() +
-        absl::ToChronoNanoseconds(std::min(timeout, kLongest));
+        absl::ToChronoNanoseconds(std::min(timeout, mutex_internal::kLongest));
     ++num_timed_;
     bool is_true = condition.Eval();
     while (!is_true && std::chrono::steady_clock::now() < deadline) {
@@ -91,8 +99,6 @@ class ABSL_LOCKABLE Mutex {
   }
 
  private:
-  static constexpr absl::Duration kLongest = absl::Hours(24 * 365);
-
   void WakeTimed() {
     if (num_timed_ == 0) return;
     const std::lock_guard<std::mutex> lock(timed_mutex_);
