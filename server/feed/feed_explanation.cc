@@ -36,7 +36,8 @@ size_t CountOps(
   return count;
 }
 
-// Of a sample's explanation, at most. An op may be many steps.
+// Returns how many ops a sample's explanation has at most. An op may be many
+// steps.
 size_t CountOps(const FieldProgram& field) {
   if (!field.is_image) return 0;
   return static_cast<size_t>(field.num_steps + field.num_moves +

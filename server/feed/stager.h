@@ -96,9 +96,10 @@ class Stager {
   absl::Status Allocate(Backend& backend);
   void SetSources(AugmentProgram* program) const;
   void Add(size_t field, int64_t offset_bytes, int64_t size_bytes, uint8_t* to);
-  // Of fields of one size.
+  // Adds a row's samples of fields of one size.
   void AddPlaces(size_t batch, int32_t row);
-  // Of the only batch. False if the row's packed samples do not fit any more.
+  // Adds the packed samples of a row of the only batch. Returns false if they
+  // do not fit any more.
   bool AddPacked(int32_t row);
   // Copies the RaggedSamples of these rows to the device.
   absl::Status CopyRagged(int32_t begin, int32_t end);

@@ -556,12 +556,10 @@ sys.exit(int(sys.argv[1]))
 
 # Says when SIGTERM can come, and ends with 9 once it has.
 _TERMINATED = _PRELUDE + """
-came = []
-signal.signal(signal.SIGTERM, lambda *_: came.append(1))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 with connect() as client:
     say(daemon=client.status()["pid"], **me)
-while not came:
-    time.sleep(0.005)
+signal.sigwait([signal.SIGTERM])
 sys.exit(9)
 """
 

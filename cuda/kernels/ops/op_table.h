@@ -210,7 +210,7 @@ inline constexpr bool kIsProjective =
 DATASETD_WARP_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
 
-// What the draws of all warps begin with; affine maps have no third row.
+// The beginning of all warps' draws; affine maps have no third row.
 struct WarpMatrix {
   float row[3][3];
 };

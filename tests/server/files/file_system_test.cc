@@ -1,10 +1,8 @@
 #include "server/files/file_system.h"
 
-#include <linux/capability.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,33 +15,16 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/scoped_unprivileged.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::ScopedUnprivileged;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 absl::Status Keep(const FileInfo&) { return absl::OkStatus(); }
-
-// Drops root's power to read everything, for as long as it lives.
-class ScopedUnprivileged {
- public:
-  ScopedUnprivileged() {
-    EXPECT_EQ(syscall(SYS_capget, &header_, before_), 0);
-    __user_cap_data_struct without[2] = {before_[0], before_[1]};
-    without[0].effective &=
-        ~((1u << CAP_DAC_OVERRIDE) | (1u << CAP_DAC_READ_SEARCH));
-    EXPECT_EQ(syscall(SYS_capset, &header_, without), 0);
-  }
-  ~ScopedUnprivileged() {
-    EXPECT_EQ(syscall(SYS_capset, &header_, before_), 0);
-  }
-
- private:
-  __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct before_[2] = {};
-};
 
 class FileSystemTest : public ::testing::Test {
  protected:

@@ -1,9 +1,6 @@
 #include "server/files/store_directory.h"
 
-#include <linux/capability.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/scoped_unprivileged.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -18,6 +16,7 @@ namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::ScopedUnprivileged;
 using ::datasetd::testing::StatusIs;
 using ::datasetd::testing::TempDir;
 using ::testing::AllOf;
@@ -93,30 +92,11 @@ TEST_F(StoreDirectoryTest, LinksAndOtherThingsAreNotFiles) {
   EXPECT_EQ(directory_->List()->size(), 1u);
 }
 
-// While it lives, this thread is refused what its owner is, also if it is
-// root's.
-class WithoutPrivilegesOfRoot {
- public:
-  WithoutPrivilegesOfRoot() {
-    EXPECT_EQ(syscall(SYS_capget, &header_, before_), 0);
-    __user_cap_data_struct less[2] = {before_[0], before_[1]};
-    less[0].effective &= ~(1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH);
-    EXPECT_EQ(syscall(SYS_capset, &header_, less), 0);
-  }
-  ~WithoutPrivilegesOfRoot() {
-    EXPECT_EQ(syscall(SYS_capset, &header_, before_), 0);
-  }
-
- private:
-  __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct before_[2] = {};
-};
-
 // A file server refuses a file, for example, while a ticket has expired.
 TEST_F(StoreDirectoryTest, AFileThatMayNotBeReadNowIsUnavailable) {
   ASSERT_THAT(WriteStored(*directory_, "a", Bytes("first")), IsOk());
   ASSERT_EQ(chmod((path_ + "/a").c_str(), 0), 0);
-  const WithoutPrivilegesOfRoot without;
+  const ScopedUnprivileged without;
   EXPECT_THAT(directory_->Open("a"),
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr("/a"), HasSubstr("denied"))));
