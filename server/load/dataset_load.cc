@@ -70,7 +70,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
     DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
-  // The source of a push is the cache entry, or else it has none.
+  // A new push has no entry, and the source of a restored one is the entry.
   if (IsPushed() && (!IsMapped() || source_.spec_id.empty())) return nullptr;
   const std::unique_ptr<CachedSource> entry = cache.Find(source_.spec_id);
   if (entry == nullptr) return nullptr;

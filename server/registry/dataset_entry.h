@@ -118,8 +118,9 @@ struct DatasetEntry {
   bool IsLost() const;
   // DATA_LOSS if it is READY and its samples cannot be read any more.
   absl::Status CheckReadable() const;
-  // True if it is READY and may be evicted. `for_restored`: for one that is
-  // restored, as it was itself: its jobs may still be on their way back.
+  // True if it is READY and may be evicted. With `for_restored` a dataset that
+  // is restored needs the room: it does not take that of another restored one
+  // which was not used since, whose jobs may be on their way back.
   bool IsUnused(bool for_restored) const;
   bool is_cancelled() const {
     return counters.is_cancelled.load(std::memory_order_relaxed);

@@ -118,7 +118,7 @@ absl::Status DatasetTable::CheckLimits(const Caller& caller,
   uint64_t count = 0;
   for (const auto& [name, entry] : entries_) {
     if (entry.get() == self || entry->owner.session_id == 0) continue;
-    // Those that are restored together count for the ones behind them.
+    // A restored dataset does not count for those restored before it.
     if (self != nullptr && self->is_restored && entry->is_restored &&
         entry->state != DatasetState::kReady && entry->id > self->id) {
       continue;

@@ -52,8 +52,8 @@ class DatasetTable {
   static absl::Status NameTaken(const DatasetEntry& present,
                                 const Caller& caller);
   // RESOURCE_EXHAUSTED if the caller or all users have too many datasets to
-  // load another. `self` is not counted; may be null. If it is restored, so are
-  // not those that are restored after it.
+  // load another. `self` is not counted; may be null. If it is restored,
+  // neither are those that are restored after it.
   absl::Status CheckLimits(const Caller& caller,
                            const DatasetEntry* self) const;
 

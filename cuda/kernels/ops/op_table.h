@@ -39,7 +39,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/adjust_brightness.h"
 #include "cuda/kernels/ops/adjust_contrast.h"
