@@ -350,7 +350,9 @@ class ChainExecutor {
           ++row;
         }
         if constexpr (Team::kHasVectors) {
-          if (state_.image.is_scratch && lanes.first_x == 0) {
+          // As late as possible, so that the passes' images displace little.
+          if (state_.image.is_scratch && target == Target::kSlot &&
+              lanes.first_x == 0) {
             next_source_.AskForSome();
           }
         }

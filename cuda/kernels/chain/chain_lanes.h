@@ -48,7 +48,8 @@ struct Lanes {
   // neighbours are loaded by neighbouring threads.
   int32_t step;
   int32_t channels;
-  float pixel[kMaxChannels][kLanes];
+  // On the host each vector is one line of the cache.
+  alignas(Team::kHasVectors ? 64 : 4) float pixel[kMaxChannels][kLanes];
 };
 
 // Calls visit(k) for each group of lanes k .. k + kGroup up to `count`, rounded

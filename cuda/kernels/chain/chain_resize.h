@@ -246,6 +246,7 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
       int32_t base;
       const auto load = [&](int32_t at) DATASETD_TEAM_ATTR {
         base = at;
+        DATASETD_UNROLL_FEW
         for (int c = 0; c < kChannels; ++c) {
           window[c].Load(from + c * stride + at);
         }
@@ -255,6 +256,7 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
             const int64_t at = t * taps.stride + first;
             const auto offsets = Vector::OffsetsFrom(taps.index + at, base);
             const auto weight = Vector::Load(taps.weight + at);
+            DATASETD_UNROLL_FEW
             for (int c = 0; c < kChannels; ++c) {
               products[c] = Vector::Multiply(weight, window[c].Pick(offsets));
             }
@@ -267,10 +269,12 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
         if (range.high >= base + kVectors * kFloats) load(range.low);
         typename Vector::Floats products[kChannels];
         multiply(t, products);
+        DATASETD_UNROLL_FEW
         for (int c = 0; c < kChannels; ++c) {
           sum[c] = Vector::Add(sum[c], products[c]);
         }
       }
+      DATASETD_UNROLL_FEW
       for (int c = 0; c < kChannels; ++c) {
         rows.row[c].Put(first, size - first, sum[c]);
       }
@@ -355,7 +359,7 @@ struct RowWindow {
 template <int kNumTaps, typename Vector>
 class ColumnTaps {
  public:
-  static constexpr int kMax = 16;
+  static constexpr int kMax = kNumTaps > 0 ? kNumTaps : 16;
 
   ColumnTaps(const RowWindow& rows, const AxisTaps& taps, int32_t y)
       : rows_(rows), taps_(taps), y_(y) {

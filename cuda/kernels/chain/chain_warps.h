@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "cuda/kernels/chain/chain_lanes.h"
+#include "cuda/kernels/chain/chain_resize.h"
 #include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/axis_taps.h"
@@ -80,17 +81,17 @@ struct PlaneIndex {
 };
 
 // The sources of a vector of lanes, if they lie in few rows and in the columns
-// of two vectors: num_rows rows from `row` on, columns from `column` on.
+// of one or two vectors: num_rows rows from `row` on, columns from `column` on.
 // num_rows is 0 if they do not.
 struct NearSources {
   int32_t row, column;
-  int32_t num_rows;
+  int32_t num_rows, num_vectors;
 };
 
 inline constexpr int32_t kMaxNearRows = 4;
 
 // Finds the sources of kFloats lanes from `first` on, whose rows and columns
-// rise or fall throughout. Two vectors can be loaded at each of the rows.
+// rise or fall throughout. The vectors can be loaded at each of the rows.
 template <typename Team>
 inline NearSources FindNear(const PlaneIndex<Team>& index, int first,
                             int32_t height, int32_t width) {
@@ -102,13 +103,16 @@ inline NearSources FindNear(const PlaneIndex<Team>& index, int first,
   const int32_t end_row = (row0 < row1 ? row1 : row0) + 1;
   const int32_t column = column0 < column1 ? column0 : column1;
   const int32_t end_column = (column0 < column1 ? column1 : column0) + 1;
+  const int32_t num_vectors = end_column - column <= kFloats ? 1 : 2;
   const int64_t last_loaded =
-      int64_t{end_row - 1} * width + column + 2 * kFloats;
+      int64_t{end_row - 1} * width + column + num_vectors * kFloats;
   const bool is_near = end_row - row <= kMaxNearRows &&
                        end_column - column <= 2 * kFloats &&
                        last_loaded <= int64_t{height} * width;
-  return {
-      .row = row, .column = column, .num_rows = is_near ? end_row - row : 0};
+  return {.row = row,
+          .column = column,
+          .num_rows = is_near ? end_row - row : 0,
+          .num_vectors = num_vectors};
 }
 
 // Reads the pixels of a group from planes of `width`. Those that lie near are
@@ -131,8 +135,10 @@ class PlaneReader {
                                   float (*values)[Team::kGroup]) const {
     if constexpr (kFindsNear) {
       for (int v = 0; v < kVectors; ++v) {
-        if (near_[v].num_rows > 0) {
-          ReadNear<kCount>(plane, stride, v, values);
+        if (near_[v].num_rows > 0 && near_[v].num_vectors == 1) {
+          ReadNear<kCount, 1>(plane, stride, v, values);
+        } else if (near_[v].num_rows > 0) {
+          ReadNear<kCount, 2>(plane, stride, v, values);
         } else {
           Gather<kCount>(plane, stride, v * kFloats, (v + 1) * kFloats, values);
         }
@@ -159,7 +165,7 @@ class PlaneReader {
     }
   }
 
-  template <int kCount>
+  template <int kCount, int kNumVectors>
   DATASETD_FORCE_INLINE void ReadNear(const float* plane, int64_t stride, int v,
                                       float (*values)[Team::kGroup]) const {
     const NearSources& near = near_[v];
@@ -168,9 +174,9 @@ class PlaneReader {
         Vector::OffsetsFrom(index_.column + v * kFloats, near.column);
     const float* from = plane + int64_t{near.row} * width_ + near.column;
     const auto pick = [&](int c) DATASETD_TEAM_ATTR {
-      const float* const at = from + c * stride;
-      return Vector::Pick(Vector::Load(at), Vector::Load(at + kFloats),
-                          offsets);
+      LineWindow<Vector, kNumVectors> window;
+      window.Load(from + c * stride);
+      return window.Pick(offsets);
     };
     typename Vector::Floats found[kCount];
     for (int c = 0; c < kCount; ++c) found[c] = pick(c);

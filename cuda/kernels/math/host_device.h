@@ -2,7 +2,9 @@
 //
 // DATASETD_HOST_DEVICE before a function; DATASETD_UNROLL before a loop of
 // constant length whose arrays must stay in registers on the device;
-// DATASETD_NO_UNROLL before one that nvcc would unroll for code alone;
+// DATASETD_UNROLL_FEW before one of few turns whose vectors must stay in
+// registers on the host; DATASETD_NO_UNROLL before one that nvcc would unroll
+// for code alone;
 // DATASETD_FLATTEN before a function whose calls the host compiler must inline,
 // so that its loops become vectors; DATASETD_NOINLINE before one that it must
 // not copy into each of its callers; DATASETD_CALLED_ON_DEVICE instead of
@@ -33,6 +35,12 @@
 #define DATASETD_NO_UNROLL
 #define DATASETD_CHECK_BOUND(condition) \
   ::datasetd::Require(condition, #condition)
+#endif
+
+#if defined(__CUDA_ARCH__) || defined(__clang__)
+#define DATASETD_UNROLL_FEW _Pragma("unroll")
+#else
+#define DATASETD_UNROLL_FEW _Pragma("GCC unroll 8")
 #endif
 
 #if defined(__CUDACC__)

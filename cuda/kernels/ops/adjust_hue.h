@@ -67,9 +67,10 @@ DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
   const float red = 2.0f - fabsf(hue - 3.0f);
   const float green = fabsf(hue - 2.0f) - 1.0f;
   const float blue = fabsf(hue - 4.0f) - 1.0f;
-  pixel[0] = value - chroma * ClampToBound(red, 1.0f);
-  pixel[1] = value - chroma * ClampToBound(green, 1.0f);
-  pixel[2] = value - chroma * ClampToBound(blue, 1.0f);
+  const float one = 1.0f + ZeroOf(draw.bound);
+  pixel[0] = value - chroma * ClampToBound(red, one);
+  pixel[1] = value - chroma * ClampToBound(green, one);
+  pixel[2] = value - chroma * ClampToBound(blue, one);
 }
 
 }  // namespace datasetd

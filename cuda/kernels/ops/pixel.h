@@ -9,9 +9,20 @@
 
 namespace datasetd {
 
+// Returns 0. REQUIRES: `bound` is finite and not negative. A clamp to a 0 that
+// the compiler knows takes GCC's vectors two instructions, to another one.
+DATASETD_HOST_DEVICE inline float ZeroOf([[maybe_unused]] float bound) {
+#if defined(__CUDA_ARCH__)
+  return 0.0f;
+#else
+  return bound * 0.0f;
+#endif
+}
+
 // Clamps to [0, bound]; NaN stays NaN.
 DATASETD_HOST_DEVICE inline float ClampToBound(float x, float bound) {
-  x = x < 0.0f ? 0.0f : x;
+  const float zero = ZeroOf(bound);
+  x = x < zero ? zero : x;
   return x > bound ? bound : x;
 }
 
@@ -26,7 +37,8 @@ DATASETD_HOST_DEVICE inline float Blend(float a, float b, float ratio,
 // since 0.9999 * v becomes v - 1.
 DATASETD_HOST_DEVICE inline float Luma(const float* pixel, float bound) {
   const float luma = 0.2989f * pixel[0] + 0.587f * pixel[1] + 0.114f * pixel[2];
-  const float positive = luma > 0.0f ? luma : 0.0f;
+  const float zero = ZeroOf(bound);
+  const float positive = luma > zero ? luma : zero;
   const float finite = positive < 65536.0f ? positive : 65536.0f;
   const float whole = static_cast<float>(static_cast<int32_t>(finite));
   return bound == 255.0f ? whole : luma;

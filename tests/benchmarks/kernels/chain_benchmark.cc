@@ -21,6 +21,15 @@ using ::datasetd::testing::Op;
 constexpr int kNumResident = 64;
 constexpr int kBatchSize = 16;
 constexpr int kNumSlots = 4;
+// Of slots and scratch memory, as the backend's allocations.
+constexpr size_t kAlignment = 256;
+
+template <typename T>
+T* Aligned(T* data) {
+  return reinterpret_cast<T*>(
+      (reinterpret_cast<uintptr_t>(data) + kAlignment - 1) &
+      ~uintptr_t{kAlignment - 1});
+}
 
 void Run(benchmark::State& state, int height, int width, Transforms ops) {
   const FieldSpec field = {.name = "image",
@@ -42,14 +51,13 @@ void Run(benchmark::State& state, int height, int width, Transforms ops) {
   program->fields[0].source = source.data();
   program->fields[0].sample_stride_bytes = field.sample_bytes();
   const ScratchPlan plan = PlanScratch(*program, 1);
-  std::vector<uint8_t> scratch(plan.size_bytes + 1);
-  plan.Give(scratch.data(), program.get());
+  std::vector<uint8_t> scratch(plan.size_bytes + kAlignment);
+  plan.Give(Aligned(scratch.data()), program.get());
   // Slots in turn, as a ring has them: too many for the second-level cache.
   const size_t slot_elements = size_t{kBatchSize} * compiled->out_height *
                                compiled->out_width * compiled->out_channels;
-  std::vector<float> ring(kNumSlots * slot_elements + 64);
-  float* const slots = reinterpret_cast<float*>(
-      (reinterpret_cast<uintptr_t>(ring.data()) + 255) & ~uintptr_t{255});
+  std::vector<float> ring(kNumSlots * slot_elements + kAlignment);
+  float* const slots = Aligned(ring.data());
   std::vector<int64_t> indices(kBatchSize);
   BatchTask batch = {};
   batch.indices = indices.data();
