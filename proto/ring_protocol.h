@@ -47,7 +47,7 @@ class BasicDaemonRing {
     daemon_->published[descriptor.sequence % num_slots_].store(
         PackPublished(descriptor.sequence, slot), std::memory_order_seq_cst);
     daemon_->wake.fetch_add(1, std::memory_order_seq_cst);
-    return client_->waiting.load(std::memory_order_seq_cst) != 0;
+    return IsClientWaiting();
   }
 
   // True if the client has released `sequence` in this slot; its device may
@@ -61,6 +61,12 @@ class BasicDaemonRing {
   // other values are ignored and counted.
   uint64_t ReleaseDone(uint32_t slot) const {
     return client_->release_done[slot].load(std::memory_order_seq_cst);
+  }
+
+  // True if the client waits for a batch. If it begins to while the daemon is
+  // idle, a wake-up follows.
+  bool IsClientWaiting() const {
+    return client_->waiting.load(std::memory_order_seq_cst) != 0;
   }
 
   // Returns a seek that was not read before. Returns nullopt while the client
@@ -131,11 +137,12 @@ class BasicClientRing {
   }
 
   // Call before the futex wait, then call Poll and IsClosed once more. If both
-  // are negative, wait for the word to differ from the returned value.
-  [[nodiscard]] uint32_t BeginWait() {
-    const uint32_t word = daemon_->wake.load(std::memory_order_seq_cst);
+  // are negative, wait for the wake word to differ from *word. Returns true if
+  // the caller must write the eventfd before it waits.
+  [[nodiscard]] bool BeginWait(uint32_t* word) {
+    *word = daemon_->wake.load(std::memory_order_seq_cst);
     client_->waiting.store(1, std::memory_order_seq_cst);
-    return word;
+    return daemon_->idle.load(std::memory_order_seq_cst) != 0;
   }
   void EndWait() { client_->waiting.store(0, std::memory_order_seq_cst); }
   const Atomic<uint32_t>* wake_word() const { return &daemon_->wake; }

@@ -219,11 +219,13 @@ absl::Status FeedCore::WaitStep(absl::Duration deadline, bool* is_done) {
     return *is_done ? absl::OkStatus() : Fail(std::move(ended));
   }
 
-  const uint32_t word = ring_.BeginWait();
+  uint32_t word;
+  const bool must_wake = ring_.BeginWait(&word);
   *is_done = ring_.Poll(next_sequence_).has_value();
   const bool is_closed = ring_.IsClosed();
   const absl::Duration left = deadline - MonotonicNow();
   if (!*is_done && !is_closed && left > absl::ZeroDuration()) {
+    if (must_wake) Wake();
     FutexWait(ring_.wake_word(), word, std::min(left, kWaitStep));
   }
   ring_.EndWait();

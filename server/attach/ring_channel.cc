@@ -98,6 +98,8 @@ uint64_t RingChannel::ReleaseDone(uint32_t slot) const {
   return ring_.ReleaseDone(slot);
 }
 
+bool RingChannel::IsClientWaiting() const { return ring_.IsClientWaiting(); }
+
 std::optional<ring::SeekRequest> RingChannel::ReadSeek() {
   return ring_.ReadSeek();
 }

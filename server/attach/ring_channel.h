@@ -30,6 +30,7 @@ class RingChannel : public FeedChannel {
   void Publish(uint32_t slot, const ring::SlotDescriptor& batch) override;
   bool IsReleaseRequested(uint32_t slot, uint64_t sequence) const override;
   uint64_t ReleaseDone(uint32_t slot) const override;
+  bool IsClientWaiting() const override;
   std::optional<ring::SeekRequest> ReadSeek() override;
   void SetIdle(bool idle) override;
   int wake_descriptor() const override {

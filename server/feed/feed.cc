@@ -34,6 +34,10 @@ constexpr int64_t kPrefetchRows = 64;
 
 constexpr int64_t kCopiedRowNanoseconds = 2;  // of a client's order
 
+// The longest time between two launches for which free slots are gathered: what
+// a launch takes of the device is little of it.
+constexpr uint64_t kMaxGatherNanoseconds = 20'000'000;
+
 }  // namespace
 
 int64_t Feed::IndexBytes(const Backend& backend, int64_t num_slots,
@@ -177,8 +181,20 @@ bool Feed::TakeSeek(const ring::SeekRequest& seek) {
   return true;
 }
 
+bool Feed::UpdateGathering(uint64_t now_nanoseconds, size_t num_pending) {
+  if (!is_gathering_) return false;
+  // What waits to be released is work that the client's device still has.
+  const bool is_short =
+      channel_->IsClientWaiting() && 4 * num_pending < slots_.size();
+  is_gathering_ =
+      3 * size_t{num_free_} < slots_.size() && !is_short &&
+      now_nanoseconds < last_launch_nanoseconds_ + kMaxGatherNanoseconds;
+  return !is_gathering_ && num_free_ > 0;
+}
+
 bool Feed::Scan(uint64_t now_nanoseconds) {
   bool changed = false;
+  size_t num_pending = 0;
   has_pending_release_ = false;
   if (const auto seek = channel_->ReadSeek(); seek.has_value()) {
     changed = TakeSeek(*seek);
@@ -200,9 +216,11 @@ bool Feed::Scan(uint64_t now_nanoseconds) {
       }
       if (channel_->IsReleaseRequested(i, slot.sequence)) {
         has_pending_release_ = true;
+        ++num_pending;
       }
     }
   }
+  changed |= UpdateGathering(now_nanoseconds, num_pending);
   const bool waits = num_published_ == slots_.size();
   if (is_waiting_) {
     stats_.daemon_wait_nanoseconds.fetch_add(
@@ -270,7 +288,7 @@ bool Feed::CanLaunch() const {
   if (has_rest_) return !is_part_running_;
   // Nothing else may be left to launch where an error waits to be told.
   if (!options_.dataset->status().ok()) return true;
-  if (num_free_ == 0) return false;
+  if (num_free_ == 0 || is_gathering_) return false;
   if (sampler_ == nullptr) return has_part_ || options_.order->HasNext();
   return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;
 }
@@ -496,6 +514,8 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
   }
   ++num_running_launches_;
   stats_.num_launches.fetch_add(1, std::memory_order_relaxed);
+  last_launch_nanoseconds_ = launch.started_nanoseconds;
+  is_gathering_ = num_free_ == 0 && !backend().info().is_host;
   return true;
 }
 

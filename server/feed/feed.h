@@ -118,7 +118,9 @@ class Feed {
   // failed: publish nothing more.
   absl::StatusOr<int> Collect();
 
-  // True if Launch would start work, or return the dataset's error.
+  // True if Launch would start work, or return the dataset's error. On a GPU a
+  // feed whose client has batches enough waits until a third of its slots is
+  // free, since a launch there takes the trainers' turn.
   bool CanLaunch() const;
   // Starts one launch that fills up to `max_batches` free slots, with as many
   // batches as kMaxOrderNanoseconds suffice for. A launch that exceeds the
@@ -210,6 +212,9 @@ class Feed {
   // Begins to read the samples of a mapped file, all at once. Returns about how
   // long that takes.
   int64_t Prefetch(absl::Span<const int64_t> indices) const;
+  // Decides whether to wait for more free slots. Returns true if it no longer
+  // does. num_pending: slots whose release is requested and not done.
+  bool UpdateGathering(uint64_t now_nanoseconds, size_t num_pending);
   // Counts an invalid request and returns false.
   bool TakeSeek(const ring::SeekRequest& seek);
   // Takes batches and slots for a launch. Returns false if there are none.
@@ -253,6 +258,9 @@ class Feed {
   std::vector<Slot> slots_;
   uint32_t num_free_ = 0;
   uint32_t num_published_ = 0;
+  // True while free slots wait for others, to be filled by one launch.
+  bool is_gathering_ = false;
+  uint64_t last_launch_nanoseconds_ = 0;  // when it began
   // A ring buffer: [first_launch_, first_launch_ + num_running_launches_).
   std::vector<PendingLaunch> launches_;
   int first_launch_ = 0;

@@ -35,6 +35,10 @@ class FeedChannel {
   // if it equals the published sequence.
   virtual uint64_t ReleaseDone(uint32_t slot) const = 0;
 
+  // True if the client waits for a batch. If it begins to while the producer is
+  // idle, it writes wake_descriptor().
+  virtual bool IsClientWaiting() const = 0;
+
   // Returns each seek once; it is not validated.
   virtual std::optional<ring::SeekRequest> ReadSeek() = 0;
 

@@ -191,7 +191,19 @@ bool RingModel::ScanReleases() {
   return is_busy;
 }
 
+bool RingModel::IsGathering() const {
+  if (!options_.gathers) return false;
+  uint32_t num_free = 0;
+  for (uint32_t slot = 0; slot < options_.num_slots; ++slot) {
+    if (producer_.state[slot] == SlotState::kFree) ++num_free;
+  }
+  return num_free < options_.num_slots &&
+         (num_free == 0 || Has(Mutation::kIgnoresWaiting) ||
+          !daemon_ring_.IsClientWaiting());
+}
+
 bool RingModel::StartWork() {
+  if (IsGathering()) return false;
   bool is_busy = false;
   for (uint32_t slot = 0; slot < options_.num_slots; ++slot) {
     if (producer_.state[slot] != SlotState::kFree) continue;
@@ -382,15 +394,23 @@ bool RingModel::IsClosed() const {
 
 std::optional<uint32_t> RingModel::Wait() {
   uint32_t word = 0;
+  bool must_write = false;
   if (Has(Mutation::kNoWaitingFlag)) {
     word = daemon_page_.wake.load();
   } else {
-    word = client_ring_.BeginWait();
+    const bool was_idle =
+        Has(Mutation::kIdleReadBeforeWaiting) && daemon_page_.idle.load() != 0;
+    must_write = client_ring_.BeginWait(&word);
+    if (Has(Mutation::kIdleReadBeforeWaiting)) must_write = was_idle;
   }
   const std::optional<uint32_t> slot = client_ring_.Poll(client_.next_sequence);
   const bool is_closed = IsClosed();
   if (Has(Mutation::kWordAfterPoll)) word = daemon_page_.wake.load();
   if (!slot.has_value() && !is_closed) {
+    // Only where it is needed: it would make good for other lost wake-ups.
+    if (must_write && options_.gathers && !Has(Mutation::kNoEventOnWait)) {
+      event_.Write();
+    }
     ModelFutexWait(*client_ring_.wake_word(), word);
   }
   client_ring_.EndWait();

@@ -46,6 +46,7 @@ enum class Mutation {
   kSequenceAtStart,       // so that dropped work leaves a gap
   kNewGenerationForOldWork,
   kIgnoresSeek,
+  kIgnoresWaiting,  // gathers slots although the client waits
   kDescriptorAfterPublish,
   kWaitingReadFirst,  // before the batch is published
   kNoWakeIncrement,   // publishes without changing the futex word
@@ -55,7 +56,9 @@ enum class Mutation {
   // Client.
   kNoEventOnRelease,
   kNoEventOnSeek,
+  kNoEventOnWait,
   kIdleReadFirst,  // before the release is stored
+  kIdleReadBeforeWaiting,
   kNoWaitingFlag,  // sleeps without having said so
   kWordAfterPoll,
   kNoClosedCheck,  // waits without looking whether the feed is closed
@@ -84,6 +87,8 @@ struct RingModelOptions {
   bool has_releaser = false;
   bool may_fail = false;
   bool may_close = false;
+  // The producer starts work when all slots are free or the client waits.
+  bool gathers = false;
   // A seek makes the producer drop what is not published yet.
   bool drops_stale_work = false;
   Mutation mutation = Mutation::kNone;
@@ -182,6 +187,7 @@ class RingModel : public Model {
   // Looks at everything once. Returns true if there was something to do.
   bool Scan();
   bool ScanReleases();
+  bool IsGathering() const;
   bool StartWork();
   bool PublishCompleted();
   void PublishWork(const Work& work);

@@ -5,8 +5,9 @@
 kill_probe: what a client sees, and can still do, when the daemon is killed
 while the client's kernels run, by export kind. step_probe: the time of a
 training step on the loader's batches over that on one constant batch, in turns
-(datasetd.benchmark), at 1, 8 and 32 batches a launch. mps_step_probe: the same
-under an MPS server of its own.
+(datasetd.benchmark), at 1 and 32 batches a launch at most; on a GPU also as a
+CUDA graph, which leaves out the time of Python. mps_step_probe: the same under
+an MPS server of its own.
 """
 
 import json
@@ -122,17 +123,60 @@ def kill_probe(directory, path, device):
     return answer
 
 
-def make_models(torch, device):
-    nn = torch.nn
-    models = {"small_cnn": nn.Sequential(
+def make_small_cnn(nn):
+    return nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(), nn.Linear(64, 10))}
-    if device != "cpu":
-        import torchvision
+        nn.Flatten(), nn.Linear(64, 10))
 
-        models["resnet18"] = torchvision.models.resnet18(num_classes=10)
-    return models
+
+def make_step(torch, model):
+    """step(images, labels): forward, backward, update."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step(images, labels):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def make_graph(torch, device, step):
+    """`step` as a CUDA graph, on copies of its arguments."""
+    images = torch.zeros(BATCH_SIZE, 3, 32, 32, device=device)
+    labels = torch.zeros(BATCH_SIZE, dtype=torch.int64, device=device)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step(images, labels)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(images, labels)
+
+    def replay(new_images, new_labels):
+        images.copy_(new_images)
+        labels.copy_(new_labels)
+        graph.replay()
+
+    return replay
+
+
+def make_steps(torch, device):
+    """Pairs of a row's words and a step."""
+    step = make_step(torch, make_small_cnn(torch.nn).to(device))
+    yield {"model": "small_cnn", "is_graph": False}, step
+    if device == "cpu":
+        return
+    import torchvision
+
+    yield ({"model": "small_cnn", "is_graph": True},
+           make_graph(torch, device, step))
+    model = torchvision.models.resnet18(num_classes=10).to(device)
+    yield ({"model": "resnet18", "is_graph": True},
+           make_graph(torch, device, make_step(torch, model)))
 
 
 def step_probe(directory, path, device):
@@ -148,7 +192,7 @@ def step_probe(directory, path, device):
     steps, rounds = (3, 2) if device == "cpu" else (100, 7)
     answer = {"batch_size": BATCH_SIZE, "rows": []}
     # The host backend makes one batch a launch.
-    for num_batches in (1,) if device == "cpu" else (1, 8, 32):
+    for num_batches in (1,) if device == "cpu" else (1, 32):
         answer["rows"] += measure_steps(
             torch, directory, path, device, ops, steps, rounds, num_batches)
     return answer
@@ -160,24 +204,15 @@ def measure_steps(torch, directory, path, device, ops, steps, rounds,
     with start(directory, device, max_batches_per_launch=num_batches) as daemon, \
             daemon.connect() as client:
         dataset = load(client, path, device)
-        for name, model in make_models(torch, device).items():
-            model = model.to(device)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for row, step in make_steps(torch, device):
             with datasetd.DataLoader(
                     dataset, batch_size=BATCH_SIZE, shuffle=True,
                     drop_last=True, transforms=ops, framework="torch",
                     timeout=60) as loader:
-                def step(batch):
-                    images, labels = batch
-                    optimizer.zero_grad()
-                    loss = torch.nn.functional.cross_entropy(
-                        model(images), labels)
-                    loss.backward()
-                    optimizer.step()
-
-                result = datasetd.benchmark(loader, step, steps, rounds)
+                result = datasetd.benchmark(
+                    loader, lambda batch: step(*batch), steps, rounds)
             rows.append({
-                "model": name, "batches_per_launch": num_batches,
+                **row, "batches_per_launch": num_batches,
                 "ratio": result.loader_seconds / result.constant_seconds,
                 **result.to_dict()})
     return rows

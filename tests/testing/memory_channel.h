@@ -82,6 +82,13 @@ class MemoryChannel : public FeedChannel {
     }
     Wake();
   }
+  void SetWaiting(bool is_waiting) {
+    {
+      std::lock_guard lock(mutex_);
+      is_waiting_ = is_waiting;
+    }
+    if (is_waiting) Wake();
+  }
   void WakeForNothing() {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = write(wake_, &one, sizeof(one));
@@ -101,6 +108,10 @@ class MemoryChannel : public FeedChannel {
   uint64_t ReleaseDone(uint32_t slot) const override {
     std::lock_guard lock(mutex_);
     return done_[slot];
+  }
+  bool IsClientWaiting() const override {
+    std::lock_guard lock(mutex_);
+    return is_waiting_;
   }
   std::optional<ring::SeekRequest> ReadSeek() override {
     std::lock_guard lock(mutex_);
@@ -139,6 +150,7 @@ class MemoryChannel : public FeedChannel {
   std::vector<uint64_t> done_;
   std::optional<ring::SeekRequest> seek_;
   bool is_idle_ = false;
+  bool is_waiting_ = false;
   bool is_closed_ = false;
 };
 

@@ -88,7 +88,8 @@ void BM_HandOverBetweenSleepers(benchmark::State& state) {
     ring_bell();
     ++sequence;
     while (!ring.client.Poll(sequence).has_value()) {
-      const uint32_t word = ring.client.BeginWait();
+      uint32_t word;
+      (void)ring.client.BeginWait(&word);
       if (!ring.client.Poll(sequence).has_value()) {
         syscall(SYS_futex, ring.client.wake_word(), FUTEX_WAIT, word, nullptr,
                 nullptr, 0);

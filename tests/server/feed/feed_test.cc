@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "cuda/kernels/math/permutation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -109,6 +110,115 @@ TEST_F(FeedTest, OneLaunchFillsManyFreeSlots) {
   ASSERT_THAT(all, SizeIs(6));
   EXPECT_THAT(BatchBytes(*made.feed, all[3]), ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(all[3].batch.epoch, 1);
+}
+
+// On a GPU a launch takes the trainers' turn.
+class GatheringTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kSlots = 12;
+  static constexpr uint64_t kSecond = 1'000'000'000;
+
+  // All slots are published.
+  GatheringTest() {
+    EXPECT_THAT(feed().Launch(32), IsOk());
+    backend_.CompleteAll();
+    EXPECT_THAT(feed().Collect(), IsOkAndHolds(1));
+    EXPECT_THAT(feed().Launch(32), IsOk());
+    backend_.CompleteAll();
+    EXPECT_THAT(feed().Collect(), IsOkAndHolds(1));
+    EXPECT_THAT(made_.channel->published(), SizeIs(kSlots));
+    now_ = MonotonicNanoseconds();
+  }
+
+  Feed& feed() { return *made_.feed; }
+  MemoryChannel& client() { return *made_.channel; }
+  void Release(size_t first, size_t end) {
+    for (size_t i = first; i < end; ++i) {
+      client().Release(client().published()[i]);
+    }
+  }
+  void Request(size_t first, size_t end) {
+    for (size_t i = first; i < end; ++i) {
+      client().Request(client().published()[i]);
+    }
+  }
+
+  FakeBackend backend_{{.needs_polling = true,
+                        .max_batches_per_launch = 32,
+                        .max_launches_in_flight = 64,
+                        .is_host = false}};
+  const TestFeed made_ = MakeTestFeed(&backend_, {.num_slots = kSlots});
+  // Soon after the launch.
+  uint64_t now_;
+};
+
+TEST_F(GatheringTest, AThirdOfTheSlotsIsFilledByOneLaunch) {
+  Release(0, 3);
+  EXPECT_TRUE(feed().Scan(now_));
+  EXPECT_FALSE(feed().CanLaunch());
+  Release(3, 4);
+  EXPECT_TRUE(feed().Scan(now_));
+  ASSERT_TRUE(feed().CanLaunch());
+  EXPECT_THAT(feed().Launch(32), IsOk());
+  EXPECT_EQ(backend_.num_launches(), 3);
+  backend_.CompleteAll();
+  EXPECT_THAT(feed().Collect(), IsOkAndHolds(1));
+  EXPECT_THAT(client().published(), SizeIs(kSlots + 4));
+}
+
+// As where a launch is limited to fewer batches.
+TEST_F(GatheringTest, SeveralLaunchesFillWhatWasGathered) {
+  Release(0, 4);
+  feed().Scan(now_);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(feed().CanLaunch());
+    ASSERT_THAT(feed().Launch(1), IsOk());
+    feed().Scan(now_);
+  }
+  Release(4, 5);
+  feed().Scan(now_);
+  EXPECT_FALSE(feed().CanLaunch());
+}
+
+TEST_F(GatheringTest, AClientThatWaitsGetsWhatIsFree) {
+  Release(0, 1);
+  feed().Scan(now_);
+  EXPECT_FALSE(feed().CanLaunch());
+  client().SetWaiting(true);
+  // So that the producer does not sleep.
+  EXPECT_TRUE(feed().Scan(now_));
+  EXPECT_TRUE(feed().CanLaunch());
+}
+
+// It waits, and its device has work of two batches, of three, of twelve slots.
+TEST_F(GatheringTest, AClientWhoseDeviceHasWorkWaitsForMore) {
+  Release(0, 1);
+  Request(1, 4);
+  client().SetWaiting(true);
+  feed().Scan(now_);
+  EXPECT_FALSE(feed().CanLaunch());
+  Release(1, 2);
+  feed().Scan(now_);
+  EXPECT_TRUE(feed().CanLaunch());
+}
+
+TEST_F(GatheringTest, IsLimitedInTime) {
+  Release(0, 1);
+  Request(1, 12);
+  client().SetWaiting(true);
+  feed().Scan(now_);
+  EXPECT_FALSE(feed().CanLaunch());
+  EXPECT_TRUE(feed().Scan(now_ + kSecond));
+  EXPECT_TRUE(feed().CanLaunch());
+}
+
+TEST_F(FeedTest, OnTheHostNothingIsGathered) {
+  const TestFeed made = MakeTestFeed(&backend_, {.num_slots = 12});
+  Fill(*made.feed);
+  Fill(*made.feed);
+  made.channel->Release(made.channel->published()[0]);
+  made.feed->Scan(MonotonicNanoseconds());
+  EXPECT_TRUE(made.feed->CanLaunch());
 }
 
 // On a device that has memory of its own, a launch reads indices that one copy
