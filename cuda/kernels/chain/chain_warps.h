@@ -129,22 +129,24 @@ class PlaneReader {
     }
   }
 
-  // Reads kCount channels, whose planes are `stride` elements apart.
-  template <int kCount>
+  // Reads kCount channels, whose planes are `stride` elements apart, to
+  // values[c * kStep ...].
+  template <int kCount, int kStep>
   DATASETD_FORCE_INLINE void Read(const float* plane, int64_t stride,
-                                  float (*values)[Team::kGroup]) const {
+                                  float* values) const {
     if constexpr (kFindsNear) {
       for (int v = 0; v < kVectors; ++v) {
         if (near_[v].num_rows > 0 && near_[v].num_vectors == 1) {
-          ReadNear<kCount, 1>(plane, stride, v, values);
+          ReadNear<kCount, kStep, 1>(plane, stride, v, values);
         } else if (near_[v].num_rows > 0) {
-          ReadNear<kCount, 2>(plane, stride, v, values);
+          ReadNear<kCount, kStep, 2>(plane, stride, v, values);
         } else {
-          Gather<kCount>(plane, stride, v * kFloats, (v + 1) * kFloats, values);
+          Gather<kCount, kStep>(plane, stride, v * kFloats, (v + 1) * kFloats,
+                                values);
         }
       }
     } else {
-      Gather<kCount>(plane, stride, 0, Team::kGroup, values);
+      Gather<kCount, kStep>(plane, stride, 0, Team::kGroup, values);
     }
   }
 
@@ -154,20 +156,20 @@ class PlaneReader {
   static constexpr int kVectors = Team::kGroup / kFloats;
   static constexpr bool kFindsNear = kIsMonotonic && Vector::kCanPick;
 
-  template <int kCount>
+  template <int kCount, int kStep>
   void Gather(const float* plane, int64_t stride, int first, int end,
-              float (*values)[Team::kGroup]) const {
+              float* values) const {
     for (int c = 0; c < kCount; ++c) {
       const float* const from = plane + c * stride;
       for (int k = first; k < end; ++k) {
-        values[c][k] = from[index_.row[k] * width_ + index_.column[k]];
+        values[c * kStep + k] = from[index_.row[k] * width_ + index_.column[k]];
       }
     }
   }
 
-  template <int kCount, int kNumVectors>
+  template <int kCount, int kStep, int kNumVectors>
   DATASETD_FORCE_INLINE void ReadNear(const float* plane, int64_t stride, int v,
-                                      float (*values)[Team::kGroup]) const {
+                                      float* values) const {
     const NearSources& near = near_[v];
     const int32_t* const row = index_.row + v * kFloats;
     const auto offsets =
@@ -188,7 +190,7 @@ class PlaneReader {
       }
     }
     for (int c = 0; c < kCount; ++c) {
-      Vector::Store(found[c], values[c] + v * kFloats);
+      Vector::Store(found[c], values + c * kStep + v * kFloats);
     }
   }
 
@@ -213,6 +215,7 @@ DATASETD_FLATTEN inline void WarpNearest(const ChainImage& image,
   VisitGroups<Team>(lanes->count, [&](int first) DATASETD_TEAM_ATTR {
     PlaneIndex<Team> index;
     int32_t outside[Team::kGroup];
+    int32_t any_outside = 0;
     for (int k = 0; k < Team::kGroup; ++k) {
       const float x = static_cast<float>(lanes->first_x + first + k) - center_x;
       const int32_t column =
@@ -222,20 +225,22 @@ DATASETD_FLATTEN inline void WarpNearest(const ChainImage& image,
       index.row[k] = ClampIndex(row, height);
       index.column[k] = ClampIndex(column, width);
       outside[k] = (index.row[k] != row) | (index.column[k] != column);
+      any_outside |= outside[k];
     }
     const PlaneReader<Map::kIsMonotonic, Team> reader(index, height, width);
     VisitChannels(lanes->channels,
                   [&](auto count, int32_t first_channel) DATASETD_TEAM_ATTR {
-                    float values[count][Team::kGroup];
-                    reader.template Read<count>(PlaneOf(image, first_channel),
-                                                image.channel_stride, values);
+                    reader.template Read<count, Team::kLanes>(
+                        PlaneOf(image, first_channel), image.channel_stride,
+                        lanes->pixel[first_channel] + first);
+                    if (any_outside == 0) return;
                     for (int i = 0; i < count; ++i) {
                       const int32_t c = first_channel + i;
                       const float fill =
                           params.has_fill ? params.fill[c] : 0.0f;
                       float* const pixel = lanes->pixel[c] + first;
                       for (int k = 0; k < Team::kGroup; ++k) {
-                        pixel[k] = outside[k] != 0 ? fill : values[i][k];
+                        pixel[k] = outside[k] != 0 ? fill : pixel[k];
                       }
                     }
                   });
@@ -282,37 +287,37 @@ DATASETD_FLATTEN inline void WarpBilinear(const ChainImage& image,
     const Reader readers[4] = {
         Reader(index[0], height, width), Reader(index[1], height, width),
         Reader(index[2], height, width), Reader(index[3], height, width)};
-    VisitChannels(
-        lanes->channels,
-        [&](auto count, int32_t first_channel) DATASETD_TEAM_ATTR {
-          float values[4][count][Team::kGroup];
-          for (int corner = 0; corner < 4; ++corner) {
-            readers[corner].template Read<count>(PlaneOf(image, first_channel),
-                                                 image.channel_stride,
-                                                 values[corner]);
-          }
-          for (int i = 0; i < count; ++i) {
-            const int32_t c = first_channel + i;
-            const float fill = params.fill[c];
-            const bool has_fill = params.has_fill;
-            float* const pixel = lanes->pixel[c] + first;
-            const auto weighed = [&](int corner, int k) {
-              const bool is_outside = outside[corner][k] != 0;
-              return weight[corner][k] *
-                     (is_outside ? 0.0f : values[corner][i][k]);
-            };
-            for (int k = 0; k < Team::kGroup; ++k) {
-              float sum = weighed(0, k);
-              sum = sum + weighed(1, k);
-              sum = sum + weighed(2, k);
-              sum = sum + weighed(3, k);
-              const float mask =
-                  ((weight[0][k] + weight[1][k]) + weight[2][k]) + weight[3][k];
-              const float filled = mask * sum + (1.0f - mask) * fill;
-              pixel[k] = has_fill ? filled : sum;
-            }
-          }
-        });
+    VisitChannels(lanes->channels,
+                  [&](auto count, int32_t first_channel) DATASETD_TEAM_ATTR {
+                    float values[4][count][Team::kGroup];
+                    for (int corner = 0; corner < 4; ++corner) {
+                      readers[corner].template Read<count, Team::kGroup>(
+                          PlaneOf(image, first_channel), image.channel_stride,
+                          values[corner][0]);
+                    }
+                    for (int i = 0; i < count; ++i) {
+                      const int32_t c = first_channel + i;
+                      const float fill = params.fill[c];
+                      const bool has_fill = params.has_fill;
+                      float* const pixel = lanes->pixel[c] + first;
+                      const auto weighed = [&](int corner, int k) {
+                        const bool is_outside = outside[corner][k] != 0;
+                        return weight[corner][k] *
+                               (is_outside ? 0.0f : values[corner][i][k]);
+                      };
+                      for (int k = 0; k < Team::kGroup; ++k) {
+                        float sum = weighed(0, k);
+                        sum = sum + weighed(1, k);
+                        sum = sum + weighed(2, k);
+                        sum = sum + weighed(3, k);
+                        const float mask =
+                            ((weight[0][k] + weight[1][k]) + weight[2][k]) +
+                            weight[3][k];
+                        const float filled = mask * sum + (1.0f - mask) * fill;
+                        pixel[k] = has_fill ? filled : sum;
+                      }
+                    }
+                  });
   });
 }
 
