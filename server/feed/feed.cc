@@ -192,6 +192,11 @@ bool Feed::UpdateGathering(uint64_t now_nanoseconds, size_t num_pending) {
   return !is_gathering_ && num_free_ > 0;
 }
 
+std::optional<uint64_t> Feed::gathers_until() const {
+  if (!is_gathering_ || num_free_ == 0 || is_stopped_) return std::nullopt;
+  return last_launch_nanoseconds_ + kMaxGatherNanoseconds;
+}
+
 bool Feed::Scan(uint64_t now_nanoseconds) {
   bool changed = false;
   size_t num_pending = 0;

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,10 @@ class Feed {
   // feed whose client has batches enough waits until a third of its slots is
   // free, since a launch there takes the trainers' turn.
   bool CanLaunch() const;
+  // When free slots wait for others no longer, by MonotonicNanoseconds; nullopt
+  // if none do. A Scan then makes CanLaunch true.
+  std::optional<uint64_t> gathers_until() const;
+
   // Starts one launch that fills up to `max_batches` free slots, with as many
   // batches as kMaxOrderNanoseconds suffice for. A launch that exceeds the
   // backend's max_launch_operations is split: each call starts the next part

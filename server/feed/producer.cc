@@ -435,6 +435,16 @@ void Producer::Poll() {
   Wait(static_cast<int64_t>(backoff_.Next(distance)));
 }
 
+int64_t Producer::MaxSleepNanoseconds() const {
+  uint64_t sleep = num_muted_ > 0 ? kWakeWindowNanoseconds : UINT64_MAX;
+  const uint64_t now = MonotonicNanoseconds();
+  for (const std::unique_ptr<Member>& member : members_) {
+    const std::optional<uint64_t> end = member->feed->gathers_until();
+    if (end.has_value()) sleep = std::min(sleep, *end > now ? *end - now : 0);
+  }
+  return sleep == UINT64_MAX ? -1 : static_cast<int64_t>(sleep);
+}
+
 void Producer::Wait(int64_t timeout_nanoseconds) {
   epoll_event events[kMaxEvents];
   const int num_events =
@@ -518,9 +528,7 @@ void Producer::Run() {
       must_look |= !commands_.empty();
       if (is_stopping_ && commands_.empty()) return;
     }
-    if (!must_look) {
-      Wait(num_muted_ > 0 ? static_cast<int64_t>(kWakeWindowNanoseconds) : -1);
-    }
+    if (!must_look) Wait(MaxSleepNanoseconds());
     SetIdleAll(false);
     backoff_.Reset();
   }

@@ -176,6 +176,8 @@ class Producer {
   Member* NextMember();
   bool ForgetRemoved();
   void SetIdleAll(bool idle);
+  // The longest sleep of a thread that nothing wakes; negative: no limit.
+  int64_t MaxSleepNanoseconds() const;
   // Sleeps until woken or until the timeout; negative: no timeout.
   void Wait(int64_t timeout_nanoseconds);
   void CountSpuriousWake(Member& member);

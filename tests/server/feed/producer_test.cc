@@ -188,6 +188,23 @@ TEST_P(ProducerTest, TakesASeekWhileAsleep) {
   RemoveAndWait(backend, *producer, made.feed.get());
 }
 
+// Slots that are gathered on a GPU are filled although nothing wakes the
+// thread.
+TEST_P(ProducerTest, AFreeSlotIsNotLeftForEver) {
+  FakeBackend backend({.needs_polling = GetParam(),
+                       .max_batches_per_launch = 32,
+                       .is_host = false});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed made =
+      MakeTestFeed(&backend, {.num_slots = 12, .on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  CompleteUntil(backend, made, 12);
+  // The client neither waits nor releases another.
+  made.channel->Release(made.channel->published()[0]);
+  CompleteUntil(backend, made, 13);
+  RemoveAndWait(backend, *producer, made.feed.get());
+}
+
 TEST_P(ProducerTest, ARemovedFeedGoesWhenItsWorkHasEnded) {
   FakeBackend backend({.needs_polling = GetParam()});
   const std::unique_ptr<Producer> producer = Start(backend);
