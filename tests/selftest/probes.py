@@ -24,8 +24,22 @@ import datasetd
 from datasetd import transforms as T
 
 NUM_SAMPLES = 10000
-BATCH_SIZE = 256
 DEADLINE_SECONDS = 40.0
+
+# Steps of the first are Python's, and differ by more than what batches cost.
+STEP_CASES = [
+    {"model": model, "size": size, "batch_size": batch_size, "steps": steps,
+     "is_graph": is_graph, "is_synchronised": is_synchronised,
+     "prefetch": prefetch}
+    for model, size, batch_size, steps, is_graph, is_synchronised, prefetch in [
+        ("small_cnn", 32, 256, 100, False, False, None),
+        ("small_cnn", 32, 256, 200, True, False, None),
+        ("resnet18", 32, 256, 100, True, False, None),
+        ("resnet18", 32, 256, 100, True, True, None),
+        ("resnet18", 32, 256, 100, True, False, 4),
+        ("resnet50", 224, 64, 10, True, False, None),
+    ]
+]
 
 _VICTIM = """
 import json, sys, time
@@ -123,7 +137,12 @@ def kill_probe(directory, path, device):
     return answer
 
 
-def make_small_cnn(nn):
+def make_model(torch, name):
+    if name != "small_cnn":
+        import torchvision
+
+        return getattr(torchvision.models, name)(num_classes=10)
+    nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
@@ -131,10 +150,11 @@ def make_small_cnn(nn):
 
 
 def make_step(torch, model):
-    """step(images, labels): forward, backward, update."""
+    """step(batch): forward, backward, update."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-    def step(images, labels):
+    def step(batch):
+        images, labels = batch
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
@@ -142,41 +162,27 @@ def make_step(torch, model):
     return step
 
 
-def make_graph(torch, device, step):
-    """`step` as a CUDA graph, on copies of its arguments."""
-    images = torch.zeros(BATCH_SIZE, 3, 32, 32, device=device)
-    labels = torch.zeros(BATCH_SIZE, dtype=torch.int64, device=device)
+def make_graph(torch, step, device, batch_size, size):
+    """`step` as a CUDA graph, on copies of its batches."""
+    copies = [
+        torch.zeros(batch_size, 3, size, size, device=device),
+        torch.zeros(batch_size, dtype=torch.int64, device=device)]
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
-            step(images, labels)
+            step(copies)
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        step(images, labels)
+        step(copies)
 
-    def replay(new_images, new_labels):
-        images.copy_(new_images)
-        labels.copy_(new_labels)
+    def replay(batch):
+        for copy, tensor in zip(copies, batch):
+            copy.copy_(tensor)
         graph.replay()
 
     return replay
-
-
-def make_steps(torch, device):
-    """Pairs of a row's words and a step."""
-    step = make_step(torch, make_small_cnn(torch.nn).to(device))
-    yield {"model": "small_cnn", "is_graph": False}, step
-    if device == "cpu":
-        return
-    import torchvision
-
-    yield ({"model": "small_cnn", "is_graph": True},
-           make_graph(torch, device, step))
-    model = torchvision.models.resnet18(num_classes=10).to(device)
-    yield ({"model": "resnet18", "is_graph": True},
-           make_graph(torch, device, make_step(torch, model)))
 
 
 def step_probe(directory, path, device):
@@ -186,36 +192,55 @@ def step_probe(directory, path, device):
         return {"not_measured": f"torch: {error}"}
     if device != "cpu" and not torch.cuda.is_available():
         return {"not_measured": "torch sees no GPU"}
-    ops = [T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(),
-           T.ToDtype("float32", scale=True),
-           T.Normalize([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])]
-    steps, rounds = (3, 2) if device == "cpu" else (100, 7)
-    answer = {"batch_size": BATCH_SIZE, "rows": []}
+    answer = {"rows": []}
     # The host backend makes one batch a launch.
     for num_batches in (1,) if device == "cpu" else (1, 32):
-        answer["rows"] += measure_steps(
-            torch, directory, path, device, ops, steps, rounds, num_batches)
+        with start(directory, device,
+                   max_batches_per_launch=num_batches) as daemon, \
+                daemon.connect() as client:
+            datasets = {32: load(client, path, device)}
+            if device != "cpu":
+                datasets[224] = push_images(client, device)
+            for case in STEP_CASES[:1] if device == "cpu" else STEP_CASES:
+                answer["rows"].append({
+                    **case, "max_batches_per_launch": num_batches,
+                    **measure_step(torch, datasets, device, **case)})
     return answer
 
 
-def measure_steps(torch, directory, path, device, ops, steps, rounds,
-                  num_batches):
-    rows = []
-    with start(directory, device, max_batches_per_launch=num_batches) as daemon, \
-            daemon.connect() as client:
-        dataset = load(client, path, device)
-        for row, step in make_steps(torch, device):
-            with datasetd.DataLoader(
-                    dataset, batch_size=BATCH_SIZE, shuffle=True,
-                    drop_last=True, transforms=ops, framework="torch",
-                    timeout=60) as loader:
-                result = datasetd.benchmark(
-                    loader, lambda batch: step(*batch), steps, rounds)
-            rows.append({
-                **row, "batches_per_launch": num_batches,
-                "ratio": result.loader_seconds / result.constant_seconds,
-                **result.to_dict()})
-    return rows
+def push_images(client, device):
+    import numpy as np
+
+    pixels = np.random.default_rng(0).integers(
+        0, 256, (512, 256, 256, 3), dtype=np.uint8)
+    return client.push_dataset(
+        "images", {"image": pixels, "label": np.arange(512) % 10},
+        device=device)
+
+
+def measure_step(torch, datasets, device, model, size, batch_size, steps,
+                 is_graph, is_synchronised, prefetch):
+    crop = (T.RandomCrop(32, padding=4) if size == 32 else
+            T.RandomResizedCrop(size))
+    ops = [crop, T.RandomHorizontalFlip(), T.ToDtype("float32", scale=True),
+           T.Normalize([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])]
+    step = make_step(torch, make_model(torch, model).to(device))
+    if is_graph:
+        # Before the loader's threads call the driver.
+        step = make_graph(torch, step, device, batch_size, size)
+    with datasetd.DataLoader(
+            datasets[size], batch_size=batch_size, shuffle=True,
+            drop_last=True, transforms=ops, prefetch=prefetch,
+            framework="torch", timeout=60) as loader:
+        def run(batch):
+            step(batch)
+            if is_synchronised:
+                torch.cuda.synchronize()
+
+        result = (datasetd.benchmark(loader, run, 3, 2) if device == "cpu" else
+                  datasetd.benchmark(loader, run, steps, 7))
+    return {"ratio": result.loader_seconds / result.constant_seconds,
+            **result.to_dict()}
 
 
 def mps_step_probe(directory, path, device):

@@ -9,8 +9,8 @@
 
 namespace datasetd {
 
-// Returns 0. REQUIRES: `bound` is finite and not negative. A clamp to a 0 that
-// the compiler knows takes GCC's vectors two instructions, to another one.
+// Returns 0. REQUIRES: `bound` is finite and not negative. GCC's vectors clamp
+// to a constant 0 by two instructions, and to a variable by one.
 DATASETD_HOST_DEVICE inline float ZeroOf([[maybe_unused]] float bound) {
 #if defined(__CUDA_ARCH__)
   return 0.0f;
