@@ -34,9 +34,9 @@ constexpr int64_t kPrefetchRows = 64;
 
 constexpr int64_t kCopiedRowNanoseconds = 2;  // of a client's order
 
-// The longest time between two launches for which free slots are gathered: what
-// a launch takes of the device is little of it.
-constexpr uint64_t kMaxGatherNanoseconds = 20'000'000;
+// The longest time between two launches for which free slots are gathered: a
+// turn of the device, of about 0.4 ms, is little of it.
+constexpr uint64_t kMaxGatherNanoseconds = 100'000'000;
 
 }  // namespace
 
