@@ -85,8 +85,8 @@ def test_a_configured_dataset_may_be_unloaded_before_all_are_loaded():
             {"name": "slow", "format": "image_folder", "path": slow},
             _dataset(manager, "last", 100)]
         manager.start()
-        harness.poll_until(lambda: os.path.exists(manager.socket_path),
-                           "the socket")
+        harness.poll_until(lambda: harness.is_listening(manager.socket_path),
+                           "its socket")
         with datasetd.connect(manager.socket_path) as client:
             for name in ("first", "last"):
                 client.get_dataset(name)
@@ -120,8 +120,8 @@ def test_a_failure_is_told_to_the_clients_that_are_there():
             {"name": "x", "format": "webdataset",
              "path": harness.write_slow_shards(shards)}]
         manager.start()
-        harness.poll_until(lambda: os.path.exists(manager.socket_path),
-                           "the socket")
+        harness.poll_until(lambda: harness.is_listening(manager.socket_path),
+                           "its socket")
         with datasetd.connect(manager.socket_path) as client:
             dataset = client.push_dataset("d", {"x": np.zeros((9, 1), np.uint8)})
             with datasetd.DataLoader(dataset, batch_size=1,

@@ -66,6 +66,12 @@ def poll_until(condition, what, timeout=DEADLINE_SECONDS):
         select.select([], [], [], 0.005)
 
 
+def is_listening(path):
+    """True if a process listens at a Unix socket, which is there before."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(path) == 0
+
+
 def write_cifar10_test(directory, num_samples, seed=1):
     """A test_batch.bin; returns (planes [N, 3, 32, 32], labels [N])."""
     random = np.random.default_rng(seed)
