@@ -172,6 +172,9 @@ class FaultyBackend : public Backend {
     return backend_->max_launch_operations();
   }
 
+ protected:
+  Backend& backend() { return *backend_; }
+
  private:
   const std::unique_ptr<Backend> backend_;
   FaultPlan* const plan_;

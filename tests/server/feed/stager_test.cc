@@ -51,25 +51,19 @@ class StagingBackend final : public FaultyBackend {
  public:
   StagingBackend(std::unique_ptr<Backend> host, FaultPlan* plan,
                  std::atomic<int>* count, std::vector<int64_t>* lists)
-      : StagingBackend(host.get(), std::move(host), plan, count, lists) {}
+      : FaultyBackend(std::move(host), plan, count),
+        plan_(plan),
+        count_(count),
+        lists_(lists) {}
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
       std::function<void()> on_done, const StreamOptions& options) override {
-    DATASETD_ASSIGN_OR_RETURN(auto stream,
-                              host_->CreateStream(std::move(on_done), options));
+    DATASETD_ASSIGN_OR_RETURN(
+        auto stream, backend().CreateStream(std::move(on_done), options));
     return std::make_unique<StagingStream>(std::move(stream), plan_, count_,
                                            lists_);
   }
 
  private:
-  StagingBackend(Backend* host, std::unique_ptr<Backend> owned, FaultPlan* plan,
-                 std::atomic<int>* count, std::vector<int64_t>* lists)
-      : FaultyBackend(std::move(owned), plan, count),
-        host_(host),
-        plan_(plan),
-        count_(count),
-        lists_(lists) {}
-
-  Backend* const host_;
   FaultPlan* const plan_;
   std::atomic<int>* const count_;
   std::vector<int64_t>* const lists_;
