@@ -183,7 +183,7 @@ bool Feed::TakeSeek(const ring::SeekRequest& seek) {
 
 bool Feed::UpdateGathering(uint64_t now_nanoseconds, size_t num_pending) {
   if (!is_gathering_) return false;
-  // What waits to be released is work that the client's device still has.
+  // A pending release is a batch that the client's device still has to work on.
   const bool is_short =
       channel_->IsClientWaiting() && 4 * num_pending < slots_.size();
   is_gathering_ =

@@ -9,7 +9,8 @@
 // millisecond of that it publishes what has completed meanwhile. When there is
 // nothing to do, the thread tells every client that it is idle, looks once
 // more, and sleeps on an epoll descriptor: the clients' eventfds, the backend's
-// completions and commands. It never waits for a client. While work is running
+// completions and commands; until slots that a feed gathers are due, if it has
+// some. It never waits for a client. While work is running
 // that will not signal its end, it polls (poll_backoff.h), and expects a feed's
 // next launch to take as long as its last.
 //

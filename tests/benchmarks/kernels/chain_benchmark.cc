@@ -21,7 +21,7 @@ using ::datasetd::testing::Op;
 constexpr int kNumResident = 64;
 constexpr int kBatchSize = 16;
 constexpr int kNumSlots = 4;
-// Of slots and scratch memory, as the backend's allocations.
+// The backend aligns slots and scratch memory as much.
 constexpr size_t kAlignment = 256;
 
 template <typename T>

@@ -66,8 +66,8 @@ class DataLoader(JobLoader[ArrayT]):
       partition: "node" or (index, count): each node holds a part of the
         samples, and its ranks divide that alone. See below.
       prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
-        within 4 to 32. On a GPU the daemon fills a third of them at a time,
-        each time in the place of the trainer's work: more take less of it.
+        within 4 to 32. On a GPU one launch makes a third of them and takes
+        some of the trainer's time: a larger number costs a step less.
       transforms: a list, for the only image field (with several for `image`)
         or the `fields` of each op; a dict of lists by field; or a Compose of
         torchvision, in the place of a list.
