@@ -198,7 +198,9 @@ class Server::Impl {
   std::unique_ptr<DatasetService> dataset_service_;
   std::unique_ptr<FeedService> feed_service_;
   std::unique_ptr<ServerService> server_service_;
-  RequestCounter requests_;
+  RequestCounter requests_{{v1::DatasetService::service_full_name(),
+                            v1::FeedService::service_full_name(),
+                            v1::ServerService::service_full_name()}};
   uint64_t num_sessions_seen_ = 0;  // by WasUsed
   std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<MetricsEndpoint> metrics_;

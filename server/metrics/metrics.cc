@@ -349,7 +349,7 @@ void AddFeeds(const FeedTable& table, Page& page) {
   }
 }
 
-// "FeedService/OpenFeed"; unknown methods are not counted.
+// "FeedService/OpenFeed".
 std::string ShortMethod(const std::string& method) {
   constexpr char kPrefix[] = "/datasetd.v1.";
   return method.rfind(kPrefix, 0) == 0 ? method.substr(sizeof(kPrefix) - 1)

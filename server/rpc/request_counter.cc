@@ -2,6 +2,11 @@
 
 #include <grpcpp/support/interceptor.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/require.h"
+#include "google/protobuf/descriptor.h"
+
 namespace datasetd {
 namespace {
 
@@ -43,9 +48,24 @@ class CountingFactory final
 
 }  // namespace
 
+RequestCounter::RequestCounter(const std::vector<std::string>& services)
+    : methods_({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch",
+                "/grpc.reflection.v1alpha.ServerReflection/"
+                "ServerReflectionInfo"}) {
+  const auto& pool = *google::protobuf::DescriptorPool::generated_pool();
+  for (const std::string& name : services) {
+    const auto* const service = pool.FindServiceByName(name);
+    Require(service != nullptr, "the services' protos are linked");
+    for (int i = 0; i < service->method_count(); ++i) {
+      methods_.insert(absl::StrCat("/", name, "/", service->method(i)->name()));
+    }
+  }
+}
+
 void RequestCounter::Count(const char* method, int code) {
+  const bool is_known = methods_.contains(absl::string_view(method));
   MutexLock lock(&mutex_);
-  ++counts_[{method, code}];
+  ++counts_[{is_known ? method : kUnknownMethod, code}];
 }
 
 std::map<RequestCounter::Key, uint64_t> RequestCounter::Read() const {

@@ -23,14 +23,14 @@ namespace {
 
 // A third more than the gate allows one user: see RpcUser::kMaxStreams.
 constexpr int kMaxRpcThreads = 128;
-constexpr size_t kMaxRpcMemoryBytes = 256 << 20;
 constexpr int kMaxMessageBytes = 4 << 20;
 constexpr int kMaxMetadataBytes = 8 << 10;
 
 void SetLimits(grpc::ServerBuilder& builder) {
+  // Without a limit on memory: gRPC ends the oldest calls of anybody to keep
+  // it. RpcGate limits each user's calls.
   grpc::ResourceQuota quota("datasetd");
   quota.SetMaxThreads(kMaxRpcThreads);
-  quota.Resize(kMaxRpcMemoryBytes);
   builder.SetResourceQuota(quota);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);

@@ -333,6 +333,129 @@ def test_metrics_are_served_beside_half_requests_and_slow_readers(text):
         a.expect_unhurt(measure, _MAX_WAIT_SECONDS, _MAX_LEFT_BYTES)
 
 
+# Fills as many messages of 4 MiB as one user may have half sent: 30 calls of
+# one connection, 32 that another opens at once, and 32 of one that had a call
+# before (RpcUser).
+_HALF_MESSAGES = _source("""
+size = (4 << 20) - 1
+connections = [Connection(ADDRESS, timeout=30) for _ in range(3)]
+initial = [65535]
+def open_calls(connection, first, count):
+    connection.send(b"".join(headers(2 * i + 1, ARGUMENTS["path"])
+                             for i in range(first, first + count)))
+    connection.send(frame(PING, payload=b"12345678"))
+    while True:
+        kind, flags, stream, payload = connection.receive()
+        if kind == PING and flags:
+            return
+        if kind == SETTINGS and not flags:
+            for at in range(0, len(payload), 6):
+                number, value = struct.unpack(">HI", payload[at:at + 6])
+                if number == INITIAL_WINDOW_SIZE:
+                    initial[0] = value
+            connection.send(frame(SETTINGS, 1))
+open_calls(connections[2], 0, 1)
+for connection, first, count in zip(connections, (0, 0, 1), (30, 32, 31)):
+    open_calls(connection, first, count)
+sent = 0
+for connection, count in zip(connections, (30, 32, 32)):
+    streams = [2 * i + 1 for i in range(count)]
+    windows = {**dict.fromkeys(streams, initial[0]), 0: 65535}
+    left = dict.fromkeys(streams, size + 5)
+    begun = set()
+    connection.socket.settimeout(ARGUMENTS["seconds"])
+    while any(left.values()):
+        moved = 0
+        for stream in streams:
+            n = min(16384, windows[0], windows[stream], left[stream] - 1)
+            if n <= 0:
+                continue
+            data = bytes(n)
+            if stream not in begun:
+                begun.add(stream)
+                data = (struct.pack(">BI", 0, size) + data)[:n]
+            connection.send(frame(DATA, 0, stream, data))
+            windows[0] -= n
+            windows[stream] -= n
+            left[stream] -= n
+            moved += n
+        sent += moved
+        if moved:
+            connection.socket.settimeout(0.001)
+        try:
+            while True:
+                received = connection.receive()
+                if received is None:
+                    break
+                kind, flags, stream, payload = received
+                if kind == WINDOW_UPDATE and stream in windows:
+                    windows[stream] += struct.unpack(">I", payload)[0]
+                elif kind == PING and not flags:
+                    connection.send(frame(PING, 1, 0, payload))
+                elif kind == RST_STREAM:
+                    left[stream] = 0
+        except TimeoutError:
+            if not moved:
+                break
+        connection.socket.settimeout(ARGUMENTS["seconds"])
+say(sent=sent)
+hear()
+""")
+
+
+@arena.needs_users
+def test_half_sent_messages_end_nobody_elses_call():
+    with arena.Arena() as a, http2_wire.Connection(
+            a.daemon.socket_path) as watcher:
+        watcher.send(http2_wire.headers(1, "/grpc.health.v1.Health/Watch")
+                     + http2_wire.message(1))
+        with a.attack(), a.attacker(_HALF_MESSAGES, path=_STATUS,
+                                    seconds=2.0) as attacker:
+            assert attacker.hear()["sent"] > 300 * _MIB
+            # The call is still there: nothing but its answers came.
+            watcher.socket.settimeout(_SECONDS)
+            kinds = set()
+            try:
+                while True:
+                    received = watcher.receive()
+                    assert received is not None
+                    kinds.add(received[0])
+            except TimeoutError:
+                pass
+            assert not kinds & {http2_wire.RST_STREAM, http2_wire.GOAWAY}
+        a.expect_well()
+
+
+_UNKNOWN = _source("""
+for i in range(20):
+    with Connection(ADDRESS) as connection:
+        for n in range(50):
+            stream = 2 * n + 1
+            connection.send(headers(stream, f"/a{i}.B/C{n}") + message(stream))
+            is_answered = False
+            while not is_answered:
+                kind, flags, number, payload = connection.receive()
+                is_answered = kind == HEADERS and flags & END_STREAM != 0
+say(done=True)
+hear()
+""")
+
+
+def test_methods_that_clients_make_up_are_one_in_the_metrics():
+    port = ports.free_port()
+    with arena.Arena(metrics_port=port) as a:
+        with a.attack() as measure, a.attacker(_UNKNOWN) as attacker:
+            attacker.hear()
+        page = metrics_page.MetricsPage(port)
+        assert page.sum("datasetd_requests_total", method="unknown",
+                        code="UNIMPLEMENTED") == 1000
+        assert page.sum("datasetd_requests_total", code="UNIMPLEMENTED") == 1000
+        assert page.sum("datasetd_requests_total", method="Health/Check") == 0
+        assert page.sum("datasetd_requests_total",
+                        method="ServerService/GetStatus", code="OK") > 0
+        a.expect_unhurt(measure, _MAX_WAIT_SECONDS, _MAX_LEFT_BYTES)
+
+
 def test_a_client_comes_back_after_an_idle_connection_was_closed():
     port = ports.free_port()
     with harness.Daemon(idle_timeout="1s", metrics_port=port) as daemon:
