@@ -2,10 +2,13 @@
 
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "server/log/journal_entry.h"
 #include "server/log/log_fields.h"
 #include "server/log/log_formatter.h"
@@ -31,20 +34,37 @@ void LogSink::LogToJournal(const std::string& socket_path) {
 }
 
 void LogSink::sink_it_(const spdlog::details::log_msg& message) {
-  if (SendToJournal(message)) return;
+  spdlog::details::log_msg told = message;
+  std::string text;
+  if (num_lost_ > 0) {
+    text.assign(message.payload.data(), message.payload.size());
+    absl::StrAppend(&text, " (", num_lost_,
+                    " lines before were lost: the journal had no room)");
+    told.payload = text;
+  }
+  const int error = SendToJournal(told);
+  if (error == EAGAIN) {
+    ++num_lost_;
+    return;
+  }
+  num_lost_ = 0;
+  if (error == 0) return;
   spdlog::memory_buf_t line;
-  formatter_->format(message, line);
+  formatter_->format(told, line);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 // Not connected, since the journal may restart.
-bool LogSink::SendToJournal(const spdlog::details::log_msg& message) const {
-  if (journal_.get() < 0) return false;
+int LogSink::SendToJournal(const spdlog::details::log_msg& message) const {
+  if (journal_.get() < 0) return EBADF;
   const std::string entry =
       FormatJournalEntry(message, ScopedLogFields::Current());
-  return sendto(journal_.get(), entry.data(), entry.size(), MSG_NOSIGNAL,
+  return sendto(journal_.get(), entry.data(), entry.size(),
+                MSG_NOSIGNAL | MSG_DONTWAIT,
                 reinterpret_cast<const sockaddr*>(&address_),
-                sizeof(address_)) == static_cast<ssize_t>(entry.size());
+                sizeof(address_)) < 0
+             ? errno
+             : 0;
 }
 
 void LogSink::flush_() { std::fflush(stderr); }

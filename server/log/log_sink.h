@@ -3,6 +3,8 @@
 //
 //   journalctl -u datasetd DATASET=cifar10-train
 //
+// Lines that the journal has no room for are lost, and counted in the next one:
+// threads log while they hold locks that all users need, so they do not wait.
 // Thread-safe.
 
 #ifndef DATASETD_SERVER_LOG_LOG_SINK_H_
@@ -10,6 +12,7 @@
 
 #include <sys/un.h>
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 
@@ -35,10 +38,12 @@ class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override;
 
  private:
-  bool SendToJournal(const spdlog::details::log_msg& message) const;
+  // Returns the error, or 0.
+  int SendToJournal(const spdlog::details::log_msg& message) const;
 
   FileDescriptor journal_;  // empty: standard error
   sockaddr_un address_ = {};
+  uint64_t num_lost_ = 0;  // lines since the last one that was written
 };
 
 }  // namespace datasetd

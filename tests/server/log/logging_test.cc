@@ -143,6 +143,33 @@ TEST_F(LoggingTest, TheJournalGetsFields) {
   EXPECT_EQ(journal.Take(), "");
 }
 
+TEST_F(LoggingTest, AFullJournalDelaysNobodyAndIsToldOf) {
+  constexpr int kLines = 5000;  // more than any queue of datagrams has
+  FakeJournal journal;
+  EXPECT_EQ(Capture([&] {
+              MakeStderrTheJournal();
+              ASSERT_TRUE(InitLogging("info", {}, journal.path()).ok());
+              for (int i = 0; i < kLines; ++i) {
+                Log(LogSubsystem::kServer).info("line");
+              }
+            }),
+            "");
+  int num_taken = 0;
+  while (!journal.Take().empty()) ++num_taken;
+  EXPECT_GT(num_taken, 0);
+  EXPECT_LT(num_taken, kLines);
+  EXPECT_EQ(Capture([&] {
+              Log(LogSubsystem::kServer).info("next");
+              Log(LogSubsystem::kServer).info("last");
+            }),
+            "");
+  EXPECT_THAT(journal.Take(), StartsWith(absl::StrCat(
+                                  "MESSAGE=[server] next (", kLines - num_taken,
+                                  " lines before were lost: the journal "
+                                  "had no room)\n")));
+  EXPECT_THAT(journal.Take(), StartsWith("MESSAGE=[server] last\n"));
+}
+
 TEST_F(LoggingTest, WhatTheJournalsSocketDoesNotTakeComesByStderr) {
   FakeJournal journal;
   EXPECT_EQ(Capture([&] {
