@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <new>
 #include <utility>
 
@@ -40,7 +39,8 @@ absl::StatusOr<void*> MapNew(const char* name, size_t size_bytes, int seals,
 }
 
 void WakeFutex(std::atomic<uint32_t>* word) {
-  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  // One thread of the client waits, in turns (FeedCore).
+  syscall(SYS_futex, word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 }  // namespace
