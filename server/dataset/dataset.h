@@ -35,6 +35,8 @@ namespace datasetd {
 class Dataset {
  public:
   struct Contents {
+    // Of the memory below: first, so that they go after it.
+    std::vector<Reservation> reservations;
     std::string name;
     // The first device's, where feeds run unless they ask for another one.
     // Backends outlive the dataset.
@@ -56,7 +58,6 @@ class Dataset {
     std::shared_ptr<const MappedFile> file;
     std::string content_hash;     // hex
     BadSampleReport bad_samples;  // skipped or replaced
-    std::vector<Reservation> reservations;
   };
 
   explicit Dataset(Contents contents) : contents_(std::move(contents)) {
