@@ -100,6 +100,10 @@ class SampleSource {
   virtual absl::Status Read(int64_t first, int64_t count,
                             absl::Span<const absl::Span<uint8_t>> fields);
 
+  // Called after the last sample was read.
+  //   FAILED_PRECONDITION  a file was changed after the source was opened
+  virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
+
   // Encoded sources. All functions below are thread-safe; 0 <= index <
   // info().num_samples.
   //

@@ -17,6 +17,8 @@ struct FileInfo {
   int64_t size_bytes = 0;
   int64_t mtime_nanoseconds = 0;
   bool is_directory = false;
+  // It is read as a whole, right after it was found unchanged.
+  bool is_checked_when_read = false;
 };
 
 class RandomAccessFile {

@@ -40,18 +40,23 @@ class ReopenedFile final : public RandomAccessFile {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenUnchanged(
-    const FileSystem& files, const FileInfo& info) {
-  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file,
-                            files.Open(info.path));
-  if (file->info().size_bytes == info.size_bytes &&
-      file->info().mtime_nanoseconds == info.mtime_nanoseconds) {
-    return file;
+absl::Status CheckUnchanged(const FileInfo& info, const FileInfo& now) {
+  if (now.size_bytes == info.size_bytes &&
+      now.mtime_nanoseconds == info.mtime_nanoseconds) {
+    return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
       absl::StrCat(info.path,
                    ": was changed after the load began: load the dataset again "
                    "when its files are complete"));
+}
+
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenUnchanged(
+    const FileSystem& files, const FileInfo& info) {
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file,
+                            files.Open(info.path));
+  DATASETD_RETURN_IF_ERROR(CheckUnchanged(info, file->info()));
+  return file;
 }
 
 std::unique_ptr<RandomAccessFile> OpenWhenRead(const FileSystem& files,

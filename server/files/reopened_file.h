@@ -1,4 +1,4 @@
-// Files of a source that are opened again after it was scanned.
+// Files of a source that are read after it was scanned.
 
 #ifndef DATASETD_SERVER_FILES_REOPENED_FILE_H_
 #define DATASETD_SERVER_FILES_REOPENED_FILE_H_
@@ -10,9 +10,12 @@
 
 namespace datasetd {
 
-// Opens the file of `info`, which must still have its size and time.
+// Whether `now`, the same file later, has the size and time of `info`.
 //   FAILED_PRECONDITION  it was changed
-// Also errors of FileSystem::Open.
+absl::Status CheckUnchanged(const FileInfo& info, const FileInfo& now);
+
+// Opens the file of `info`, which must be unchanged. Errors as CheckUnchanged,
+// and of FileSystem::Open.
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenUnchanged(
     const FileSystem& files, const FileInfo& info);
 

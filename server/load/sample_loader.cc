@@ -302,6 +302,7 @@ absl::Status Loader::Run() {
     }
     DATASETD_RETURN_IF_ERROR(End());
   }
+  DATASETD_RETURN_IF_ERROR(source_.CheckUnchanged());
   if (plan_.is_encoded && num_placed_ == 0) return filter_.NothingLeft();
   counters_.num_samples.store(num_placed_, std::memory_order_relaxed);
   return PlaceIndices();

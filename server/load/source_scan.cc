@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "server/dataset/load_cancelled.h"
+#include "server/files/reopened_file.h"
 
 namespace datasetd {
 namespace {
@@ -88,6 +89,14 @@ class ScannedSource final : public SampleSource {
   absl::Status Read(int64_t first, int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override {
     return source_->Read(first, count, fields);
+  }
+  absl::Status CheckUnchanged() const override {
+    for (const FileInfo& file : info().files) {
+      if (file.is_checked_when_read) continue;
+      DATASETD_ASSIGN_OR_RETURN(const FileInfo now, files_.Stat(file.path));
+      DATASETD_RETURN_IF_ERROR(datasetd::CheckUnchanged(file, now));
+    }
+    return absl::OkStatus();
   }
   absl::Status Fetch(int64_t index, RawSample& raw) const override {
     return source_->Fetch(index, raw);

@@ -27,6 +27,7 @@ class ImageListSource : public Reader {
     info_.class_names = std::move(list.class_names);
     info_.is_encoded = true;
     info_.files = std::move(list.images);
+    for (FileInfo& image : info_.files) image.is_checked_when_read = true;
     info_.files.insert(info_.files.begin(),
                        std::make_move_iterator(list.other_files.begin()),
                        std::make_move_iterator(list.other_files.end()));

@@ -66,6 +66,36 @@ TEST_F(SourceScanTest, EveryLookIsCountedAndGoesThrough) {
   EXPECT_EQ(pixels[9], 7);
 }
 
+class SourceOfFiles final : public SampleSource {
+ public:
+  explicit SourceOfFiles(std::vector<FileInfo> files) {
+    info_.files = std::move(files);
+  }
+  const SourceInfo& info() const override { return info_; }
+
+ private:
+  SourceInfo info_;
+};
+
+TEST_F(SourceScanTest, AFileThatWasChangedIsNoticedAfterwards) {
+  const auto open = [](const FileSystem& files) -> Opened {
+    FileInfo checked = *files.Stat("/d/b");
+    checked.is_checked_when_read = true;
+    return std::make_unique<SourceOfFiles>(
+        std::vector<FileInfo>{*files.Stat("/d/a"), std::move(checked)});
+  };
+  const auto source = OpenScanned(files_, scan_, open);
+  ASSERT_THAT(source, IsOk());
+  EXPECT_THAT((*source)->CheckUnchanged(), IsOk());
+  files_.Write("/d/b", "ed");
+  EXPECT_THAT((*source)->CheckUnchanged(), IsOk());
+  // Of the same size.
+  files_.Write("/d/a", "cba");
+  EXPECT_THAT((*source)->CheckUnchanged(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("/d/a: was changed after the load began")));
+}
+
 TEST_F(SourceScanTest, OnceCancelledNothingIsLookedAt) {
   for (int at = 0; at < 4; ++at) {
     scan_->is_cancelled = false;
