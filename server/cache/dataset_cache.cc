@@ -503,7 +503,8 @@ void DatasetCache::Unpin(const std::string& spec_id, uint64_t generation,
 }
 
 absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Map(
-    const std::string& spec_id, const std::atomic<bool>& is_cancelled) {
+    const std::string& spec_id, const std::string& content_hash,
+    const std::atomic<bool>& is_cancelled) {
   CacheHeader header;
   std::shared_ptr<const MappedEntry> entry;
   {
@@ -513,6 +514,10 @@ absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Map(
           absl::StrCat(FileName(spec_id), ": is not in the cache"));
     }
     DATASETD_ASSIGN_OR_RETURN(entry, MapUnchecked(spec_id, &header));
+  }
+  if (header.content_hash != content_hash) {
+    return absl::NotFoundError(
+        absl::StrCat(FileName(spec_id), ": has other samples by now"));
   }
   for (size_t p = 0; p < header.checksums.size(); ++p) {
     for (size_t block = 0; block < header.checksums[p].size(); ++block) {

@@ -107,13 +107,14 @@ class DatasetCache {
   absl::StatusOr<std::shared_ptr<const MappedEntry>> Finish(
       std::shared_ptr<const MappedEntry> begun, CacheHeader header,
       const std::atomic<bool>& is_cancelled);
-  // Maps an entry and checks every block. Blocks.
-  //   NOT_FOUND    there is none
+  // Maps the entry of these samples and checks every block. Blocks.
+  //   NOT_FOUND    there is none, or it has other samples
   //   DATA_LOSS    it is damaged
   //   UNAVAILABLE  the disk failed
   //   CANCELLED    `is_cancelled` was set
   absl::StatusOr<std::shared_ptr<const MappedEntry>> Map(
-      const std::string& spec_id, const std::atomic<bool>& is_cancelled);
+      const std::string& spec_id, const std::string& content_hash,
+      const std::atomic<bool>& is_cancelled);
 
   // Blocks until the writer is not the last owner of any dataset.
   void AwaitReleased();

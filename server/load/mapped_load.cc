@@ -117,8 +117,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> MapDataset(
     std::memcpy(packed.memory->data(), packed.index->samples().data(),
                 static_cast<size_t>(bytes));
   }
-  DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<const MappedEntry> entry,
-                            cache.Map(header.spec_id, counters.is_cancelled));
+  DATASETD_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const MappedEntry> entry,
+      cache.Map(header.spec_id, header.content_hash, counters.is_cancelled));
   MapFields(entry, contents);
   counters.num_samples.store(header.num_samples, std::memory_order_relaxed);
   counters.num_bytes.store(source.size_bytes(), std::memory_order_relaxed);

@@ -400,13 +400,16 @@ TEST_F(MappedCacheTest, AMappedEntryIsAnEntryLikeOthers) {
                                         absl::MakeSpan(labels)};
   ASSERT_THAT(source->Read(0, kNumSamples, fields), IsOk());
   EXPECT_EQ(images, Samples(1));
-  const auto again = cache_->Map(Id('1'), is_cancelled_);
+  const auto again = cache_->Map(Id('1'), Id('c'), is_cancelled_);
   ASSERT_THAT(again, IsOk());
   EXPECT_EQ(Bytes(**again, 1), labels);
-  EXPECT_THAT(cache_->Map(Id('2'), is_cancelled_),
+  EXPECT_THAT(cache_->Map(Id('2'), Id('c'), is_cancelled_),
               StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(cache_->Map(Id('1'), Id('d'), is_cancelled_),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("has other samples by now")));
   const std::atomic<bool> was_cancelled = true;
-  EXPECT_THAT(cache_->Map(Id('1'), was_cancelled),
+  EXPECT_THAT(cache_->Map(Id('1'), Id('c'), was_cancelled),
               StatusIs(absl::StatusCode::kCancelled));
 }
 
@@ -439,7 +442,7 @@ TEST_F(MappedCacheTest, FewerSamplesAndMoreBadOnesThanExpected) {
   EXPECT_EQ(Bytes(**mapped, 1), std::vector<uint8_t>((kNumSamples - 9) * 8, 7));
   EXPECT_EQ(Files().size(), 1u);
   EXPECT_EQ(cache_->Find(Id('1'))->info().bad_samples, header.bad_samples);
-  EXPECT_THAT(cache_->Map(Id('1'), is_cancelled_), IsOk());
+  EXPECT_THAT(cache_->Map(Id('1'), Id('c'), is_cancelled_), IsOk());
 }
 
 TEST_F(MappedCacheTest, FewerSamplesNeedTheRoomOfASecondEntry) {
@@ -481,7 +484,7 @@ TEST_F(MappedCacheTest, OnceItIsNotInUseItMakesRoom) {
 TEST_F(MappedCacheTest, DamageIsFoundBeforeItIsServed) {
   Make('1').reset();
   Damage(FileOf('1'), kEntryBytes - 100);
-  EXPECT_THAT(cache_->Map(Id('1'), is_cancelled_),
+  EXPECT_THAT(cache_->Map(Id('1'), Id('c'), is_cancelled_),
               StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("checksum of place 0, block 1 is wrong")));
 }
