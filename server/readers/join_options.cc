@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "server/dataset/sorted_options.h"
 #include "server/readers/option_values.h"
+#include "server/readers/part_reader.h"
 #include "server/readers/spec_checks.h"
 
 namespace datasetd {
@@ -56,6 +57,12 @@ absl::StatusOr<std::vector<v1::DatasetSpec>> ParseJoinParts(
           "format join has no option '", absl::Utf8SafeCHexEscape(key),
           "'; it has parts, fields, and those of a part with its place before, "
           "as 0.split"));
+    }
+    if (pair.second == kPartOption) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("option ", key,
+                       ": parts of a join would no longer have the same "
+                       "samples; give part without a number, to the join"));
     }
     if (pair.second == "split") {
       parts[place].set_split(value);

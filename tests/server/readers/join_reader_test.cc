@@ -99,6 +99,12 @@ TEST(JoinReaderTest, PartsMustAgreeInLength) {
       AllOf(HasSubstr("few.bin holds 3 samples"), HasSubstr("holds 6")));
 }
 
+TEST(JoinReaderTest, APartIsTakenOfTheJoinNotOfItsParts) {
+  EXPECT_THAT(
+      ErrorOf({{"0.part", "0/2"}, {"1.part", "0/2"}, {"2.part", "0/2"}}),
+      HasSubstr("give part without a number, to the join"));
+}
+
 TEST(JoinReaderTest, CompressedFilesAreAPart) {
   const GeneratedCase generated = LoadGeneratedCase("mnist_gzip");
   const MemoryFileSystem files = CopyToMemory(generated);
