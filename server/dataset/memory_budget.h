@@ -126,6 +126,9 @@ class MemoryBudget {
   absl::Status CheckUser(MemoryKind kind, uid_t uid, uint64_t size_bytes,
                          absl::string_view what, const Terms& terms) const;
 
+  // The most that one user may have on these terms; 0: no limit.
+  uint64_t LimitOf(MemoryKind kind, const Terms& terms) const;
+
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t used_bytes() const;
   uint64_t free_bytes() const;
@@ -145,8 +148,6 @@ class MemoryBudget {
 
   uint64_t UsedByUser(uid_t uid, MemoryKind kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // 0: unlimited.
-  uint64_t LimitOf(MemoryKind kind, const Terms& terms) const;
   absl::Status CheckUserLimit(MemoryKind kind, uid_t uid, uint64_t size_bytes,
                               absl::string_view what, const Terms& terms) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

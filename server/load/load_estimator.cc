@@ -137,17 +137,26 @@ absl::Status LoadEstimator::FindProblem(const Placement& placement) const {
         absl::StrCat(num_bad_, " bad samples, and max_bad_samples is ",
                      source_.plan.max_bad_samples));
   }
+  if (num_bad_ > 0 && num_bad_ == num_samples()) {
+    return absl::DataLossError(
+        absl::StrCat("all ", num_bad_, " samples are bad"));
+  }
   DATASETD_RETURN_IF_ERROR(CheckSizes());
   for (const Placement::Part& part : placement.parts) {
     const MemoryBudget* const budget = part.device == nullptr
                                            ? source_.placement.pinned
                                            : part.device->budget.get();
     const uint64_t total = budget == nullptr ? 0 : budget->total_bytes();
-    if (static_cast<uint64_t>(part.size_bytes) <= total) continue;
+    const uint64_t limit =
+        budget == nullptr ? 0 : budget->LimitOf(MemoryKind::kDataset, terms_);
+    const auto bytes = static_cast<uint64_t>(part.size_bytes);
+    if (bytes <= total && (limit == 0 || bytes <= limit)) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
-        part.size_bytes, " bytes, and the memory budget of ",
+        bytes, " bytes, and the memory budget of ",
         part.device == nullptr ? "pinned host memory" : part.device->name(),
-        " is ", total));
+        " is ", total,
+        bytes <= total ? absl::StrCat(", of which one user may have ", limit)
+                       : ""));
   }
   return absl::OkStatus();
 }
