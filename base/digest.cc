@@ -17,8 +17,7 @@ std::string ToHex(const Digest& digest) {
 
 std::string HexDigest(absl::string_view text) {
   DigestHasher hasher;
-  hasher.Update(absl::MakeConstSpan(
-      reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+  hasher.Update(text);
   return ToHex(hasher.Finish());
 }
 

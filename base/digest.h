@@ -25,6 +25,9 @@ class DigestHasher {
   void Update(absl::Span<const uint8_t> data) {
     blake3_hasher_update(&hasher_, data.data(), data.size());
   }
+  void Update(absl::string_view text) {
+    blake3_hasher_update(&hasher_, text.data(), text.size());
+  }
   Digest Finish() const;
 
  private:

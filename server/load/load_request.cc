@@ -94,11 +94,14 @@ std::string SpecId(const LoadRequest& request, absl::string_view device,
   for (const auto& [key, value] : SortedOptions(spec)) {
     absl::StrAppend(&text, Part(key), Part(value));
   }
+  DigestHasher hasher;
+  hasher.Update(text);
+  // One by one, since there may be millions.
   for (const FileInfo& file : source.files) {
-    absl::StrAppend(&text, Part(file.path), file.size_bytes, " ",
-                    file.mtime_nanoseconds, "\n");
+    hasher.Update(absl::StrCat(Part(file.path), file.size_bytes, " ",
+                               file.mtime_nanoseconds, "\n"));
   }
-  return HexDigest(text);
+  return ToHex(hasher.Finish());
 }
 
 std::string PushedSpecId(const std::string& name,
