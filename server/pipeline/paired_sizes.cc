@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/sized_step.h"
@@ -77,6 +80,30 @@ SampleSize SizeOf(const SharedDraw& draw, const FieldProgram& program,
   return size;
 }
 
+// Samples that stand for all: one for each pair of sizes that a sample has in
+// both fields. An index is null if the field's samples have one size.
+std::vector<int64_t> OneOfEachSize(const RaggedIndex* first,
+                                   const RaggedIndex* second,
+                                   int64_t num_samples) {
+  const auto key_of = [](const RaggedIndex* index, int64_t i) -> uint64_t {
+    if (index == nullptr) return 0;
+    const RaggedSample& place = index->samples()[static_cast<size_t>(i)];
+    return uint64_t{static_cast<uint32_t>(place.height)} << 32 |
+           static_cast<uint32_t>(place.width);
+  };
+  using Key = std::pair<uint64_t, uint64_t>;
+  absl::flat_hash_set<Key> found;
+  std::vector<int64_t> samples;
+  Key last;
+  for (int64_t i = 0; i < num_samples; ++i) {
+    const Key key = {key_of(first, i), key_of(second, i)};
+    if (i > 0 && key == last) continue;
+    last = key;
+    if (found.insert(key).second) samples.push_back(i);
+  }
+  return samples;
+}
+
 std::string Text(const SampleSize& size) {
   return absl::StrCat(size.height, "x", size.width);
 }
@@ -91,12 +118,23 @@ absl::Status CheckPairedSizes(const Dataset& dataset,
   for (const FieldProgram& program : programs) {
     draws.push_back(SharedDrawsOf(program));
   }
+  // By the fields of the dataset, of which a batch may have one several times.
+  std::map<std::pair<size_t, size_t>, std::vector<int64_t>> representatives;
+  const auto samples_of = [&](size_t f, size_t g) -> const auto& {
+    std::vector<int64_t>& samples = representatives[{sources[f], sources[g]}];
+    if (samples.empty()) {
+      samples =
+          OneOfEachSize(dataset.field_index(sources[f]),
+                        dataset.field_index(sources[g]), dataset.num_samples());
+    }
+    return samples;
+  };
   const auto check = [&](size_t f, const SharedDraw& first, size_t g,
                          const SharedDraw& second) -> absl::Status {
     const bool is_fixed =
         first.num_sized_steps < 0 && second.num_sized_steps < 0;
-    const int64_t num_samples = is_fixed ? 1 : dataset.num_samples();
-    for (int64_t i = 0; i < num_samples; ++i) {
+    const std::vector<int64_t> any = {0};
+    for (const int64_t i : is_fixed ? any : samples_of(f, g)) {
       const SampleSize a =
           SizeOf(first, programs[f], dataset.field_index(sources[f]), i);
       const SampleSize b =
