@@ -123,8 +123,8 @@ class Feed {
   // feed whose client has batches enough waits until a third of its slots is
   // free, since a launch there takes the trainers' turn.
   bool CanLaunch() const;
-  // When free slots wait for others no longer, by MonotonicNanoseconds; nullopt
-  // if none do. A Scan then makes CanLaunch true.
+  // When the feed stops gathering free slots, by MonotonicNanoseconds; nullopt
+  // if it gathers none. A Scan after that makes CanLaunch true.
   std::optional<uint64_t> gathers_until() const;
 
   // Starts one launch that fills up to `max_batches` free slots, with as many
@@ -160,6 +160,10 @@ class Feed {
   // True if the client requested a release that its device has not completed.
   bool has_pending_release() const { return has_pending_release_; }
 
+  // Memory that a feed takes for its launches.
+  static int64_t LaunchBytes(int64_t num_slots) {
+    return num_slots * static_cast<int64_t>(sizeof(PendingLaunch));
+  }
   // Memory that a feed on `backend` takes for the indices of its batches.
   static int64_t IndexBytes(const Backend& backend, int64_t num_slots,
                             int64_t batch_size, bool is_staged);

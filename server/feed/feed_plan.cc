@@ -169,7 +169,9 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
   plan.scratch_bytes = SaturatingSum(
       Feed::IndexBytes(backend, plan.num_slots, options.batch_size(),
                        plan.feed.staging.is_needed()),
-      plan.feed.staging.size_bytes(), sizeof(DeviceProgram));
+      plan.feed.staging.size_bytes(), sizeof(DeviceProgram),
+      Feed::LaunchBytes(plan.num_slots),
+      Sampler::TableBytes(plan.feed.sampler));
   if (backend.info().is_host) {
     plan.scratch_bytes = SaturatingAdd(
         plan.scratch_bytes,

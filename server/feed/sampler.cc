@@ -130,6 +130,10 @@ void Shuffle(uint64_t seed, uint64_t epoch, absl::Span<uint16_t> order) {
 // The tables of two epochs.
 class ShuffleTables {
  public:
+  static int64_t SizeBytes(int64_t size) {
+    return 2 * size * static_cast<int64_t>(sizeof(uint16_t));
+  }
+
   ShuffleTables(uint64_t seed, int64_t size) : seed_(seed) {
     for (Table& table : tables_) table.order.resize(size);
   }
@@ -170,6 +174,10 @@ class ShuffleTables {
 };
 static_assert(Sampler::kMaxTableSize - 1 <= 0xFFFF);
 
+bool NeedsTables(const SamplerOptions& options) {
+  return options.shuffle && options.num_samples <= Sampler::kMaxTableSize;
+}
+
 }  // namespace
 
 class Sampler::Impl {
@@ -190,7 +198,7 @@ class Sampler::Impl {
     // positions.
     last_is_padding_ = weights_ == nullptr && num_rows_ > 0 &&
                        Position(num_rows_ - 1) >= num_samples_;
-    if (shuffle_ && options.num_samples <= kMaxTableSize) {
+    if (NeedsTables(options)) {
       tables_ = std::make_unique<ShuffleTables>(seed_, options.num_samples);
     }
   }
@@ -306,6 +314,11 @@ class Sampler::Impl {
   bool last_is_padding_;
   std::unique_ptr<ShuffleTables> tables_;  // null where none is used
 };
+
+int64_t Sampler::TableBytes(const SamplerOptions& options) {
+  return NeedsTables(options) ? ShuffleTables::SizeBytes(options.num_samples)
+                              : 0;
+}
 
 absl::StatusOr<int64_t> Sampler::CountBatches(const SamplerOptions& options) {
   DATASETD_RETURN_IF_ERROR(Validate(options));

@@ -70,6 +70,8 @@ class Sampler {
   // Weights need not be there yet.
   //   INVALID_ARGUMENT  an option is out of range; names it
   static absl::StatusOr<int64_t> CountBatches(const SamplerOptions& options);
+  // The memory of Create(options), but for the subset and the weights.
+  static int64_t TableBytes(const SamplerOptions& options);
 
   // Errors as CountBatches. REQUIRES: weights and num_draws are both set, or
   // none is.

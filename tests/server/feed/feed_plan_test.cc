@@ -78,8 +78,11 @@ TEST_F(FeedPlanTest, TheSlabHasTwoSlotsMoreInWholePieces) {
 TEST_F(FeedPlanTest, ScratchCountsSlotsSubsetAndOrder) {
   const v1::FeedOptions options = Options(4, "prefetch: 2");
   const int64_t scratch_bytes = Plan(options).scratch_bytes;
-  EXPECT_EQ(scratch_bytes,
-            4 * 4 * 8 + static_cast<int64_t>(sizeof(DeviceProgram)));
+  EXPECT_EQ(scratch_bytes, 4 * 4 * 8 + Feed::LaunchBytes(4) +
+                               static_cast<int64_t>(sizeof(DeviceProgram)));
+  // The orders of two epochs.
+  EXPECT_EQ(Plan(With(options, "shuffle: true")).scratch_bytes,
+            scratch_bytes + 2 * kNumSamples * 2);
   EXPECT_EQ(
       Plan(With(options, "subset { indices: [ 9, 0, 4 ] }")).scratch_bytes,
       scratch_bytes + 3 * 4);
