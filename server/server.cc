@@ -455,8 +455,9 @@ absl::Status Server::Impl::StartRpc() {
 // A client that closes something and then asks for its memory uses two sockets:
 // process the attach socket's events before the gRPC request.
 void Server::Impl::AwaitEnds() {
+  const absl::Duration begin = clock_.Monotonic();
   attach_->DrainPendingEvents(kMaxEndTime);
-  feeds_->AwaitEnded(kMaxEndTime);
+  feeds_->AwaitEnded(kMaxEndTime - (clock_.Monotonic() - begin));
 }
 
 absl::Status Server::Impl::BeginLoads() {

@@ -115,7 +115,7 @@ absl::Status FromJson(const datasetd_client& client, const char* json,
 template <typename T>
 int32_t ReturnJson(const absl::StatusOr<T>& message, char** json,
                    datasetd_error* error) {
-  if (message.ok()) *json = CopyText(ToJson(*message));
+  if (message.ok() && json != nullptr) *json = CopyText(ToJson(*message));
   return Return(message.status(), error);
 }
 
@@ -363,6 +363,13 @@ int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
                       "tensors than fields"),
                   error);
   }
+  batch->core = nullptr;
+  if (num_tensors > 0 && tensors == nullptr) {
+    return Return(absl::InvalidArgumentError(
+                      "datasetd_feed_next: tensors is NULL, and num_tensors is "
+                      "not 0"),
+                  error);
+  }
   if (copied_fields != 0 && core->device().device_type != kDLCPU) {
     return Return(absl::InvalidArgumentError(
                       "datasetd_feed_next: copied_fields is not 0, and "
@@ -400,6 +407,13 @@ int32_t datasetd_feed_send_indices(datasetd_feed* feed, const int64_t* indices,
                                    int32_t ends_epoch, int64_t timeout_ns,
                                    datasetd_wait_function wait, void* argument,
                                    datasetd_error* error) {
+  if ((indices == nullptr && num_indices > 0) ||
+      (batch_sizes == nullptr && num_batches > 0)) {
+    return Return(absl::InvalidArgumentError(
+                      "datasetd_feed_send_indices: indices or batch_sizes is "
+                      "NULL, and its number is not 0"),
+                  error);
+  }
   SendLimits limits;
   limits.timeout = Timeout(timeout_ns);
   if (wait != nullptr) {

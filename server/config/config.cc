@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "cuda/device/backend.h"
 #include "server/config/yaml_to_proto.h"
@@ -33,7 +34,7 @@ constexpr char kDefaultSocketPath[] = "/run/datasetd/datasetd.sock";
 constexpr char kAttachSocketName[] = "attach.sock";
 constexpr int64_t kDefaultDrainSeconds = 5;
 constexpr int64_t kDefaultAttachSeconds = 10;
-constexpr int64_t kMaxTimeoutSeconds = 24 * 3600;
+constexpr absl::Duration kMaxTimeout = absl::Hours(24);
 constexpr uint32_t kDefaultMaxSessions = 1024;
 constexpr uint32_t kDefaultMaxFeeds = 1024;
 constexpr uint32_t kDefaultMaxConnections = 4096;
@@ -115,12 +116,13 @@ absl::Status CheckDevice(const std::string& key, const std::string& device,
 absl::Status CheckTimeout(absl::string_view key,
                           const google::protobuf::Duration& timeout,
                           bool may_be_zero) {
-  const bool is_zero = timeout.seconds() == 0 && timeout.nanos() == 0;
-  if (timeout.seconds() >= 0 && timeout.nanos() >= 0 &&
-      timeout.seconds() <= kMaxTimeoutSeconds && (may_be_zero || !is_zero)) {
+  const absl::Duration time =
+      absl::Seconds(timeout.seconds()) + absl::Nanoseconds(timeout.nanos());
+  const absl::Duration zero = absl::ZeroDuration();
+  if (time <= kMaxTimeout && (may_be_zero ? time >= zero : time > zero)) {
     return absl::OkStatus();
   }
-  return Error(key, absl::StrCat(timeout.seconds(), "s"),
+  return Error(key, absl::FormatDuration(time),
                may_be_zero ? "0s" : "more than 0s", " and at most 24h");
 }
 

@@ -104,7 +104,10 @@ void LogFeedEvent(const char* event, const FeedInfo& info) {
             "feed=", info.feed.feed_id(), " dataset=", info.feed.dataset(), " ",
             event, ": uid=", info.owner.uid, " pid=", info.owner.pid,
             " slab_bytes=", info.feed.slab_bytes(),
-            " batches=", info.feed.num_batches(),
+            // Not known of a feed whose memory alone is left.
+            info.feed.num_batches() > 0
+                ? absl::StrCat(" batches=", info.feed.num_batches())
+                : "",
             // Else nothing is missing.
             info.num_teams < info.max_teams
                 ? absl::StrCat(" samples_at_once=", info.num_teams, " of ",
