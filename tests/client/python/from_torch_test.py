@@ -226,10 +226,32 @@ def test_what_is_skipped_is_not_made(dataset):
         # More than is left of an epoch.
         batches.load_state_dict({**state, "epoch": 0, "batch": 5})
         assert list(skipped(as_torch, 6)) == []
+        # The state is that of what comes next.
+        state = as_torch.state_dict()
+        assert (state["epoch"], state["batch"]) == (1, 0)
         assert next(iter(as_torch)).epoch == 1
     with loader(dataset, shuffle=False, sampler=range(50)) as batches:
         rest = skipped(batches.as_torch(), 3)
         assert indices_of(copies(rest)).tolist() == list(range(30, 50))
+
+
+def test_no_batches_are_skipped_from_a_sampler_s_loaded_place(dataset):
+    with loader(dataset, shuffle=False, sampler=range(50)) as batches:
+        next(iter(batches))
+        state = batches.state_dict()
+    with loader(dataset, shuffle=False, sampler=range(50)) as batches:
+        as_torch = batches.as_torch()
+        as_torch.load_state_dict(state)
+        sampler = list(itertools.islice(as_torch.batch_sampler, 2, None))
+        rest = tud.DataLoader(
+            as_torch.dataset,
+            batch_sampler=sampler,
+            collate_fn=as_torch.collate_fn,
+        )
+        with pytest.raises(
+            datasetd.FailedPrecondition, match="no batches can be skipped"
+        ):
+            next(iter(rest))
 
 
 def test_iterators_of_as_torch_are_independent(dataset):

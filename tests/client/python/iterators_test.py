@@ -274,6 +274,40 @@ def test_close_ends_every_iterator(dataset):
 # -- peek ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("has_sampler", [False, True])
+def test_an_unused_iterator_that_goes_after_a_peek(dataset, epochs, has_sampler):
+    options = {"shuffle": False, "sampler": Counting()} if has_sampler else {}
+    first = expected_of_sampler(1) if has_sampler else epochs[0]
+    with loader(dataset, **options) as batches:
+        unused = iter(batches)
+        # That epoch would be the unused iterator's.
+        assert batches.peek().epoch == 1
+        del unused
+        if not has_sampler:
+            assert batches.peek().epoch == 0
+        seen = copies(batches)
+        assert {b.epoch for b in seen} == {0}
+        if not has_sampler:
+            assert indices_of(seen).tolist() == first
+        assert {b.epoch for b in copies(batches)} == {1}
+
+
+def test_a_loaded_place_outlives_a_peek_beside_an_unused_iterator(
+    dataset, epochs
+):
+    with loader(dataset) as batches:
+        state = {**batches.state_dict(), "epoch": 0, "batch": 5}
+        batches.load_state_dict(state)
+        unused = iter(batches)
+        assert batches.peek().epoch == 1
+        del unused
+        rest = copies(batches)
+        assert [(b.epoch, b.index) for b in rest] == [
+            (0, i) for i in range(5, N)
+        ]
+        assert rows(batches) == epochs[1]
+
+
 def test_peek_moves_nothing(dataset, epochs):
     with loader(dataset) as batches:
         state = batches.state_dict()

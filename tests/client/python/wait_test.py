@@ -72,6 +72,24 @@ def test_timeout(data_root):
             assert next(iter(batches)).epoch == 4
 
 
+def test_timeout_of_fetch(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(dataset) as batches:
+            assert batches.fetch([7]).indices.tolist() == [7]
+            batches.timeout = 0.3
+            stop(daemon)
+            try:
+                with pytest.raises(datasetd.DeadlineExceeded, match="0.3 s"):
+                    batches.fetch([8])
+            finally:
+                os.kill(daemon.pid, signal.SIGCONT)
+            batches.timeout = None
+            assert batches.fetch([9]).indices.tolist() == [9]
+
+
 def test_timeout_of_a_samplers_indices(data_root):
     order = list(range(99, -1, -1))
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:

@@ -28,10 +28,11 @@ class Loader(Protocol):
     """The part of DataLoader that is used here."""
 
     batch_size: int
+    timeout: Optional[float]
 
     def set_epoch(self, epoch: int) -> None: ...
 
-    def __iter__(self) -> Iterator[Batch[Any]]: ...
+    def _iterate(self) -> Iterator[Batch[Any]]: ...
 
     def close(self) -> None: ...
 
@@ -39,16 +40,18 @@ class Loader(Protocol):
 class Fetcher:
     """Batches on demand, through a feed with a client's order.
 
-    `open_loader` creates a loader with a given batch_sampler. Its feed has
-    room for the rows of the first fetch(), at least `min_rows`, and grows in
-    powers of two. For one thread at a time.
+    `open_loader` creates a loader with a given batch_sampler and timeout. Its
+    feed has room for the rows of the first fetch(), at least `min_rows`, and
+    grows in powers of two. For one thread at a time.
     """
 
     def __init__(
         self,
-        open_loader: Callable[[SingleBatchSampler], Loader],
+        open_loader: Callable[[SingleBatchSampler, Optional[float]], Loader],
         min_rows: int = 1,
+        timeout: Optional[float] = None,
     ) -> None:
+        self.timeout = timeout
         self._min_rows = min_rows
         self._open_loader = open_loader
         self._loader: Optional[Loader] = None
@@ -77,10 +80,12 @@ class Fetcher:
             if loader is not None:
                 rows = 1 << (rows - 1).bit_length()
             self._sampler = SingleBatchSampler(rows)
-            loader = self._loader = self._open_loader(self._sampler)
+            loader = self._open_loader(self._sampler, self.timeout)
+            self._loader = loader
+        loader.timeout = self.timeout
         self._sampler.indices = wanted
         loader.set_epoch(epoch)
-        return next(iter(loader))
+        return next(loader._iterate())
 
     def close(self) -> None:
         if self._loader is not None:

@@ -27,7 +27,8 @@ class Feeds:
         order: JobOrder,
         open_fetcher: Callable[..., Fetcher],
     ) -> None:
-        """Opens the first feed. `open_fetcher` is called with `seed`."""
+        """Opens the first feed. `open_fetcher` is called with `seed` and
+        `timeout`."""
         self._job = job
         self._order = order
         self.newest = ReconnectingFeed(job, order.new_queue())
@@ -49,7 +50,7 @@ class Feeds:
         """Begins the next epoch."""
         before = self.progress
         self._place.keep(before)  # until there is an iterator
-        feed, self._peeked = self._peeked, None
+        feed, self._peeked = self._peeked_at(start), None
         if feed is None:
             feed = self._begun(start)
         self.newest = feed
@@ -59,9 +60,9 @@ class Feeds:
 
     def peek(self, start: NextEpoch) -> Batch[Any]:
         """Returns the first batch of the next epoch."""
-        if self._peeked is None:
-            self._peeked = self._begun(start, keep=True)
-        feed = self._peeked
+        feed = self._peeked_at(start)
+        if feed is None:
+            feed = self._peeked = self._begun(start, keep=True)
         if feed.queue is not None:
             feed.queue.top_up(feed.send)
         if not (feed.queue.has_more() if feed.queue else feed.num_batches):
@@ -73,8 +74,18 @@ class Feeds:
         self._job.check_open()
         if self._fetcher is None:
             seed = int(self._job.options["seed"])
-            self._fetcher = self._open_fetcher(seed=seed)
+            self._fetcher = self._open_fetcher(
+                seed=seed, timeout=self._job.timeout
+            )
         return self._fetcher.fetch(indices, epoch)
+
+    def _peeked_at(self, start: NextEpoch) -> Optional[ReconnectingFeed]:
+        """Returns peek()'s feed if it is at the next position, which an
+        iterator that was dropped unused moves back."""
+        feed = self._peeked
+        if feed is not None and feed.position != start.position():
+            return None
+        return feed
 
     def forget_peeked(self) -> None:
         """The next epoch is another one than peek() took."""
@@ -95,6 +106,11 @@ class Feeds:
         if self._fetcher is not None:
             self._fetcher.close()
             self._fetcher = None
+
+    def set_timeout(self, seconds: Optional[float]) -> None:
+        self._job.timeout = seconds
+        if self._fetcher is not None:
+            self._fetcher.timeout = seconds
 
     def divide(self, rank: int, world_size: int) -> None:
         """Divides the daemon's order by these ranks."""

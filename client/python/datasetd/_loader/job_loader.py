@@ -227,7 +227,7 @@ class JobLoader(Generic[ArrayT]):
 
     @timeout.setter
     def timeout(self, seconds: Optional[float]) -> None:
-        self._job.timeout = loader_timeout(seconds)
+        self._feeds.set_timeout(loader_timeout(seconds))
 
     def close(self) -> None:
         """Ends all iterators. Batches that are still held stay valid."""

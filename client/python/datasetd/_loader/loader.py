@@ -162,7 +162,8 @@ class DataLoader(JobLoader[ArrayT]):
     the memory budget or a limit; DaemonGone; with partition FailedPrecondition
     on all ranks if these do not fit together; and while iterating
     DeadlineExceeded, AllSlotsHeld, DaemonGone, DaemonDraining,
-    DatasetUnloaded, Closed, UsedAfterFork.
+    DatasetUnloaded, DeviceFailed, FeedFailed, FeedEvicted, ContextFailed,
+    Closed, UsedAfterFork.
     """
 
     # Whether a sampler's random draws are seeded by sample.
@@ -336,11 +337,16 @@ class _FetchLoader(DataLoader[Any]):
 
 
 def make_fetcher(
-    dataset: Samples, min_rows: int = 1, **arguments: Any
+    dataset: Samples,
+    min_rows: int = 1,
+    timeout: Optional[float] = None,
+    **arguments: Any,
 ) -> Fetcher:
     """Returns a Fetcher for `dataset`; other `arguments` are a DataLoader's."""
 
-    def open_loader(sampler: SingleBatchSampler) -> DataLoader[Any]:
+    def open_loader(
+        sampler: SingleBatchSampler, timeout: Optional[float]
+    ) -> DataLoader[Any]:
         return _FetchLoader(
             dataset,
             batch_sampler=sampler,
@@ -349,10 +355,11 @@ def make_fetcher(
             rank=0,
             world_size=1,
             on_held="error",
+            timeout=timeout,
             **arguments,
         )
 
-    return Fetcher(open_loader, min_rows)
+    return Fetcher(open_loader, min_rows, timeout)
 
 
 __all__ = ["DataLoader", "make_fetcher"]

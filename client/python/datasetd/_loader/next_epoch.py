@@ -93,7 +93,7 @@ class NextEpoch:
 
     def skip(self, epoch: int) -> None:
         """Nothing is left of `epoch`."""
-        self.loaded, self.last_epoch = None, epoch
+        self.load((epoch + 1, 0), 0, None)
 
     def forget_unused(self) -> None:
         """Undoes the last calls of begin() whose iterators were dropped

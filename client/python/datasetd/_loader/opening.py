@@ -153,7 +153,6 @@ def open_job(
             layout=layout,
             framework=framework,
             device=device,
-            timeout=timeout,
             reconnect=seconds,
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping
 
 from .._arguments import checked_int
+from ..errors import FailedPrecondition
 from .collective import Collective
 from .feeds import Feeds
 from .job_order import JobOrder
@@ -107,6 +108,11 @@ class State:
     def skip(self, count: int) -> bool:
         """Begins the next epoch `count` batches later; False if it is known
         that none are left."""
+        if self._start.order_state is not None:
+            raise FailedPrecondition(
+                "skip_first_batches: load_state_dict() has set the place in "
+                "the sampler's order: no batches can be skipped from there"
+            )
         epoch, index = self._start.position()
         index += count
         first = self._start.first_position
