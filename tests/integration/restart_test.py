@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import random
+import socket
 import struct
 import subprocess
 import threading
@@ -88,6 +89,36 @@ def _sequences(world):
         with open(os.path.join(world.directory, f"job{number}")) as file:
             sequences.append(file.read())
     return sequences
+
+
+def test_a_socket_that_listens_for_a_daemon_that_is_not_there_yet():
+    """As systemd's does, for as long as the daemon takes to start."""
+    with World() as world:
+        client = datasetd.connect(world.daemon.socket_path, timeout=0.5)
+        with client, datasetd.DataLoader(
+                world.load(client), batch_size=100, framework="numpy",
+                prefetch=1, reconnect=100) as loader:
+            expected = iter(loader)
+            seen = next(expected).indices.tolist()
+            world.daemon.kill()
+            with socket.socket(socket.AF_UNIX,
+                               socket.SOCK_SEQPACKET) as listener:
+                if os.path.exists(world.daemon.attach_path):
+                    os.unlink(world.daemon.attach_path)
+                listener.bind(world.daemon.attach_path)
+                listener.listen()
+                listener.settimeout(60)
+                rest, held = [], []
+                job = threading.Thread(target=lambda: rest.extend(
+                    i for b in expected for i in b.indices.tolist()))
+                job.start()
+                # It asks again when nobody has answered it.
+                for _ in range(2):
+                    held.append(listener.accept()[0])
+            os.unlink(world.daemon.attach_path)
+            world.daemon.start()
+            job.join()
+        assert sorted(seen + rest) == list(range(len(world.labels)))
 
 
 def test_the_rest_of_an_epoch_begins_at_its_place_after_sigkill():

@@ -31,11 +31,13 @@ _PUSHED = "push"
 LOST = (DaemonGone, DaemonDraining)
 # A feed cannot be opened because the daemon is about to end, or has ended.
 NOT_OPENED = (Unavailable, DaemonDraining, Unauthenticated)
-# A daemon is starting or ending: its sockets get their permissions, it does
-# not know the dataset or the session, it cancels calls, or it has no capacity
-# for many clients that return at once.
+# A daemon is starting or ending: its sockets get their permissions, systemd
+# listens for it and nobody answers, it does not know the dataset or the
+# session, it cancels calls, or it has no capacity for many clients that return
+# at once.
 _NOT_QUITE_THERE = (
     Unavailable,
+    DeadlineExceeded,
     Aborted,
     Cancelled,
     NotFound,
