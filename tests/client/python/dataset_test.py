@@ -278,6 +278,15 @@ def test_subsets_of_torch(dataset):
             match=f"dataset.indices: {wrong} is out .* Subset of 37 samples",
         ):
             datasetd.DataLoader(outer)
+    last = torch.utils.data.Subset(dataset, [-1, 0, -2])
+    with datasetd.DataLoader(last) as loader:
+        assert _indices(loader) == [len(dataset) - 1, 0, len(dataset) - 2]
+    with pytest.raises(
+        datasetd.OutOfRange, match=f"-{len(dataset) + 1} is out of range"
+    ):
+        datasetd.DataLoader(
+            torch.utils.data.Subset(dataset, [0, -len(dataset) - 1])
+        )
     # And torch's loader takes ours, from torch 2.0 on by whole batches.
     samples = dataset.__getitems__([4, 2])
     assert [int(label) for _, label in samples] == _LABELS[[4, 2]].tolist()
@@ -386,6 +395,16 @@ def test_closing_after_the_daemon_was_killed():
         os.kill(client.status()["pid"], signal.SIGKILL)
         dataset.close()
         with pytest.raises(datasetd.DaemonGone):
+            client.get_dataset("held")
+
+
+def test_closing_after_the_daemon_was_stopped():
+    with datasetd.start_local(device="cpu") as local, local.connect() as client:
+        with client.push_dataset("held", [1, 2, 3]):
+            pid = client.status()["pid"]
+            os.kill(pid, signal.SIGTERM)
+            local._process.wait()
+        with pytest.raises((datasetd.DaemonGone, datasetd.DaemonDraining)):
             client.get_dataset("held")
 
 

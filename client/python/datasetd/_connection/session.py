@@ -100,10 +100,19 @@ class Session:
         with self._lock:
             self._holds[name] -= 1
             is_last = self._holds[name] == 0
-        if is_last:
-            # With the connection the hold has ended.
-            with contextlib.suppress(Closed):
-                self.call("ReleaseDataset", name=name)
+        if not is_last:
+            return
+        # With the connection, the dataset or the daemon the hold has ended.
+        ended = contextlib.suppress(
+            Closed, NotFound, DaemonGone, DaemonDraining
+        )
+        with ended:
+            self.call("ReleaseDataset", name=name)
+        with self._lock:
+            is_held = self._holds[name] > 0
+        if is_held:  # again, by another thread that was told before
+            with ended:
+                self.call("GetDataset", name=name)
 
     def reconnect(self, lost: Optional[Connection]) -> None:
         """Replaces the connection `lost`, unless another loader has done so.

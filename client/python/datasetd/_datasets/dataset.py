@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from typing import (
     TYPE_CHECKING,
@@ -23,7 +22,6 @@ from .._descriptions import (
     placements_of,
     residency_of,
 )
-from ..errors import DaemonGone, NotFound
 from .subset import Samples
 
 if TYPE_CHECKING:
@@ -111,8 +109,7 @@ class Dataset(Samples):
         not lost meanwhile. Open loaders keep theirs."""
         if self._is_open:
             self._is_open = False
-            with contextlib.suppress(NotFound, DaemonGone):
-                self._session.release(self.name)
+            self._session.release(self.name)
 
     def __enter__(self) -> "Dataset":
         return self

@@ -243,7 +243,23 @@ def whole_of(samples: Any) -> Tuple[Any, Optional[Any]]:
             _check_inner(indices, len(own))
         indices = own if indices is None else own[indices]
         samples = samples.dataset
+    if indices is not None and hasattr(samples, "__len__"):
+        indices = _from_start(indices, len(samples))
     return samples, indices
+
+
+def _from_start(indices: Any, length: int) -> Any:
+    """Those below 0 count from the end, as in torch."""
+    if not (indices < 0).any():
+        return indices
+    counted = indices.copy()
+    counted[indices < 0] += length
+    if (counted < 0).any():
+        raise OutOfRange(
+            f"dataset.indices: {indices[counted < 0][0]} is out of range of "
+            f"the dataset of {length} samples"
+        )
+    return counted
 
 
 def _check_inner(indices: Any, length: int) -> None:
