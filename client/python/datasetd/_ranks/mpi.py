@@ -21,6 +21,8 @@ _TEXT_BYTES = 8192
 # The communicator, and the request by which it is made.
 _communicator: Optional[Tuple[Any, Any]] = None
 _not_begun: List["Exchange"] = []
+# Begun, and perhaps given up: MPI writes to their memory until they are done.
+_under_way: List["Exchange"] = []
 
 
 def of_mpi() -> Optional[Ranks]:
@@ -84,6 +86,10 @@ class Exchange:
     def begin(self, communicator: Any) -> None:
         self._theirs = bytearray(communicator.Get_size() * _TEXT_BYTES)
         self._request = communicator.Iallgather(self._ours, self._theirs)
+        _under_way.append(self)
+
+    def is_pending(self) -> bool:
+        return not self._request.Test()
 
 
 def _begin() -> None:
@@ -92,5 +98,6 @@ def _begin() -> None:
     if _communicator is None:
         _communicator = sys.modules["mpi4py.MPI"].COMM_WORLD.Idup()
     communicator, made = _communicator
+    _under_way[:] = [begun for begun in _under_way if begun.is_pending()]
     while _not_begun and made.Test():
         _not_begun.pop(0).begin(communicator)
