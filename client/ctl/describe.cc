@@ -141,6 +141,12 @@ std::string DescribeDataset(const v1::Dataset& dataset) {
     absl::StrAppend(&text, ", split ", dataset.split());
   }
   absl::StrAppend(&text, "\n  content hash  ", dataset.content_hash(), "\n");
+  if (dataset.is_private()) {
+    absl::StrAppend(&text, "  private       hidden from other users\n");
+  }
+  if (dataset.is_pinned()) {
+    absl::StrAppend(&text, "  pinned        never evicted\n");
+  }
   if (!dataset.class_names().empty()) {
     absl::StrAppend(&text, "  classes       ",
                     absl::StrJoin(dataset.class_names(), ", "), "\n");

@@ -1,4 +1,4 @@
-"""A second user can do nothing to the first one's feeds."""
+"""What a second user can do with the first one's feeds and datasets."""
 
 import os
 import shutil
@@ -9,6 +9,11 @@ from tests.testing import attach_wire as wire
 from tests.testing import daemon_harness as harness
 
 harness.use_python_package()
+
+import datasetd  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    os.getuid() != 0, reason="only root starts another user's process")
 
 _NOBODY = 65534
 _TRY = """
@@ -35,57 +40,113 @@ with datasetd.DataLoader(client.get_dataset("d"), batch_size=50,
 say(**answers)
 hear()
 """
+_LOOK = """
+client = datasetd.connect(ADDRESS)
+def error_of(call):
+    try:
+        call()
+    except datasetd.Error as error:
+        return [type(error).__name__, str(error)]
+load = {"format": "cifar10", "split": "test", "path": ARGUMENTS["path"]}
+say(
+    names=[d["name"] for d in client.list_datasets()],
+    get=error_of(lambda: client.get_dataset("secret")),
+    unload=error_of(lambda: client.unload_dataset("secret", force=True)),
+    load=error_of(lambda: client.load_dataset("secret", **load)),
+    pushed=error_of(lambda: client.push_dataset("secret", {"x": [1, 2]})),
+    pin=error_of(lambda: client.load_dataset("own", pin=True, **load)),
+    pin_push=error_of(
+        lambda: client.push_dataset("own", {"x": [1, 2]}, pin=True)),
+)
+# The first user's, who is root, sees it.
+client.load_dataset("own", private=True, **load)
+say()
+hear()
+"""
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root starts another user's "
-                    "process")
-def test_another_users_feed():
+@pytest.fixture
+def daemon(monkeypatch):
+    """A daemon that every user reaches, with a dataset and a package that he
+    can read."""
     with harness.Daemon(socket_mode="0666") as daemon:
         os.chmod(daemon.directory, 0o755)
-        path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(path, 100)
-        # Where that user can read them.
+        harness.write_cifar10_test(os.path.join(daemon.data_root, "d"), 100)
         shutil.copytree(harness.runfile("client/python/datasetd"),
                         os.path.join(daemon.directory, "datasetd"))
         for name in ("client/c_api/libdatasetd.so",
                      "tests/testing/attach_wire.py"):
             shutil.copy(harness.runfile(name), daemon.directory)
-        environment = dict(os.environ)
-        os.environ["PYTHONPATH"] = daemon.directory
-        os.environ["DATASETD_LIBRARY"] = os.path.join(
-            daemon.directory, "libdatasetd.so")
-        try:
-            with daemon.connect() as client, harness.Rpc(
-                    daemon.socket_path) as rpc, wire.Session(
-                        daemon.attach_path) as session:
-                client.load_dataset("d", format="cifar10", split="test",
-                                    path=path)
-                opened = rpc.call(
-                    "FeedService.OpenFeed", session.token,
-                    options={"dataset": "d", "batch_size": 10})
-                feed_id = int(opened["responses"][0]["feed_id"])
-                with harness.Worker(
-                        _TRY, daemon.socket_path, user=_NOBODY,
-                        attach=daemon.attach_path, feed_id=feed_id,
-                        wire=daemon.directory,
-                        token=session.token.hex()) as worker:
-                    answers = worker.hear()
-                assert answers["uid"] == _NOBODY
-                # PERMISSION_DENIED and NOT_FOUND, and no descriptor.
-                assert answers["stolen"] == [7, 0]
-                assert answers["own"] == [5, 0]
-                assert answers["False"][0] == "PermissionDenied"
-                assert "loaded by uid 0" in answers["False"][1]
-                assert answers["True"][0] == "PermissionDenied"
-                assert "user 0" in answers["True"][1]
-                assert answers["samples"] == 100
-                # The feed is there, and its owner's.
-                with wire.RawFeed(daemon.attach_path, session.token,
-                                  feed_id) as feed:
-                    harness.poll_until(feed.published, "a batch")
-        finally:
-            os.environ.clear()
-            os.environ.update(environment)
+        monkeypatch.setenv("PYTHONPATH", daemon.directory)
+        monkeypatch.setenv(
+            "DATASETD_LIBRARY",
+            os.path.join(daemon.directory, "libdatasetd.so"))
+        yield daemon
+
+
+def _load(client, daemon, name, **arguments):
+    return client.load_dataset(
+        name, format="cifar10", split="test",
+        path=os.path.join(daemon.data_root, "d"), **arguments)
+
+
+def test_another_users_feed(daemon):
+    with daemon.connect() as client, harness.Rpc(
+            daemon.socket_path) as rpc, wire.Session(
+                daemon.attach_path) as session:
+        _load(client, daemon, "d")
+        opened = rpc.call("FeedService.OpenFeed", session.token,
+                          options={"dataset": "d", "batch_size": 10})
+        feed_id = int(opened["responses"][0]["feed_id"])
+        with harness.Worker(
+                _TRY, daemon.socket_path, user=_NOBODY,
+                attach=daemon.attach_path, feed_id=feed_id,
+                wire=daemon.directory,
+                token=session.token.hex()) as worker:
+            answers = worker.hear()
+        assert answers["uid"] == _NOBODY
+        # PERMISSION_DENIED and NOT_FOUND, and no descriptor.
+        assert answers["stolen"] == [7, 0]
+        assert answers["own"] == [5, 0]
+        assert answers["False"][0] == "PermissionDenied"
+        assert "loaded by uid 0" in answers["False"][1]
+        assert answers["True"][0] == "PermissionDenied"
+        assert "user 0" in answers["True"][1]
+        assert answers["samples"] == 100
+        # The feed is there, and its owner's.
+        with wire.RawFeed(daemon.attach_path, session.token,
+                          feed_id) as feed:
+            harness.poll_until(feed.published, "a batch")
+
+
+def test_a_private_dataset_is_hidden_from_another_user(daemon):
+    with daemon.connect() as client:
+        _load(client, daemon, "d", pin=True)
+        secret = _load(client, daemon, "secret", private=True)
+        with harness.Worker(
+                _LOOK, daemon.socket_path, user=_NOBODY,
+                path=os.path.join(daemon.data_root, "d")) as worker:
+            answers = worker.hear()
+            assert answers["names"] == ["d"]
+            for call in ("get", "unload"):
+                assert answers[call][0] == "NotFound", call
+            for call in ("load", "pushed"):
+                assert answers[call][0] == "AlreadyExists", call
+            for call in ("pin", "pin_push"):
+                assert answers[call][0] == "PermissionDenied", call
+                assert "may pin a dataset" in answers[call][1]
+            worker.hear()
+            seen = {d["name"]: d for d in client.list_datasets()}
+            assert [seen[n]["is_private"] for n in ("d", "own", "secret")] == [
+                False, True, True]
+            assert [seen[n]["is_pinned"] for n in ("d", "own", "secret")] == [
+                True, False, False]
+        # Its user loads it again by the same call, and not as a public one.
+        assert _load(client, daemon, "secret",
+                     private=True).spec_id == secret.spec_id
+        with pytest.raises(datasetd.FailedPrecondition,
+                           match="private: dataset 'd' is loaded"):
+            _load(client, daemon, "d", private=True)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,11 @@ void LoadCommand::AddTo(Arguments* arguments) {
   arguments->Add("--device_bytes", &device_bytes_,
                  "With --residency split: the most bytes of samples on "
                  "the device, or on each of a shard");
+  arguments->AddFlag("--private", &is_private_,
+                     "Hide it from other users, root left out");
+  arguments->AddFlag("--pin", &is_pinned_,
+                     "Never evict it for the memory of another; for root and "
+                     "the daemon's user");
   arguments->AddFlag("--dry_run", &is_dry_run_,
                      "Look at the source, say what a load would find and need, "
                      "and load nothing");
@@ -103,6 +108,8 @@ absl::StatusOr<v1::DatasetSpec> LoadCommand::Spec() const {
       &residency);
   spec.set_residency(residency);
   spec.set_device_bytes(device_bytes_);
+  spec.set_private_(is_private_);
+  spec.set_pin(is_pinned_);
   return spec;
 }
 

@@ -31,6 +31,8 @@ class LoadCommand final : public Command {
   std::string residency_ = "device";
   uint32_t max_bad_samples_ = 100;
   uint64_t device_bytes_ = 0;
+  bool is_private_ = false;
+  bool is_pinned_ = false;
   bool is_dry_run_ = false;
 };
 

@@ -91,6 +91,21 @@ class DatasetctlTest(unittest.TestCase):
         listed = self.json("datasets")["datasets"]
         self.assertNotIn("one", [d["name"] for d in listed])
 
+    def test_load_hidden_from_others_and_never_evicted(self):
+        loaded = self.json("load", "kept", "--format", "cifar10", "--path",
+                           self.data, "--split", "test", "--private", "--pin")
+        self.assertEqual((loaded["is_private"], loaded["is_pinned"]),
+                         (True, True))
+        text, _ = self.ctl("datasets", "kept")
+        self.assertIn("hidden from other users", text)
+        self.assertIn("never evicted", text)
+        self.load("open")
+        text, _ = self.ctl("datasets", "open")
+        self.assertNotIn("hidden", text)
+        self.assertNotIn("evicted", text)
+        for name in ("kept", "open"):
+            self.ctl("unload", name)
+
     def test_feeds_shows_a_job_until_it_ends(self):
         daemon_harness.use_python_package()
         import datasetd

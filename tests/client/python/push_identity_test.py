@@ -186,6 +186,29 @@ def test_keep_takes_what_is_there_and_draws_nothing(client, taken):
         assert len(new) == 2
 
 
+@pytest.mark.parametrize("wanted", ["private", "pin"])
+@pytest.mark.parametrize("if_exists", ["same", "keep"])
+def test_what_is_there_must_be_private_or_pinned_as_asked(
+    client, taken, wanted, if_exists
+):
+    with pytest.raises(
+        datasetd.FailedPrecondition, match=f"{wanted}: dataset 'taken' is"
+    ):
+        client.push_dataset(
+            "taken", {"x": _X, "y": _Y}, if_exists=if_exists, **{wanted: True}
+        )
+    name = f"is-{wanted}-{if_exists}"
+    for _ in range(2):
+        client.push_dataset(name, {"x": _X[:5]}, **{wanted: True})
+    states = {
+        d["name"]: (d["is_private"], d["is_pinned"])
+        for d in client.list_datasets()
+    }
+    assert states[name] == (wanted == "private", wanted == "pin")
+    assert states["taken"] == (False, False)
+    client.unload_dataset(name)
+
+
 def test_replace_pushes_in_its_place(client):
     with client.push_dataset("old", [1, 2, 3]):
         with client.push_dataset("old", [4], if_exists="replace") as new:

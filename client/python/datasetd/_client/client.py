@@ -95,6 +95,8 @@ class Client:
         part: Optional[nodes.Given] = ...,
         part_epoch: Optional[int] = ...,
         part_seed: int = ...,
+        private: bool = ...,
+        pin: bool = ...,
     ) -> Dataset: ...
 
     @overload
@@ -117,6 +119,8 @@ class Client:
         part: Optional[nodes.Given] = ...,
         part_epoch: Optional[int] = ...,
         part_seed: int = ...,
+        private: bool = ...,
+        pin: bool = ...,
     ) -> LoadEstimate: ...
 
     def load_dataset(
@@ -138,11 +142,14 @@ class Client:
         part: Optional[nodes.Given] = None,
         part_epoch: Optional[int] = None,
         part_seed: int = 0,
+        private: bool = False,
+        pin: bool = False,
     ) -> Union[Dataset, LoadEstimate]:
         """Loads a dataset, or attaches to one loaded with the same arguments.
 
         Args:
-          name: 1 to 128 characters of [A-Za-z0-9._-].
+          name: 1 to 128 characters of [A-Za-z0-9._-], beginning with a
+            letter or digit.
           format: a format that the daemon reads, which status() lists, or a
             function of datasetd.sources, as "hdf5": then this process reads the
             file and pushes it. docs/formats.md lists both, and docs/readers.md
@@ -184,8 +191,12 @@ class Client:
             tell.
           part_epoch: deals shards, or pieces of the rest, in an order drawn
             from (part_seed, part_epoch); in each epoch each is in one part. The
-            name ends in ".eEPOCH".
+            name ends in ".eEPOCH", or ".eEPOCHsSEED" with a part_seed.
           part_seed: equal on all nodes.
+          private: hidden from other users, but root and the daemon's: they
+            learn only that the name is taken.
+          pin: never evicted to make room for another dataset. For root and the
+            daemon's user; PermissionDenied for others.
         """
         divided = parts.resolve(part, part_epoch, part_seed)
         is_read_here = formats.is_read_here(format)
@@ -207,6 +218,8 @@ class Client:
             max_bad_samples,
             residency,
             device_bytes,
+            private,
+            pin,
         )
         if is_read_here:
             if dry_run:
@@ -232,6 +245,8 @@ class Client:
                 part=part,
                 part_epoch=part_epoch,
                 part_seed=part_seed,
+                private=private,
+                pin=pin,
             )
         if dry_run:
             return estimate_of(
@@ -260,6 +275,8 @@ class Client:
         part: Optional[nodes.Given] = None,
         part_epoch: Optional[int] = None,
         part_seed: int = 0,
+        private: bool = False,
+        pin: bool = False,
     ) -> Dataset:
         """Creates a dataset from Python data, which is sent once.
 
@@ -297,11 +314,11 @@ class Client:
             channels, and uint8 arrays (H, W), are images; an image named
             `mask` is a mask. PIL images of 16 or 32 bits are int32, of mode F
             float32.
-          pretransforms, device, progress, residency, device_bytes: as in
-            load_dataset.
+          pretransforms, device, progress, residency, device_bytes, private,
+            pin: as in load_dataset.
           options: of encoded images, as those of image_folder: channels
-            (default 3; in a Hugging Face dataset as_is), apply_exif,
-            fast_decode, max_pixels.
+            (default 3; in a Hugging Face dataset as_is), apply_exif
+            (default False; there True), fast_decode, max_pixels.
           bad_samples, max_bad_samples: as in load_dataset, for encoded images.
           class_names: None: those of the data, `classes` of a torchvision
             dataset or a ClassLabel of a Hugging Face one.
@@ -326,6 +343,7 @@ class Client:
             "name": name,
             "device": device_name(device),
             **loading.residency_message(residency, device_bytes),
+            **loading.access_message(private, pin),
             **loading.bad_samples_message(bad_samples, max_bad_samples),
             "pretransforms": {
                 field: {"transforms": ops}

@@ -36,6 +36,8 @@ def dataset_spec(
     max_bad_samples: Optional[int],
     residency: str = "device",
     device_bytes: Optional[int] = None,
+    private: bool = False,
+    pin: bool = False,
 ) -> Dict[str, Any]:
     """Returns the DatasetSpec message for Client.load_dataset's arguments."""
     spec: Dict[str, Any] = {
@@ -57,6 +59,7 @@ def dataset_spec(
     }
     spec.update(bad_samples_message(bad_samples, max_bad_samples))
     spec.update(residency_message(residency, device_bytes))
+    spec.update(access_message(private, pin))
     return spec
 
 
@@ -98,6 +101,13 @@ def residency_message(
             )
         message["device_bytes"] = count
     return message
+
+
+def access_message(private: bool, pin: bool) -> Dict[str, Any]:
+    """Those fields of a DatasetSpec or PushHeader message, if they are not the
+    defaults."""
+    message = {"private": bool(private), "pin": bool(pin)}
+    return {name: True for name, is_set in message.items() if is_set}
 
 
 def _mask_names(options: Mapping[str, Any]) -> Set[str]:

@@ -50,8 +50,9 @@ def connect_or_start(
 
     This is the daemon at $DATASETD_ADDRESS; if that is unset the system's, if
     it runs; else a private one of this user. All jobs of the user share it that
-    use the same version of datasetd and the same $CUDA_VISIBLE_DEVICES; it is
-    no child of the job, and ends when it has had no client for some time.
+    use the same version of datasetd and the same $CUDA_VISIBLE_DEVICES, those
+    with device="cpu" one of their own; it is no child of the job, and ends when
+    it has had no client for some time.
 
     Args:
       device: "cpu" or a CPU torch.device: the private daemon serves host memory
@@ -101,6 +102,8 @@ def load(
     part: Optional[nodes.Given] = None,
     part_epoch: Optional[int] = None,
     part_seed: int = 0,
+    private: bool = False,
+    pin: bool = False,
 ) -> Dataset:
     """Loads a dataset into the daemon that connect_or_start() finds.
 
@@ -122,6 +125,8 @@ def load(
         "max_bad_samples": max_bad_samples,
         "residency": residency,
         "device_bytes": device_bytes,
+        "private": private,
+        "pin": pin,
     }
     spec = dataset_spec("", format, **arguments)
     is_named_here = name is None
@@ -166,6 +171,8 @@ def load(
                     part=part,
                     part_epoch=part_epoch,
                     part_seed=part_seed,
+                    private=private,
+                    pin=pin,
                 )
             dataset: Dataset = client.load_dataset(
                 name,

@@ -29,6 +29,7 @@ from .._datasets.dataset import Dataset
 from .._datasets.parts import Part
 from ..errors import (
     AlreadyExists,
+    FailedPrecondition,
     InvalidArgument,
     NotFound,
     ResourceExhausted,
@@ -439,6 +440,17 @@ def _is_equal(present: Dataset, data: Any) -> bool:
     return True
 
 
+def _check_access(present: Dict[str, Any], header: Dict[str, Any]) -> None:
+    """Raises FailedPrecondition, as a load does, if the dataset that is there
+    is not private or pinned as asked."""
+    for wanted, state in (("private", "is_private"), ("pin", "is_pinned")):
+        if header.get(wanted) and not present[state]:
+            raise FailedPrecondition(
+                f"{wanted}: dataset {header['name']!r} is there, and not so: "
+                "unload it first, or choose another name"
+            )
+
+
 def push(
     hold: Callable[[Dict[str, Any]], Dataset],
     session: Session,
@@ -531,6 +543,7 @@ def push(
                 message = sender.finish()
                 session.hold(name)
         if present is not None:
+            _check_access(present, header)
             if if_exists == "same":
                 held = hold(present)
                 difference = _difference(session, held, header, source)
