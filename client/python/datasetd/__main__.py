@@ -28,6 +28,7 @@ from ._client import formats as _formats
 from ._client.client import Client, connect
 from ._commands import per_node
 from ._datasets.dataset import Dataset, message_of
+from ._push.samples import Kinds
 from ._version import __version__
 from .web import _command as web
 
@@ -131,6 +132,14 @@ def _parser() -> _Parser:
         "--part_epoch", type=int, help="another part in each epoch"
     )
     load.add_argument("--part_seed", type=int, default=0)
+    load.add_argument(
+        "--private", action="store_true", help="hide it from other users"
+    )
+    load.add_argument(
+        "--pin",
+        action="store_true",
+        help="never evict it; for root and the daemon's user",
+    )
     load.add_argument(
         "--if_exists",
         choices=("same", "keep", "replace", "error"),
@@ -268,6 +277,8 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
             device=arguments.device,
             options=options,
             progress=progress,
+            private=arguments.private,
+            pin=arguments.pin,
             **_part(arguments),
         )
         return dataset
@@ -286,20 +297,19 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
     )
     with _errors_of_libraries(path):
         data = _read(arguments, path, others)
-        fields: Any = None
-        if kinds:
-            names = list(data) if isinstance(data, dict) else list(kinds)
-            fields = {name: kinds.pop(name, "auto") for name in names}
-            if kinds:
-                raise _UsageError(f"--kind: there is no field {min(kinds)!r}")
+        for kind in kinds:
+            if isinstance(data, dict) and kind not in data:
+                raise _UsageError(f"--kind: there is no field {kind!r}")
         return client.push_dataset(
             name,
             data,
-            fields=fields,
+            fields=Kinds(kinds) if kinds else None,
             device=arguments.device,
             progress=progress,
             if_exists=arguments.if_exists,
             options=images,
+            private=arguments.private,
+            pin=arguments.pin,
             **division,
         )
 

@@ -1,5 +1,6 @@
 """datasetd.sources: files that their own libraries wrote; the command."""
 
+import functools
 import io
 import itertools
 import json
@@ -19,6 +20,7 @@ import pytest
 import torch
 from datasetd import __main__ as command
 from datasetd import sources
+from datasetd._push.samples import FieldNames, Kinds
 from PIL import Image
 
 # Bazel names it relative to the working directory.
@@ -390,6 +392,22 @@ def test_csv(client, tmp_path):
         sources.csv(path)
 
 
+def test_a_csv_without_a_header(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("1,2,7\n3,4,8\n")
+    columns = sources.csv(path, header=None)
+    assert {k: v.tolist() for k, v in columns.items()} == {
+        "0": [1, 3], "1": [2, 4], "2": [7, 8]
+    }
+    columns = sources.csv(path, {"x": [0, "1"], "label": 2}, header=None)
+    assert {k: v.tolist() for k, v in columns.items()} == {
+        "x": [[1, 2], [3, 4]], "label": [7, 8]
+    }
+    assert sources.csv(path, [2], header=None)["2"].tolist() == [7, 8]
+    with pytest.raises(datasetd.InvalidArgument, match="no column '3'"):
+        sources.csv(path, {"x": [0, 3]}, header=None)
+
+
 def test_integers_of_a_csv_that_int64_does_not_hold(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(f"a,b\n1,{2**63 - 1}\n2,{2**63}\n")
@@ -721,6 +739,28 @@ def test_the_command_pushes_what_python_reads(client, daemon, h5):
     assert message["name"] == "cli" and message["num_samples"] == "300"
 
 
+def test_a_kind_of_one_field_leaves_the_others(client, daemon, tmp_path):
+    for i in range(3):
+        folder = tmp_path / "f" / f"class{i}"
+        folder.mkdir(parents=True)
+        Image.fromarray(_IMAGES[i]).save(folder / "a.png")
+    run = functools.partial(
+        _run, "load", "cli-kinds", "image_folder", tmp_path / "f",
+        "--in_python", "--address", daemon.address, "--kind",
+    )
+    done = run("label=array")
+    assert (done.returncode, done.stderr) == (0, "")
+    with client.get_dataset("cli-kinds") as dataset:
+        assert [field.name for field in dataset.fields] == ["image", "label"]
+    done = run("photo=image")
+    assert done.returncode == 1
+    assert "there is no field 'photo'; there are image, label" in done.stderr
+    # Likewise of tables, and of samples that are dicts.
+    names = FieldNames(Kinds({"a": "array"}))
+    assert list(names.choose({"a": 0, "b": 1}, "a table")) == ["a", "b"]
+    assert names.kind("a") == "array" and names.kind("b") == "auto"
+
+
 def test_the_command_asks_the_daemon_for_its_formats(daemon, data_root):
     done = _run(
         "load", "npy", "npy", data_root / "three", "--address", daemon.address
@@ -774,6 +814,25 @@ def test_options_of_the_command_are_literals(client, daemon, tmp_path):
     with client.get_dataset("cli-csv") as dataset:
         assert dataset.class_names == ["NA", "b"]
         _expect_content(client, dataset, {"kind": np.array([0, 1, 0, 1, 0])})
+
+
+@pytest.mark.parametrize("format", ["csv", "npy"])
+def test_the_command_loads_private_and_pinned(
+    client, daemon, data_root, tmp_path, format
+):
+    path = data_root / "three"
+    if format == "csv":
+        path = tmp_path / "a.csv"
+        path.write_text("n\n1\n2\n")
+    name = f"cli-private-{format}"
+    done = _run(
+        "load", name, format, path, "--address", daemon.address,
+        "--private", "--pin",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (message,) = [d for d in client.list_datasets() if d["name"] == name]
+    assert (message["is_private"], message["is_pinned"]) == (True, True)
+    client.unload_dataset(name)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from ..sources._base import Source
 from . import concat, encoded
 from .columns import Columns
 from .rows import Rows, is_named
-from .samples import FieldNames, Fields
+from .samples import FieldNames, Fields, Kinds
 from .tables import of_arrow, of_hugging_face, places_of
 
 _OF_PANDAS = ("DataFrame", "ExtensionArray", "Index", "Series")
@@ -277,7 +277,8 @@ def with_kinds(data: Any, fields: Fields) -> Fields:
     kinds = data.kinds
     if isinstance(fields, str):
         fields = [fields]
-    names = list(data) if fields is None else list(fields)
+    has_all = fields is None or isinstance(fields, Kinds)
+    names = list(data) if has_all else list(fields or ())
     given = fields if isinstance(fields, Mapping) else {}
     return {
         name: kinds.get(name, "auto")

@@ -57,7 +57,9 @@ def check_dtype(dtype: Any, where: str) -> None:
     """Raises InvalidArgument unless the daemon supports this NumPy dtype."""
     if dtype.name in _DTYPES:
         return
-    if dtype.kind in "OSUVa":
+    if dtype.name == "bfloat16":  # of ml_dtypes
+        way = "give it as a torch tensor, or cast it to float32"
+    elif dtype.kind in "OSUVa":
         way = "it is no number; leave it out with fields="
     elif dtype.kind in "mM":
         way = "cast it to int64"
@@ -254,6 +256,10 @@ def mask_names(fields: Fields) -> Set[str]:
     return names | ({"mask"} if kinds.get("mask", "auto") == "auto" else set())
 
 
+class Kinds(Dict[str, str]):
+    """`fields` of a push: the kinds of some of them, while all are sent."""
+
+
 class FieldNames:
     """Names and kinds of the values of a sample, and how its encoded images
     are decoded."""
@@ -266,7 +272,8 @@ class FieldNames:
         self.images = images
         if isinstance(fields, str):
             fields = [fields]
-        self._names = None if fields is None else list(fields)
+        has_all = fields is None or isinstance(fields, Kinds)
+        self._names = None if has_all else list(fields or ())
         self._kinds = dict(fields) if isinstance(fields, Mapping) else {}
         if len(set(self._names or ())) != len(self._names or ()):
             raise InvalidArgument(f"fields: {fields} names a field twice")
@@ -284,6 +291,7 @@ class FieldNames:
         """Selects names; takes all of them if there are none yet."""
         if self._names is None:
             self._names = list(values)
+            self._check_kinds()
         missing = [name for name in self._names if name not in values]
         if missing:
             raise InvalidArgument(
@@ -298,12 +306,21 @@ class FieldNames:
         """Returns the values by name: given, `own`, or guessed names."""
         if self._names is None:
             self._names = list(own or _guess_names(values))
+            self._check_kinds()
         if len(values) != len(self._names):
             raise InvalidArgument(
                 f"{where} has {len(values)} values, expected "
                 f"{len(self._names)}: {', '.join(self._names)}"
             )
         return dict(zip(self._names, values))
+
+    def _check_kinds(self) -> None:
+        for name in self._kinds:
+            if name not in (self._names or ()):
+                raise InvalidArgument(
+                    f"there is no field {name!r}; there are "
+                    f"{', '.join(map(str, self._names or ()))}"
+                )
 
 
 def _guess_names(values: Sequence[Any]) -> List[str]:

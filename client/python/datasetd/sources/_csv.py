@@ -29,19 +29,22 @@ def csv(
     """
     pandas = library("pandas", "pandas", "csv")
     frame = _read(pandas, existing(path), options)
+    # Without a header they are numbers.
+    frame.columns = [str(name) for name in frame.columns]
     if fields is None:
-        fields = [str(name) for name in frame]
+        fields = list(frame)
     elif isinstance(fields, str):
         fields = [fields]
     chosen = (
         dict(fields)
         if isinstance(fields, Mapping)
-        else {name: name for name in fields}
+        else {str(name): name for name in fields}
     )
     classes: List[str] = []
     columns = {}
     for field, names in chosen.items():
-        group = [names] if isinstance(names, str) else list(names)
+        is_group = isinstance(names, (list, tuple))
+        group = [str(name) for name in names] if is_group else [str(names)]
         missing = [name for name in group if name not in frame]
         if missing:
             raise InvalidArgument(
@@ -60,7 +63,7 @@ def csv(
         if all(dtype.kind in "biuf" for dtype in part.dtypes):
             is_whole = all(dtype.kind in "biu" for dtype in part.dtypes)
             values = part.to_numpy("int64" if is_whole else "float32")
-            columns[field] = values[:, 0] if isinstance(names, str) else values
+            columns[field] = values if is_group else values[:, 0]
             continue
         if len(group) > 1 or classes:
             raise InvalidArgument(
