@@ -61,8 +61,8 @@ struct ClientOptions {
 class Client {
  public:
   // Called with every progress message, and at least every 100 ms with the
-  // latest one. Returning false cancels this process's wait, as on_wait does;
-  // the daemon continues to load.
+  // latest one. Returning false gives up the call; the daemon cancels a load
+  // that no session waits for or holds.
   using ProgressFunction = std::function<bool(const v1::Dataset&)>;
   using EstimateFunction = std::function<bool(const v1::EstimateLoadResponse&)>;
 

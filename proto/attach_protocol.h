@@ -100,7 +100,7 @@ enum class GoodbyeCode : uint32_t {
   kUnloaded = 2,    // the dataset was unloaded by force
   kEvicted = 3,     // this feed broke the protocol or a limit
   kFailed = 4,      // the device failed
-  kFeedFailed = 5,  // the device refused this feed's work; others go on
+  kFeedFailed = 5,  // its work was refused, or samples are lost; others go on
 };
 
 struct Goodbye {

@@ -183,11 +183,11 @@ DATASETD_API int32_t datasetd_estimate_load(datasetd_client* client,
  * GPU that is current in this thread is taken, or else the first. `info_json`,
  * which may be NULL, receives an OpenFeedResponse.
  *
- * A feed draws samples by weight (WeightedOrder) if `weights` is not NULL: one
- * number for each of `num_weights` samples: of `indices`, or if that is NULL,
- * of the dataset in its order. `num_weights` is at least 1 then, and else
- * ignored. They are the caller's. Of options_json.weighted_order only num_draws
- * is needed then, if at all. */
+ * If `weights` is not NULL the feed draws samples by weight (WeightedOrder):
+ * `num_weights` numbers, at least one, for the samples of `indices`, or if that
+ * is NULL, for those of the dataset in its order. Of
+ * options_json.weighted_order only num_draws may be set then. Both arrays are
+ * the caller's, and are not used after the call. */
 DATASETD_API int32_t datasetd_feed_open(
     datasetd_client* client, const char* options_json, const double* weights,
     const int64_t* indices, uint64_t num_weights, datasetd_feed** feed,
@@ -233,6 +233,8 @@ DATASETD_API int32_t datasetd_feed_next(
     datasetd_feed* feed, uint64_t stream, int64_t timeout_ns,
     datasetd_batch* batch, struct DLManagedTensor** tensors,
     uint32_t num_tensors, uint64_t copied_fields, datasetd_error* error);
+/* Makes batch `index` of `epoch` the next one. Errors as Feed::Seek in
+ * client/feed/feed.h. */
 DATASETD_API int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch,
                                         uint64_t index, datasetd_error* error);
 
@@ -263,7 +265,8 @@ DATASETD_API int32_t datasetd_batch_dlpack(const datasetd_batch* batch,
  * release has completed. The stream may be of another GPU that reads the batch,
  * and must not be destroyed before the batch is released: that ends the feed.
  * 0 and 1 (CU_STREAM_LEGACY) are the default stream of the batch's GPU; another
- * GPU's cannot be named. CU_STREAM_PER_THREAD is refused. */
+ * GPU's cannot be named. CU_STREAM_PER_THREAD is refused. A batch has at most
+ * 8 streams with the feed's own: more are RESOURCE_EXHAUSTED. */
 DATASETD_API int32_t datasetd_batch_record_stream(const datasetd_batch* batch,
                                                   uint64_t stream,
                                                   datasetd_error* error);

@@ -27,7 +27,7 @@ enum class ErrorDetail : int32_t {
   kVersionMismatch = 9,  // FAILED_PRECONDITION: another protocol version
   kNoBatches = 10,       // FAILED_PRECONDITION: epochs hold no batch
   kContextFailed = 11,   // INTERNAL: this process's CUDA context failed
-  kFeedFailed = 12,      // INTERNAL: its work was refused
+  kFeedFailed = 12,      // INTERNAL: its work was refused, or samples are lost
 };
 
 absl::Status WithDetail(absl::Status status, ErrorDetail detail);

@@ -65,7 +65,11 @@ class Feed {
   //                        have no batches; or the last one, 2^32 - 1, has
   //                        ended; or no more indices were sent; or the feed is
   //                        closed or used after fork()
-  //   INTERNAL             the daemon's device failed, or it broke the protocol
+  //   INTERNAL             the daemon's device failed (kDeviceFailed); it
+  //                        refused the feed's work, or the samples can no
+  //                        longer be read (kFeedFailed); this process's CUDA
+  //                        context failed (kContextFailed); the daemon broke
+  //                        the protocol
   // Batches published before the daemon ended are still returned.
   absl::StatusOr<Batch> Next(uint64_t stream = 0,
                              absl::Duration timeout = absl::InfiniteDuration());

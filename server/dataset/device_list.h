@@ -51,8 +51,7 @@ struct DevicePlacement {
 };
 
 // Every GPU is every one that serves, or every device where the daemon has no
-// GPU. A list of one device
-// is kOne.
+// GPU. A list of one device is kOne.
 //   INVALID_ARGUMENT     as ParseDeviceList; a device is not served by the
 //                        daemon, or named twice
 //   FAILED_PRECONDITION  a device has failed

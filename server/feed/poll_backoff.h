@@ -1,8 +1,8 @@
 // How long to sleep between two looks at work that does not signal its end.
 //
-// Sleeps double from kMinNanoseconds to kMaxNanoseconds, and are no longer than
-// half the time to or from the end of a launch as it is expected: an end is
-// seen the sooner, the nearer it is to its expected time. Not thread-safe.
+// Sleeps double from kMinNanoseconds to kMaxNanoseconds. Near the expected end
+// of a launch they are shorter: at most half of the time until that end, or
+// since it. Not thread-safe.
 
 #ifndef DATASETD_SERVER_FEED_POLL_BACKOFF_H_
 #define DATASETD_SERVER_FEED_POLL_BACKOFF_H_

@@ -9,10 +9,11 @@
 // millisecond of that it publishes what has completed meanwhile. When there is
 // nothing to do, the thread tells every client that it is idle, looks once
 // more, and sleeps on an epoll descriptor: the clients' eventfds, the backend's
-// completions and commands; until slots that a feed gathers are due, if it has
-// some. It never waits for a client. While work is running
-// that will not signal its end, it polls (poll_backoff.h), and expects a feed's
-// next launch to take as long as its last.
+// completions and commands. If a feed gathers free slots, the sleep ends when
+// its wait is over (Feed::gathers_until). The thread never waits for a client.
+// While work is running that will not signal its end, it polls
+// (poll_backoff.h), and expects a feed's next launch to take as long as its
+// last.
 //
 // A client that wakes the thread without reason more than 100 times in 10 ms is
 // ignored for the rest of these 10 ms; its releases are still seen in every

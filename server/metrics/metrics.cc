@@ -153,8 +153,8 @@ void AddDataset(const DatasetInfo& info, Page& page) {
     host_bytes += placement.host_bytes();
   }
   page.Gauge("datasetd_dataset_host_bytes",
-             "Pinned host memory that the dataset has for samples.", labels,
-             static_cast<double>(host_bytes));
+             "Host memory of the dataset's samples: pinned, or a mapped file.",
+             labels, static_cast<double>(host_bytes));
   page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
              static_cast<double>(info.num_samples));
   // A dataset that failed would look like a load that stands still.

@@ -58,8 +58,9 @@ class BadSample(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The part of a dataset that one device holds. `host_bytes`, of pinned host
-    memory, which all its devices share, are those of the first."""
+    """The part of a dataset that one device holds. `host_bytes` are in pinned
+    host memory or a mapped file; of what several devices share, the first one
+    has them."""
 
     device: str
     device_bytes: int

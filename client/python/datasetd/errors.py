@@ -41,7 +41,7 @@ class Error(RuntimeError):
 
 
 class Cancelled(Error):
-    pass
+    """The caller gave up the call."""
 
 
 class InvalidArgument(Error, ValueError):
@@ -73,23 +73,23 @@ class FailedPrecondition(Error):
 
 
 class Aborted(Error):
-    pass
+    """The daemon ended what was asked for; it may be asked for again."""
 
 
 class OutOfRange(Error, IndexError):
-    pass
+    """There is no such sample or batch."""
 
 
 class Unimplemented(Error, NotImplementedError):
-    pass
+    """This daemon or build does not have that."""
 
 
 class Internal(Error):
-    pass
+    """The daemon, a device or a disk failed."""
 
 
 class Unavailable(Error, ConnectionError):
-    pass
+    """The daemon cannot be reached."""
 
 
 class DataLoss(Error):
