@@ -186,15 +186,20 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
 // Blocks until next_sequence_ is published.
 absl::Status FeedCore::Wait(absl::Duration deadline) {
   const NvtxRange range("wait");
-  const absl::Duration start = MonotonicNow();
+  absl::Duration counted = MonotonicNow();
   absl::Status status;
   bool is_done = false;
   SetWaiting(true);
-  while (status.ok() && !is_done) status = WaitStep(deadline, &is_done);
+  while (status.ok() && !is_done) {
+    status = WaitStep(deadline, &is_done);
+    // As it goes, so that a wait without end is seen.
+    const absl::Duration now = MonotonicNow();
+    waited_ += now - counted;
+    ring_.AddWaited(
+        static_cast<uint64_t>(absl::ToInt64Nanoseconds(now - counted)));
+    counted = now;
+  }
   SetWaiting(false);
-  const absl::Duration waited = MonotonicNow() - start;
-  waited_ += waited;
-  ring_.AddWaited(static_cast<uint64_t>(absl::ToInt64Nanoseconds(waited)));
   return status;
 }
 

@@ -235,8 +235,6 @@ bool Feed::Scan(uint64_t now_nanoseconds) {
   is_waiting_ = waits;
   waiting_since_nanoseconds_ = now_nanoseconds;
   stats_.num_slots_held.store(num_published_, std::memory_order_relaxed);
-  stats_.client_wait_nanoseconds.store(channel_->waited_nanoseconds(),
-                                       std::memory_order_relaxed);
   return changed;
 }
 

@@ -50,7 +50,6 @@ struct FeedStats {
   std::atomic<uint32_t> num_slots_held = 0;
   std::atomic<uint64_t> num_ignored_releases = 0;
   std::atomic<uint64_t> num_ignored_seeks = 0;
-  std::atomic<uint64_t> client_wait_nanoseconds = 0;
   // Time during which the client held every slot.
   std::atomic<uint64_t> daemon_wait_nanoseconds = 0;
   // Of each batch, the time from the start of its launch to its publication.
@@ -107,6 +106,10 @@ class Feed {
   const Backend& backend() const { return *options_.backend; }
   const ExportedMemory& slab() const { return *slab_; }
   FeedChannel& channel() { return *channel_; }
+  // As the client reports it. Any thread may ask.
+  uint64_t client_wait_nanoseconds() const {
+    return channel_->waited_nanoseconds();
+  }
   const FeedStats& stats() const { return stats_; }
   // 0 with a client's order.
   uint64_t batches_per_epoch() const { return batches_per_epoch_; }

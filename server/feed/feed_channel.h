@@ -50,7 +50,7 @@ class FeedChannel {
   // Ends publishing and wakes waiting clients.
   virtual void Close() = 0;
 
-  // As reported by the client; not verified.
+  // As reported by the client; not verified. Thread-safe.
   virtual uint64_t waited_nanoseconds() const = 0;
 
   // The descriptors passed to the client at attach, in the order of

@@ -25,9 +25,9 @@ FeedInfo FeedRecord::InfoAt(absl::Duration now) const {
   message.set_num_ignored_seeks(stats.num_ignored_seeks.load(kRelaxed));
   message.set_num_launches(stats.num_launches.load(kRelaxed));
   // As the client says, and at most the feed's age.
-  message.set_client_wait_seconds(std::min(
-      1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed)),
-      absl::ToDoubleSeconds(now - opened)));
+  message.set_client_wait_seconds(
+      std::min(1e-9 * static_cast<double>(feed->client_wait_nanoseconds()),
+               absl::ToDoubleSeconds(now - opened)));
   message.set_daemon_wait_seconds(
       1e-9 * static_cast<double>(stats.daemon_wait_nanoseconds.load(kRelaxed)));
   described.hand_over = stats.hand_over.Read();

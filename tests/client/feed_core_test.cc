@@ -128,6 +128,19 @@ TEST(FeedCoreTest, WaitsAndCountsTheWaiting) {
   harness.Drop(*batch);
 }
 
+TEST(FeedCoreTest, AWaitIsCountedAsItGoes) {
+  FeedHarness harness;
+  const auto& waited = harness.daemon().client_page()->waited_nanoseconds;
+  std::thread waiting([&] {
+    const auto batch = harness.core().Next(0, kLong);
+    ASSERT_THAT(batch, IsOk());
+    harness.Drop(*batch);
+  });
+  while (waited.load() == 0) std::this_thread::yield();
+  harness.daemon().StartProducing();
+  waiting.join();
+}
+
 TEST(FeedCoreTest, WakesADaemonThatSleeps) {
   FeedHarness harness;
   ASSERT_TRUE(harness.daemon().Publish());
