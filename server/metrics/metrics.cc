@@ -157,12 +157,18 @@ void AddDataset(const DatasetInfo& info, Page& page) {
              labels, static_cast<double>(host_bytes));
   page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
              static_cast<double>(info.num_samples));
-  // A dataset that failed would look like a load that stands still.
-  if (info.state != DatasetState::kFailed) {
+  if (info.is_scanning) {
+    page.Gauge(
+        "datasetd_dataset_scanned_entries",
+        "Files, directory entries and headers that a load has looked at, "
+        "before it loads samples.",
+        labels, static_cast<double>(info.num_entries_scanned));
+  } else if (info.state != DatasetState::kFailed) {
+    // Others would look like a load that stands still.
     page.Gauge(
         "datasetd_dataset_loaded_ratio",
         "Share of the dataset's samples that are loaded, from 0 to 1; none of "
-        "a dataset that failed.",
+        "a dataset that is scanned or failed.",
         labels,
         info.state == DatasetState::kLoading
             ? static_cast<double>(info.num_samples_loaded) /
