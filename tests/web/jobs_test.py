@@ -143,6 +143,18 @@ def test_own_feeds_are_no_job():
 def test_processes():
     own = _jobs.process_of(os.getpid(), os.getuid())
     assert own.program == "jobs_test.py" and own.parent == os.getppid()
+    # Ranks that a launcher starts by `datasetd run --per-node` are the
+    # launcher's.
+    between = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys\n"
+         "subprocess.run([sys.executable, '-c', 'import os; "
+         "print(os.getpid(), flush=True); input()'])",
+         "run", "--per-node", "--", "train.py"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with between:
+        rank = int(between.stdout.readline())
+        assert _jobs.process_of(rank, os.getuid()).parent == os.getpid()
+        between.stdin.write("\n")
     # Another user's process is not the one that the daemon meant.
     assert _jobs.process_of(os.getpid(), os.getuid() + 1).program == ""
     assert _jobs.process_of(2**22 + 1, 0).program == ""
@@ -235,6 +247,13 @@ def test_pasted_transforms():
     for text in ("", "{", "3", "[3]", '{"image": 3}', "null"):
         with pytest.raises(ValueError, match="transforms are not"):
             parse(text, [])
+
+
+@pytest.mark.parametrize("value, shown", [
+    (2**53, 2**53), (-(2**53), -(2**53)), (2**53 + 1, str(2**53 + 1)),
+    (-(2**62) - 1, str(-(2**62) - 1)), (7, 7), (0.5, 0.5)])
+def test_integers_that_a_browser_would_round_are_texts(value, shown):
+    assert _views._numbers(value)["value"] == shown
 
 
 if __name__ == "__main__":

@@ -347,17 +347,19 @@ def test_another_user(daemon, request):
     os.chmod(directory, 0o755)
     socket_path = os.path.join(directory, "page.sock")
 
-    def get(web, path=""):
+    def get(web, path="", host=""):
         return subprocess.run(
-            [sys.executable, "-c", _GET, web.host or "localhost",
+            [sys.executable, "-c", _GET, host or web.host or "localhost",
              str(web.port or ""), path, web.token], user=_NOBODY,
             extra_groups=[], stdout=subprocess.PIPE, text=True,
             cwd="/").stdout.strip()
 
     with Web(daemon.socket_path) as web:
-        answer = get(web)
-        assert answer.startswith("403 "), answer
-        assert "another user's" in answer
+        # The other address is the same in a socket of IPv6.
+        for host in ("", "::ffff:127.0.0.1"):
+            answer = get(web, host=host)
+            assert answer.startswith("403 "), answer
+            assert "another user's" in answer
     with Web(daemon.socket_path, f"--unix_socket={socket_path}") as web:
         mode = os.stat(socket_path).st_mode
         assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600

@@ -185,13 +185,14 @@ class Api:
 
     # -- Health ---------------------------------------------------------------
 
-    def _health(self, _: Query, __: Callable[[], bool]) -> Message:
+    def _health(self, query: Query, _: Callable[[], bool]) -> Message:
         snapshot, _looks, gone = self._watch.state()
         if snapshot is None:
             log = {"lines": [], "source": "", "error": gone.error}
         else:
             log = _health.warnings(int(snapshot.status["pid"]))
-        return {"doctor": self._doctor.findings(), "log": log}
+        findings = self._doctor.findings(query.get("fresh") == "1")
+        return {"doctor": findings, "log": log}
 
 
 def _number(

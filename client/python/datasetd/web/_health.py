@@ -15,6 +15,9 @@ from typing import Any, Dict, List, Optional
 
 _DOCTOR_SECONDS = 60.0
 _DOCTOR_KEPT_SECONDS = 30.0
+_DOCTOR_LEAST_SECONDS = 2.0
+# What journalctl hints at where there are messages that this user may not see.
+_NOT_SEEING = "not seeing messages"
 _JOURNAL_SECONDS = 10.0
 _MAX_WARNINGS = 50
 _LOG_TAIL_BYTES = 256 << 10
@@ -39,7 +42,8 @@ def find_datasetctl() -> Optional[str]:
 
 
 class Doctor:
-    """Runs datasetctl doctor, at most every 30 s. Thread-safe."""
+    """Runs datasetctl doctor, at most every 30 s, or 2 s where somebody asks.
+    Thread-safe."""
 
     def __init__(self, address: Optional[str]) -> None:
         self._address = address
@@ -47,16 +51,19 @@ class Doctor:
         self._findings: Optional[Message] = None
         self._time = 0.0
 
-    def findings(self) -> Message:
-        """Returns {"findings": [{severity, check, text, fix}], "error"}."""
+    def findings(self, is_asked_for: bool) -> Message:
+        """Returns {"findings": [{severity, check, text, fix}], "error",
+        "age_seconds"}. What somebody asks for is newer."""
+        kept = _DOCTOR_LEAST_SECONDS if is_asked_for else _DOCTOR_KEPT_SECONDS
         with self._lock:
             if (
                 self._findings is None
-                or time.monotonic() - self._time > _DOCTOR_KEPT_SECONDS
+                or time.monotonic() - self._time > kept
             ):
                 self._findings = self._run()
                 self._time = time.monotonic()
-            return self._findings
+            age = time.monotonic() - self._time
+            return {**self._findings, "age_seconds": age}
 
     def _run(self) -> Message:
         program = find_datasetctl()
@@ -103,11 +110,17 @@ def warnings(pid: int) -> Message:
         mode = os.stat(output).st_mode
         if stat.S_ISREG(mode):
             return _of_file(output)
+        if not stat.S_ISSOCK(mode):
+            return _no_log(
+                "the daemon\u2019s log goes to a terminal or a pipe, and is "
+                "kept nowhere that this page can read"
+            )
+        is_own = os.stat(f"/proc/{pid}").st_uid == os.getuid()
     except PermissionError:
-        pass  # another user's daemon; the journal may be readable
+        is_own = False  # the journal may be readable
     except OSError as error:
         return _no_log(f"{error}")
-    return _of_journal(pid)
+    return _of_journal(pid, is_own)
 
 
 def _no_log(error: str) -> Message:
@@ -129,7 +142,7 @@ def _of_file(path: str) -> Message:
     }
 
 
-def _of_journal(pid: int) -> Message:
+def _of_journal(pid: int, is_own: bool) -> Message:
     command: List[str] = [
         "journalctl",
         f"_PID={pid}",
@@ -137,7 +150,6 @@ def _of_journal(pid: int) -> Message:
         f"--lines={_MAX_WARNINGS}",
         "--output=short-iso",
         "--no-pager",
-        "--quiet",
     ]
     try:
         done = subprocess.run(
@@ -145,14 +157,20 @@ def _of_journal(pid: int) -> Message:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_JOURNAL_SECONDS,
+            env={**os.environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return _no_log(f"the daemon\u2019s log is not readable here: {error}")
-    if done.returncode != 0:
-        text = done.stderr.decode("utf-8", "replace").strip()
+    text = done.stderr.decode("utf-8", "replace").strip()
+    # It reads what it may, and hints at what it may not.
+    if done.returncode != 0 or (_NOT_SEEING in text and not is_own):
         return _no_log(
             "this user may not read the daemon\u2019s log (journalctl: "
             f"{text[:500]}): ask for the group adm or systemd-journal"
         )
-    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    lines = [
+        line
+        for line in done.stdout.decode("utf-8", "replace").splitlines()
+        if not line.startswith("-- ")  # as "-- No entries --"
+    ]
     return {"lines": lines, "source": " ".join(command[:3]), "error": ""}

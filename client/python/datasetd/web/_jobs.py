@@ -119,17 +119,30 @@ def process_of(pid: int, uid: int) -> Process:
     user is not the one."""
     if pid <= 0:
         return Process("", 0)
+    found = _words_and_parent(pid, uid)
+    if found is None:
+        return Process("", 0)
+    words, parent = found
+    # Each rank has its own `datasetd run --per-node` between launcher and job.
+    above = _words_and_parent(parent, uid)
+    if above is not None and {"run", "--per-node"} <= set(above[0]):
+        parent = above[1]
+    return Process(_program(words), parent)
+
+
+def _words_and_parent(pid: int, uid: int) -> Optional[Tuple[List[str], int]]:
+    """Returns the command line and the parent of this user's process."""
     directory = f"/proc/{pid}"
     try:
         if os.stat(directory).st_uid != uid:
-            return Process("", 0)
+            return None
         with open(f"{directory}/cmdline", "rb") as file:
             words = file.read(65536).decode("utf-8", "replace").split("\0")
         with open(f"{directory}/stat", "rb") as file:
             parent = int(file.read().rsplit(b")", 1)[1].split()[1])
     except (OSError, ValueError, IndexError):
-        return Process("", 0)
-    return Process(_program(words), parent)
+        return None
+    return words, parent
 
 
 def _program(words: List[str]) -> str:

@@ -25,7 +25,7 @@ import sys
 import threading
 import traceback
 import urllib.parse
-from typing import Any, Dict, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 from .. import errors
 from ._api import Api, NoSuchPage
@@ -39,6 +39,8 @@ _MAX_REFUSALS = 8
 _REFUSAL_SECONDS = 1.0
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _TCP_ESTABLISHED = "01"
+# Before an IPv4 address in the table of IPv6.
+_MAPPED = "0000000000000000FFFF0000"
 
 _STATUS: Tuple[Tuple[Type[errors.Error], int], ...] = (
     (errors.DaemonGone, 503),
@@ -97,13 +99,22 @@ def tcp_peer_uid(
 ) -> Optional[int]:
     """Returns the user who owns the other end of a loopback connection; None if
     the kernel does not tell."""
-    wanted = [_table_key(peer), _table_key(own), _TCP_ESTABLISHED]
-    table = "/proc/net/tcp6" if ":" in peer[0] else "/proc/net/tcp"
+    keys = [_table_key(peer), _table_key(own)]
+    if ":" in peer[0]:
+        return _owner("/proc/net/tcp6", keys)
+    uid = _owner("/proc/net/tcp", keys)
+    if uid is None:  # a socket of IPv6 that is connected to an IPv4 address
+        uid = _owner("/proc/net/tcp6", [_MAPPED + key for key in keys])
+    return uid
+
+
+def _owner(table: str, keys: List[str]) -> Optional[int]:
+    """Returns the owner of the socket with these ends."""
     try:
         with open(table, encoding="ascii") as file:
             for line in file:
                 words = line.split()
-                if words[1:4] == wanted:
+                if words[1:4] == [*keys, _TCP_ESTABLISHED]:
                     return int(words[7])
     except (OSError, ValueError, IndexError):
         pass

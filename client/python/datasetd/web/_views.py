@@ -165,6 +165,9 @@ def _numbers(value: Any) -> Message:
         number = array.item()
         if isinstance(number, float) and not math.isfinite(number):
             return {"kind": "number", "value": str(number)}
+        # A browser's numbers are doubles.
+        if isinstance(number, int) and abs(number) > 1 << 53:
+            return {"kind": "number", "value": str(number)}
         return {"kind": "number", "value": number}
     flat = array.reshape(-1)
     numbers = flat.astype(numpy.float64)
