@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "absl/status/statusor.h"
+#include "base/gpu_uuid.h"
 #include "cuda/device/driver_api.h"
 
 namespace datasetd::ctl {
@@ -30,8 +31,14 @@ void CheckComputeMode(const DriverApi& driver, int ordinal, bool has_mps,
     return;
   }
   const std::string what = absl::StrCat("GPU ", ordinal, " (", name, "): ");
-  const std::string fix =
-      absl::StrCat("nvidia-smi -i ", ordinal, " -c DEFAULT");
+  CUuuid uuid = {};
+  if (driver.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS) return;
+  // nvidia-smi counts in another order, and all GPUs.
+  const std::string fix = absl::StrCat(
+      "nvidia-smi -i ",
+      GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)),
+                  /*is_mig=*/false),
+      " -c DEFAULT");
   if (mode == CU_COMPUTEMODE_PROHIBITED) {
     findings->push_back({Severity::kFault, "compute mode",
                          what + "PROHIBITED: nobody may use it", fix});
