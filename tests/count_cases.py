@@ -149,6 +149,9 @@ def count_pass(path: str) -> Dict[str, Count]:
             ),
             Count(),
         )
+        # A program without a case tests nothing.
+        if counts[label] == Count():
+            counts[label] = Count(failed=1)
     return counts
 
 

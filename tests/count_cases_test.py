@@ -182,6 +182,11 @@ class PassTest(unittest.TestCase):
         self.assertEqual(self.run_main("all"),
                          (1, "1 passed, 2 failed, 2 skipped"))
 
+    def test_a_program_without_a_case_is_a_failure(self):
+        self.write("all", self.result("//a", "PASSED", BAZEL),
+                   self.result("//b", "PASSED", '<testsuites tests="0"/>'))
+        self.assertEqual(self.run_main("all"), (1, "1 passed, 1 failed"))
+
     def test_nothing_run_is_a_failure(self):
         self.write("all")
         self.assertEqual(self.run_main("all"), (1, "0 passed, 1 failed"))
