@@ -26,7 +26,6 @@ constexpr uint64_t kPreemptNanoseconds = 1'000'000;
 constexpr uint64_t kBackgroundFactor = 4;
 // Runs of one user that may be paused beside those that go on.
 constexpr int kMaxPausedRuns = 8;
-constexpr std::chrono::seconds kKeepThread(10);
 
 uint64_t Now() {
   return static_cast<uint64_t>(
@@ -108,7 +107,9 @@ HostThreadPool::Job::Job(HostThreadPool* pool, HostUser user)
 
 HostThreadPool::Job::~Job() { pool_->Unregister(this); }
 
-HostThreadPool::HostThreadPool(int num_threads) : num_threads_(num_threads) {
+HostThreadPool::HostThreadPool(int num_threads,
+                               std::chrono::milliseconds keep_thread)
+    : num_threads_(num_threads), keep_thread_(keep_thread) {
   std::lock_guard lock(mutex_);
   while (num_live_threads_ < num_threads_) {
     if (AddThread()) continue;
@@ -131,7 +132,7 @@ HostThreadPool::~HostThreadPool() {
   ticker_.join();
   {
     std::unique_lock lock(mutex_);
-    run_ended_.wait(lock, [this] { return num_live_threads_ == 0; });
+    run_ended_.wait(lock, [this] { return threads_.empty(); });
   }
   for (std::thread& thread : ended_threads_) thread.join();
 }
@@ -156,7 +157,6 @@ bool HostThreadPool::AddThread() {
       Work(&worker);
       std::lock_guard ending(mutex_);
       ended_threads_.splice(ended_threads_.end(), threads_, self);
-      --num_live_threads_;
       run_ended_.notify_all();
     });
   } catch (const std::system_error&) {
@@ -348,22 +348,25 @@ void HostThreadPool::Resume(Worker* worker) {
 
 void HostThreadPool::Work(Worker* worker) {
   std::unique_lock lock(mutex_);
+  bool was_kept = false;
   while (true) {
     const Choice choice = HasFreePlace() ? Choose() : Choice();
     if (choice.job == nullptr) {
-      if (is_stopping_) return;
-      const auto is_surplus = [this] {
-        return num_live_threads_ - num_paused_ > num_threads_;
-      };
-      if (!is_surplus()) {
-        has_work_.wait(lock);
-      } else if (has_work_.wait_for(lock, kKeepThread) ==
-                     std::cv_status::timeout &&
-                 is_surplus()) {
+      const bool is_surplus = num_live_threads_ - num_paused_ > num_threads_;
+      if (is_stopping_ || (was_kept && is_surplus)) {
+        // In the same critical section: the next thread counts without this.
+        --num_live_threads_;
         return;
+      }
+      if (is_surplus) {
+        was_kept =
+            has_work_.wait_for(lock, keep_thread_) == std::cv_status::timeout;
+      } else {
+        has_work_.wait(lock);
       }
       continue;
     }
+    was_kept = false;
     if (choice.job->first_paused_ != nullptr) {
       MoveToEnd(choice.share->ready, choice.job);
       MoveToEnd(ready_, choice.share);

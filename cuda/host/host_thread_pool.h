@@ -19,6 +19,7 @@
 #define DATASETD_CUDA_HOST_HOST_THREAD_POOL_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <list>
@@ -75,8 +76,11 @@ class HostThreadPool {
     Worker* last_paused_ = nullptr;
   };
 
-  // REQUIRES: num_threads >= 1.
-  explicit HostThreadPool(int num_threads);
+  // A thread that took the place of a paused run stays for `keep_thread`
+  // without work. REQUIRES: num_threads >= 1.
+  explicit HostThreadPool(
+      int num_threads,
+      std::chrono::milliseconds keep_thread = std::chrono::seconds(10));
   // REQUIRES: no job is left.
   ~HostThreadPool();
   HostThreadPool(const HostThreadPool&) = delete;
@@ -150,6 +154,7 @@ class HostThreadPool {
   bool PauseRun(Worker* worker);
 
   const int num_threads_;
+  const std::chrono::milliseconds keep_thread_;
 
   mutable std::mutex mutex_;
   std::condition_variable has_work_;

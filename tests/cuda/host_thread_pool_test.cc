@@ -147,6 +147,43 @@ TEST(HostThreadPoolTest, ManyLongRunsOfOneUserDoNotStopAnother) {
   have_ended.wait();
 }
 
+TEST(HostThreadPoolTest, ThreadsThatEndTogetherAreNotTooMany) {
+  HostThreadPool pool(1, std::chrono::milliseconds(1));
+  for (int turn = 0; turn < 20; ++turn) {
+    std::atomic<bool> is_over = false;
+    std::latch have_ended(5);
+    FunctionJob heavy(
+        &pool,
+        [&] {
+          WorkUntil(is_over);
+          have_ended.count_down();
+        },
+        HostUser{.uid = 1});
+    pool.Schedule(&heavy, 1);
+    // Each of them pauses who goes on, and a thread is added.
+    std::vector<std::unique_ptr<FunctionJob>> others;
+    for (uint32_t uid = 2; uid < 6; ++uid) {
+      others.push_back(std::make_unique<FunctionJob>(
+          &pool,
+          [&] {
+            WorkUntil(is_over);
+            have_ended.count_down();
+          },
+          HostUser{.uid = uid}));
+      pool.Schedule(others.back().get(), 1);
+    }
+    while (pool.num_live_threads() < 4) std::this_thread::yield();
+    is_over = true;
+    have_ended.wait();
+    while (pool.num_live_threads() > 1) std::this_thread::yield();
+    EXPECT_EQ(pool.num_live_threads(), 1);
+    std::latch is_served(1);
+    FunctionJob light(&pool, [&] { is_served.count_down(); }, {.uid = 9});
+    pool.Schedule(&light, 1);
+    is_served.wait();
+  }
+}
+
 TEST(HostThreadPoolTest, UsersShareTheThreadsByTimeAndNotByJobs) {
   using Clock = std::chrono::steady_clock;
   HostThreadPool pool(1);
