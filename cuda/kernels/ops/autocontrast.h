@@ -1,7 +1,7 @@
 // Autocontrast and RandomAutocontrast: stretches each channel from its [min,
 // max] to [0, bound]. Constant channels are unchanged.
 //
-// Exact: uint8 images are truncated in float32, as in torchvision.
+// Exact: uint8 images are truncated in float32, as in v1 of torchvision.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_AUTOCONTRAST_H_
 #define DATASETD_CUDA_KERNELS_OPS_AUTOCONTRAST_H_
