@@ -582,3 +582,13 @@ def test_a_class_of_the_same_name_is_not_torchvisions():
     resize = type("Resize", (), {"size": 3})()
     with pytest.raises(datasetd.InvalidArgument, match="not torchvision's"):
         T.from_torchvision(resize)
+
+
+def test_labels_that_a_function_finds_are_refused():
+    def target(batch):
+        return batch["target"]
+
+    with pytest.raises(datasetd.InvalidArgument, match="labels_getter"):
+        T.from_torchvision(
+            v2("CutMix", alpha=1.0, num_classes=9, _labels_getter=target)
+        )

@@ -377,12 +377,22 @@ def _to_pil_image(op: Any, place: _Place) -> List[Transform]:
     return []
 
 
+# torchvision's search for the labels of a batch.
+_OWN_LABELS = "_find_labels_default_heuristic"
+
+
 def _mix(make: Callable[..., Transform]) -> Any:
     def convert(op: Any, place: _Place) -> List[Transform]:
         if op.num_classes is None:
             raise InvalidArgument(
                 "num_classes is None; expected the number of classes, as the "
                 "resident labels are integers"
+            )
+        getter = getattr(op, "_labels_getter", None)
+        if getattr(getter, "__name__", _OWN_LABELS) != _OWN_LABELS:
+            raise InvalidArgument(
+                "labels_getter is a function, which is not run: give "
+                "labels= of datasetd.transforms the name of the field"
             )
         return [make(alpha=op.alpha, num_classes=op.num_classes)]
 
