@@ -216,6 +216,13 @@ class Batch(Tuple[ArrayT, ...]):
         for value in self:
             frameworks.record_stream(value, stream)
 
+    def _record_current(self) -> None:
+        """Keeps the memory for the framework's current stream, which may be
+        another one than that which took the batch."""
+        framework = self._origin.framework
+        if framework.device[0] == dlpack.CUDA:
+            self.record_stream(framework.stream())
+
     def _held(self) -> Union[Handle, Detached]:
         try:
             return self._handle

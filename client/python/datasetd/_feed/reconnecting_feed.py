@@ -172,6 +172,7 @@ class ReconnectingFeed:
             batch = self._take()
         else:
             self._peeked = None
+            batch._record_current()
         handle: Any = batch._handle
         index = handle.index + 1
         if self.queue is not None:
