@@ -46,6 +46,51 @@ def test_fabric_takes_the_loader_as_torch(dataset):
     assert seen == expected
 
 
+class _Recorded(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        self.seen += batch.indices.tolist()
+        return self.weight * 0
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.mark.parametrize("validates", [False, True])
+@pytest.mark.parametrize("is_torch", [False, True])
+def test_a_resume_after_whole_epochs(dataset, tmp_path, is_torch, validates):
+    def fit(num_epochs, checkpoint=None):
+        save = lightning.pytorch.callbacks.ModelCheckpoint(
+            tmp_path, save_last=True, save_on_train_epoch_end=not validates
+        )
+        trainer = lightning.Trainer(
+            max_epochs=num_epochs, accelerator="cpu", logger=False,
+            enable_progress_bar=False, callbacks=save,
+        )
+        model = _Recorded()
+        with datasetd.DataLoader(
+            dataset, 32, True, seed=1
+        ) as loader, datasetd.DataLoader(dataset, 100) as checks:
+            trainer.fit(
+                model, loader.as_torch() if is_torch else loader,
+                checks if validates else None, ckpt_path=checkpoint,
+            )
+        return model.seen
+
+    with datasetd.DataLoader(dataset, 32, True, seed=1) as loader:
+        expected = [i for _ in range(4) for b in loader for i in b.indices.tolist()]
+    half = len(expected) // 2
+    assert fit(2) == expected[:half]
+    assert fit(4, tmp_path / "last.ckpt") == expected[half:]
+
+
 class _Kept(lightning.LightningModule):
     """Keeps what it sees, as metrics do."""
 

@@ -234,6 +234,85 @@ def test_iterators_one_after_another_share_their_buffers(client, dataset):
             assert time.monotonic() < deadline
 
 
+def test_a_framework_that_counts_epochs_moves_the_loader_forward(
+    dataset, epochs
+):
+    """Fabric counts from the start of the process, the Trainer of Lightning
+    goes on after a checkpoint; both tell `sampler`."""
+    with loader(dataset) as batches:
+        for count in range(2):
+            batches.sampler.set_epoch(count)
+            assert rows(batches) == epochs[count]
+        state = {**batches.state_dict(), "epoch": 3, "batch": 2}
+        batches.load_state_dict(state)
+        batches.sampler.set_epoch(0)
+        assert rows(batches) == epochs[3][20:]
+        batches.sampler.set_epoch(1)
+        assert rows(batches) == epochs[4]
+    for as_torch in (False, True):
+        with loader(dataset) as batches:
+            given = batches.as_torch() if as_torch else batches
+            unused = iter(given)
+            given.sampler.set_epoch(2)
+            assert rows(given) == epochs[2]
+            given.sampler.set_epoch(3)
+            assert rows(given) == epochs[3]
+            del unused
+    sampler = Counting()
+    with loader(dataset, shuffle=False, sampler=sampler) as batches:
+        assert batches.sampler is sampler
+
+
+def test_an_unused_iterator_moves_to_the_epoch_that_is_told(
+    dataset, epochs
+):
+    with loader(dataset) as batches:
+        state = {**batches.state_dict(), "epoch": 2, "batch": 3}
+        batches.load_state_dict(state)
+        held = iter(batches)
+        batches.sampler.set_epoch(2)
+        assert rows(batches) == epochs[2][30:]
+        del held
+        assert rows(batches) == epochs[3]
+    with loader(dataset) as batches:
+        state = {**batches.state_dict(), "epoch": 1, "batch": 3}
+        batches.load_state_dict(state)
+        held = iter(batches)
+        batches.sampler.set_epoch(3)
+        state = batches.state_dict()
+        assert (state["epoch"], state["batch"]) == (3, 0)
+        assert rows(held) == epochs[3]
+        assert rows(batches) == epochs[4]
+    with loader(dataset) as batches:
+        held = iter(batches)
+        batches.sampler.set_epoch(3)
+        again = iter(batches)
+        assert rows(again) == epochs[3]
+        assert rows(batches) == epochs[4]
+        del held
+    with loader(dataset) as batches:
+        held = iter(batches)
+        batches.sampler.set_epoch(3)
+        del held
+        assert rows(batches) == epochs[3]
+    with loader(dataset, partition=(0, 1)) as batches:
+        expected = [rows(batches) for _ in range(3)]
+    with loader(dataset, partition=(0, 1)) as batches:
+        held = iter(batches)
+        batches.sampler.set_epoch(1)
+        assert rows(held) == expected[1]
+        assert rows(batches) == expected[2]
+    with loader(dataset) as batches:
+        held = iter(batches)
+        batches.sampler.set_epoch(0)
+        first = next(held).indices.tolist()
+        state = batches.state_dict()
+        assert (state["epoch"], state["batch"]) == (0, 1)
+        assert first + rows(held) == epochs[0]
+        batches.sampler.set_epoch(1)
+        assert rows(batches) == epochs[1]
+
+
 def test_state_is_that_of_the_batch_returned_last(dataset, epochs):
     with loader(dataset) as batches:
 
@@ -405,6 +484,38 @@ def test_peek_keeps_the_random_draws(dataset):
         assert torch.equal(batches.peek().image, expected[0])
         for batch, image in zip(batches, expected):
             assert torch.equal(batch.image, image)
+
+
+class Stateful(Counting):
+    def state_dict(self):
+        return {"runs": self.runs}
+
+    def load_state_dict(self, state):
+        self.runs = state["runs"]
+
+
+def test_peek_beside_an_iterator_of_a_stateful_sampler(dataset):
+    with loader(dataset, shuffle=False, sampler=Stateful()) as batches:
+        iterator = iter(batches)
+        seen = next(iterator).indices.tolist()
+        for look in (batches.peek, batches.__iter__):
+            with pytest.raises(
+                datasetd.FailedPrecondition, match="state of one iteration"
+            ):
+                look()
+        assert seen + rows(iterator) == expected_of_sampler(1)
+        assert batches.peek().indices.tolist() == expected_of_sampler(2)[:10]
+        assert rows(batches) == expected_of_sampler(2)
+
+
+def test_an_error_of_a_sampler_that_peek_meets_comes_again(dataset):
+    given = [[0, 1], [2, NUM_SAMPLES]]
+    with datasetd.DataLoader(dataset, batch_sampler=given) as batches:
+        for _ in range(2):
+            with pytest.raises(datasetd.OutOfRange):
+                batches.peek()
+        with pytest.raises(datasetd.OutOfRange):
+            list(batches)
 
 
 def test_peek_at_nothing(tiny, dataset):

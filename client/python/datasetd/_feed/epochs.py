@@ -68,9 +68,9 @@ class Use:
         # True once it has given a batch or has ended.
         self.has_begun = False
 
-    def is_held(self) -> bool:
-        """True while the iterator exists."""
-        return self._iterator() is not None
+    def iterator(self) -> "Optional[EpochIterator]":
+        """Returns the iterator while it exists."""
+        return self._iterator()
 
     def undo(self) -> None:
         """The loader is where it was before the iterator, unless another one

@@ -8,7 +8,7 @@ from .._batches.batch import Batch
 from .._feed.epochs import EpochIterator, Place, Progress, SamplerIterator
 from .._feed.fetch import Fetcher
 from .._feed.reconnecting_feed import Job, Position, ReconnectingFeed
-from ..errors import OutOfRange, ResourceExhausted
+from ..errors import FailedPrecondition, OutOfRange, ResourceExhausted
 from .job_order import JobOrder
 from .next_epoch import NextEpoch
 
@@ -58,14 +58,28 @@ class Feeds:
             return EpochIterator(feed, self._place, before)
         return SamplerIterator(feed, self._place, before, feed.queue)
 
+    def move(self, unused: EpochIterator, epoch: int) -> None:
+        """Makes the newest iterator, which is unused, begin `epoch`."""
+        self._peeked = None
+        self._set_first_position(0)
+        self._order.set_epoch(epoch)
+        self.newest.begin((epoch, 0))
+        unused.epoch = epoch
+
     def peek(self, start: NextEpoch) -> Batch[Any]:
         """Returns the first batch of the next epoch."""
         feed = self._peeked_at(start)
         if feed is None:
             feed = self._peeked = self._begun(start, keep=True)
-        if feed.queue is not None:
-            feed.queue.top_up(feed.send)
-        if not (feed.queue.has_more() if feed.queue else feed.num_batches):
+        try:
+            if feed.queue is not None:
+                feed.queue.top_up(feed.send)
+            has_more = feed.queue.has_more() if feed.queue else feed.num_batches
+        except BaseException:
+            # So that iter() begins anew, and meets the sampler's error again.
+            self._peeked = None
+            raise
+        if not has_more:
             raise OutOfRange("peek(): the next epoch has no batches")
         return feed.peek()
 
@@ -124,10 +138,8 @@ class Feeds:
     def _begun(self, start: NextEpoch, keep: bool = False) -> ReconnectingFeed:
         """Returns a feed at the next position that no iterator uses; with
         `keep` one that was there, or a new one."""
-        position, first = start.position(), start.first_position
-        if first != int(self._job.options.get("first_position", 0)):
-            self._job.check_client()
-            self._job.change(first_position=str(first))
+        position = start.position()
+        self._set_first_position(start.first_position)
         feed = self.newest
         if feed.is_under_way() or (keep and feed.position != position):
             feed = self._opened(position)
@@ -135,7 +147,18 @@ class Feeds:
         feed.begin(position, start.order_state)
         return feed
 
+    def _set_first_position(self, first: int) -> None:
+        if first != int(self._job.options.get("first_position", 0)):
+            self._job.check_client()
+            self._job.change(first_position=str(first))
+
     def _opened(self, position: Position) -> ReconnectingFeed:
+        if self._order.has_sampler_state():
+            raise FailedPrecondition(
+                "the sampler has the state of one iteration (state_dict): one "
+                "more iterator or peek() would change it: take the epoch to "
+                "its end before"
+            )
         try:
             return ReconnectingFeed(
                 self._job, self._order.new_queue(), position

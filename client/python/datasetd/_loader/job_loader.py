@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -26,6 +27,19 @@ if TYPE_CHECKING:
     import torch
 
 _Self = TypeVar("_Self", bound="JobLoader[Any]")
+
+
+class EpochFollower:
+    """A loader's `sampler` where it was given none: what Lightning tells of
+    epochs goes to the loader."""
+
+    def __init__(self, loader: "JobLoader[Any]") -> None:
+        self._loader = weakref.ref(loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        loader = self._loader()
+        if loader is not None:
+            loader._follow_epoch(epoch)
 
 
 class JobLoader(Generic[ArrayT]):
@@ -66,6 +80,7 @@ class JobLoader(Generic[ArrayT]):
     def _iterate(self) -> Iterator[Batch[ArrayT]]:
         """iter() for the package's own loaders: no part of the job's epochs."""
         self._settle()
+        self._start.repeat_unused()
         self._collective.check(self._state.identity())
         epoch, _ = self._start.position()
         iterator = self._feeds.iterate(self._start)
@@ -99,6 +114,23 @@ class JobLoader(Generic[ArrayT]):
         self._start.forget_unused()
         self._feeds.set_epoch(number)
         self._start.request(number)
+
+    def _follow_epoch(self, epoch: int) -> None:
+        """As set_epoch(), by a framework that may count from the start of its
+        process instead: moves the loader forward only. As torch's samplers,
+        also moves an iterator that is still unused, which may be made anew."""
+        number = checked_int("epoch", epoch, 0, 2**63 - 1)
+        unused = self._start.unused()
+        if unused is None or self._order.is_given:
+            if number > self._start.position()[0]:
+                self.set_epoch(number)
+            return
+        if number > unused.epoch:
+            self._feeds.newest.check_free()
+            self._feeds.move(unused, number)
+            self._start.move_unused(number)
+        if number == unused.epoch:
+            self._start.allow_repeat()
 
     def fetch(
         self, indices: Iterable[int], epoch: Optional[int] = None

@@ -9,7 +9,12 @@ from .._datasets.dataset import Dataset
 from .._datasets.parts import check_node
 from .._feed.order_queue import OrderQueue
 from .._order.partition import Partition, seed_of
-from .._order.sampling import SamplerOrder, digest, index_array
+from .._order.sampling import (
+    SamplerOrder,
+    digest,
+    has_state,
+    index_array,
+)
 from .._order.weights import Weighted
 from .._ranks import nodes
 from .._ranks.agreement import Agreement
@@ -80,6 +85,11 @@ class JobOrder:
         self._sampler, self._batch_sampler = sampler, batch_sampler
         self._own_subset = subset
         self.is_given = True
+
+    def has_sampler_state(self) -> bool:
+        """True if the user's sampler keeps the state of its iteration."""
+        source = self._batch_sampler or self._sampler
+        return self.is_given and has_state(source)
 
     def new_queue(self) -> Optional[OrderQueue]:
         """Returns the order of one more feed; None: the daemon makes it."""

@@ -23,7 +23,7 @@ from .._ranks import nodes
 from .._ranks.ranks import Number
 from ..transforms._pipeline import Pipelines
 from . import torch_arguments as _torch_arguments
-from .job_loader import JobLoader
+from .job_loader import EpochFollower, JobLoader
 from .opening import open_job
 
 if TYPE_CHECKING:
@@ -296,7 +296,9 @@ class DataLoader(JobLoader[ArrayT]):
                 torch_arguments, inspect.signature(DataLoader).parameters
             )
         self.dataset = dataset
-        self.sampler = sampler
+        self.sampler: Union[None, Iterable[int], EpochFollower] = sampler
+        if sampler is None and batch_sampler is None:
+            self.sampler = EpochFollower(self)
         self.batch_sampler = batch_sampler
         opened = open_job(
             dataset,

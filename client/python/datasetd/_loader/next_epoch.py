@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from .._feed.epochs import Use
+from .._feed.epochs import EpochIterator, Use
 from .._feed.reconnecting_feed import Position
 
 OrderState = Optional[Dict[str, Any]]
@@ -37,6 +37,9 @@ class NextEpoch:
         self._requested_epoch: Optional[int] = None
         # One for each iterator since the last one that was used.
         self._befores: List[_Before] = []
+        # The next iter() may begin where the last one did, if that iterator is
+        # not used until then.
+        self._may_repeat = False
 
     def position(self) -> Position:
         """Returns where the next iter() begins."""
@@ -59,6 +62,7 @@ class NextEpoch:
         self.loaded, self.order_state = position, order_state
         self._loaded_first = first_position
         self._requested_epoch = None
+        self._may_repeat = False
         self._befores.clear()
 
     def request(self, epoch: int) -> None:
@@ -67,6 +71,31 @@ class NextEpoch:
             return
         self.loaded = self.order_state = None
         self._requested_epoch = epoch
+        self._may_repeat = False
+
+    def unused(self) -> Optional[EpochIterator]:
+        """Returns the last iterator if it is held and unused."""
+        self.forget_unused()
+        return self._befores[-1].use.iterator() if self._befores else None
+
+    def move_unused(self, epoch: int) -> None:
+        """The last iterator, which is held and unused, begins `epoch`."""
+        self._befores[-1] = self._befores[-1]._replace(
+            loaded=None, order_state=None, requested_epoch=epoch
+        )
+        self.last_epoch = epoch
+
+    def allow_repeat(self) -> None:
+        """The next iter() begins where the last one did, even if its iterator
+        is held, unless that is used before."""
+        self._may_repeat = True
+
+    def repeat_unused(self) -> None:
+        """Called by iter(): see allow_repeat()."""
+        may_repeat, self._may_repeat = self._may_repeat, False
+        if may_repeat and self._befores:
+            if not self._befores[-1].use.has_begun:
+                self._undo()
 
     def cut_anew(self, rows_per_batch: int) -> None:
         """Begins a loaded epoch at the row that was reached, with batches of
@@ -103,13 +132,16 @@ class NextEpoch:
             if before.use.has_begun:
                 self._befores.clear()
                 return
-            if before.use.is_held():
+            if before.use.iterator() is not None:
                 return
-            self._befores.pop()
-            before.use.undo()
-            requested_since = self._requested_epoch
-            self.loaded, self.order_state = before.loaded, before.order_state
-            self._requested_epoch = before.requested_epoch
-            self.last_epoch = before.last_epoch
-            if requested_since is not None:
-                self.request(requested_since)
+            self._undo()
+
+    def _undo(self) -> None:
+        before = self._befores.pop()
+        before.use.undo()
+        requested_since = self._requested_epoch
+        self.loaded, self.order_state = before.loaded, before.order_state
+        self._requested_epoch = before.requested_epoch
+        self.last_epoch = before.last_epoch
+        if requested_since is not None:
+            self.request(requested_since)

@@ -27,6 +27,8 @@ class Source(Protocol):
 
     def set_epoch(self, epoch: int) -> None: ...
 
+    def _follow_epoch(self, epoch: int) -> None: ...
+
     def state_dict(self) -> Dict[str, Any]: ...
 
     def load_state_dict(self, state: Dict[str, Any]) -> None: ...
@@ -114,7 +116,9 @@ def make(loader: Source) -> Any:
             return loader.num_samples
 
         def set_epoch(self, epoch: int) -> None:
-            """Fabric counts from the start of the process."""
+            """Fabric counts from the start of the process, the Trainer goes on
+            after a checkpoint."""
+            loader._follow_epoch(epoch)
 
     class TorchLoader(torch.utils.data.DataLoader):  # type: ignore[misc]
         """Its items are the loader's batches."""

@@ -49,7 +49,7 @@ def _indices_of(
     return index_array("sampler", subset.take(positions))
 
 
-def _has_state(sampler: Any) -> bool:
+def has_state(sampler: Any) -> bool:
     return hasattr(sampler, "state_dict") and hasattr(
         sampler, "load_state_dict"
     )
@@ -180,11 +180,11 @@ class SamplerOrder:
         self._index = 0
         self._row = 0
         self._digest = b""
-        if sampler_state is not None and _has_state(source):
+        if sampler_state is not None and has_state(source):
             source.load_state_dict(copy.deepcopy(sampler_state))
-        self._state_holder = source if _has_state(source) else None
+        self._state_holder = source if has_state(source) else None
         iterator = iter(source)
-        if self._state_holder is None and _has_state(iterator):
+        if self._state_holder is None and has_state(iterator):
             self._state_holder = iterator
             if sampler_state is not None:
                 iterator.load_state_dict(copy.deepcopy(sampler_state))
@@ -245,7 +245,7 @@ class SamplerOrder:
         None, too, if the sampler did not reach the end of the epoch that it
         began: its state is a place within that epoch.
         """
-        if self._iterator is not None or not _has_state(self._source):
+        if self._iterator is not None or not has_state(self._source):
             return None
         return copy.deepcopy(self._source.state_dict())
 
