@@ -354,7 +354,7 @@ void HostThreadPool::Work(Worker* worker) {
     if (choice.job == nullptr) {
       const bool is_surplus = num_live_threads_ - num_paused_ > num_threads_;
       if (is_stopping_ || (was_kept && is_surplus)) {
-        // In the same critical section: the next thread counts without this.
+        // While the mutex is held, so that no other thread counts this one.
         --num_live_threads_;
         return;
       }

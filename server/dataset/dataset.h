@@ -35,7 +35,7 @@ namespace datasetd {
 class Dataset {
  public:
   struct Contents {
-    // Of the memory below: first, so that they go after it.
+    // For the memory below. Declared first, so that they are destroyed last.
     std::vector<Reservation> reservations;
     std::string name;
     // The first device's, where feeds run unless they ask for another one.

@@ -755,7 +755,7 @@ def test_a_kind_of_one_field_leaves_the_others(client, daemon, tmp_path):
     done = run("photo=image")
     assert done.returncode == 1
     assert "there is no field 'photo'; there are image, label" in done.stderr
-    # Likewise of tables, and of samples that are dicts.
+    # The same holds for tables, and for samples that are dicts.
     names = FieldNames(Kinds({"a": "array"}))
     assert list(names.choose({"a": 0, "b": 1}, "a table")) == ["a", "b"]
     assert names.kind("a") == "array" and names.kind("b") == "auto"

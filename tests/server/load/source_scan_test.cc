@@ -89,7 +89,7 @@ TEST_F(SourceScanTest, AFileThatWasChangedIsNoticedAfterwards) {
   EXPECT_THAT((*source)->CheckUnchanged(), IsOk());
   files_.Write("/d/b", "ed");
   EXPECT_THAT((*source)->CheckUnchanged(), IsOk());
-  // Of the same size.
+  // The new contents have the old size.
   files_.Write("/d/a", "cba");
   EXPECT_THAT((*source)->CheckUnchanged(),
               StatusIs(absl::StatusCode::kFailedPrecondition,

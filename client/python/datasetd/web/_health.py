@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional
 _DOCTOR_SECONDS = 60.0
 _DOCTOR_KEPT_SECONDS = 30.0
 _DOCTOR_LEAST_SECONDS = 2.0
-# What journalctl hints at where there are messages that this user may not see.
+# Part of what journalctl prints when it hides messages from this user.
 _NOT_SEEING = "not seeing messages"
 _JOURNAL_SECONDS = 10.0
 _MAX_WARNINGS = 50
