@@ -57,8 +57,6 @@ class BadSampleFilter {
   absl::Status Replace(absl::Span<const absl::Status> statuses);
   // Moves samples as rows_ says, and saves the last good one.
   void Arrange(absl::Span<const absl::Span<uint8_t>> fields);
-  void Copy(absl::Span<const absl::Span<uint8_t>> fields, int64_t from,
-            int64_t to) const;
 
   const v1::BadSamplePolicy policy_;
   const int64_t max_bad_samples_;
