@@ -86,7 +86,10 @@ class DynamicCudaDriver final : public CudaDriver {
     if (context_ == nullptr) return;
     if (event_ != nullptr) {
       const ContextScope scope(api_, context_);
-      if (scope.status().ok()) api_.cuEventDestroy(event_);
+      if (scope.status().ok()) {
+        if (own_stream_ != nullptr) api_.cuStreamDestroy(own_stream_);
+        api_.cuEventDestroy(event_);
+      }
     }
     api_.cuDevicePrimaryCtxRelease(device_);
   }
@@ -97,6 +100,8 @@ class DynamicCudaDriver final : public CudaDriver {
     DATASETD_RETURN_IF_ERROR(scope.status());
     DATASETD_CUDA_RETURN_IF_ERROR(
         cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING));
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        cuStreamCreateWithPriority(&own_stream_, CU_STREAM_NON_BLOCKING, 0));
     return absl::OkStatus();
   }
 
@@ -205,14 +210,18 @@ class DynamicCudaDriver final : public CudaDriver {
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
 
-  absl::Status JoinStream(uint64_t stream, uint64_t other) override {
+  uint64_t own_stream() const override {
+    return reinterpret_cast<uint64_t>(own_stream_);
+  }
+
+  absl::Status AwaitStream(uint64_t other) override {
     const ContextScope scope(api_, context_);
     DATASETD_RETURN_IF_ERROR(scope.status());
     CUcontext context = nullptr;
     DATASETD_CUDA_RETURN_IF_ERROR(cuStreamGetCtx(Stream(other), &context));
-    if (context != context_) return JoinForeignStream(stream, other, context);
+    if (context != context_) return AwaitForeignStream(other, context);
     DATASETD_CUDA_RETURN_IF_ERROR(cuEventRecord(event_, Stream(other)));
-    DATASETD_CUDA_RETURN_IF_ERROR(cuStreamWaitEvent(Stream(stream), event_, 0));
+    DATASETD_CUDA_RETURN_IF_ERROR(cuStreamWaitEvent(own_stream_, event_, 0));
     return absl::OkStatus();
   }
 
@@ -228,8 +237,7 @@ class DynamicCudaDriver final : public CudaDriver {
  private:
   // `other` is of another GPU, or of a context of the job's own: its events
   // are recorded in that context, and awaited in any.
-  absl::Status JoinForeignStream(uint64_t stream, uint64_t other,
-                                 CUcontext context) {
+  absl::Status AwaitForeignStream(uint64_t other, CUcontext context) {
     CUevent event = nullptr;
     absl::Status status;
     {
@@ -241,7 +249,7 @@ class DynamicCudaDriver final : public CudaDriver {
                         "cuEventRecord");
     }
     if (status.ok()) {
-      status = ToStatus(api_, api_.cuStreamWaitEvent(Stream(stream), event, 0),
+      status = ToStatus(api_, api_.cuStreamWaitEvent(own_stream_, event, 0),
                         "cuStreamWaitEvent");
     }
     // It may go before the work that it stands for is done.
@@ -300,6 +308,7 @@ class DynamicCudaDriver final : public CudaDriver {
   const int ordinal_;
   CUcontext context_ = nullptr;
   CUevent event_ = nullptr;
+  CUstream own_stream_ = nullptr;
   char* host_base_ = nullptr;
   CUdeviceptr device_base_ = 0;
 };

@@ -6,7 +6,7 @@
 // Streams are CUstream values as integers; 0 is the legacy default stream.
 // Device addresses are void*.
 //
-// Thread-safe, except for JoinStream. Every call makes the primary context
+// Thread-safe, except for AwaitStream. Every call makes the primary context
 // current and restores the previous one. Errors carry the driver call and the
 // name of its error; CANCELLED means that the driver is shutting down with the
 // process.
@@ -75,10 +75,12 @@ class CudaDriver {
   // True if work enqueued now would become part of a graph.
   virtual bool IsCapturing(uint64_t stream) = 0;
 
-  // Makes later work of `stream` wait for the work enqueued on `other` so far.
-  // `other` may be of another context, also of another GPU. Not thread-safe:
-  // all calls share one event.
-  virtual absl::Status JoinStream(uint64_t stream, uint64_t other) = 0;
+  // A stream that no work of the job is on, nor waits for.
+  virtual uint64_t own_stream() const = 0;
+  // Makes later work of own_stream() wait for the work enqueued on `other` so
+  // far. `other` may be of another context, also of another GPU. Not
+  // thread-safe: all calls share one event.
+  virtual absl::Status AwaitStream(uint64_t other) = 0;
 
   // Copies device memory to the host; blocks until it is done.
   virtual absl::Status CopyToHost(void* to, const void* from,

@@ -438,16 +438,20 @@ int FeedCore::ReleasePending() {
 bool FeedCore::TryRelease(uint32_t index) {
   Slot& slot = slots_[index];
   CudaDriver* const cuda = slab_.cuda();
-  const uint64_t stream = slot.streams[0];
+  uint64_t stream = slot.streams[0];
   const uint64_t sequence = slot.sequence;
   absl::Status told;
   if (cuda != nullptr) {
     for (int i = 0; i < slot.num_streams; ++i) {
       if (cuda->IsCapturing(slot.streams[i])) return false;
     }
-    for (int i = 1; i < slot.num_streams && told.ok(); ++i) {
-      told = cuda->JoinStream(stream, slot.streams[i]);
-      if (!told.ok()) told = NotGivenBack(slot.streams[i], told);
+    if (slot.num_streams > 1) {
+      // The job's own streams do not wait for each other.
+      stream = cuda->own_stream();
+      for (int i = 0; i < slot.num_streams && told.ok(); ++i) {
+        told = cuda->AwaitStream(slot.streams[i]);
+        if (!told.ok()) told = NotGivenBack(slot.streams[i], told);
+      }
     }
   }
   num_held_.fetch_sub(1, std::memory_order_relaxed);

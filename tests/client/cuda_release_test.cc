@@ -70,6 +70,8 @@ class CudaReleaseTest : public ::testing::Test {
       EXPECT_EQ(counts.num_allocations, before_.num_allocations);
       EXPECT_EQ(counts.num_pinned, before_.num_pinned);
       EXPECT_EQ(counts.num_events, before_.num_events);
+      EXPECT_EQ(counts.num_streams,
+                before_.num_streams + static_cast<int>(streams_.size()));
     }
     EXPECT_EQ(counts.num_captures, 0);
     EXPECT_EQ(counts.num_current, 1);
@@ -92,15 +94,22 @@ class CudaReleaseTest : public ::testing::Test {
     EXPECT_EQ(DATASETD_CALL(datasetd_emulated_gpu_advance)(Handle(stream)),
               CUDA_SUCCESS);
   }
+  // The library's, which waits for all streams of a batch. REQUIRES: created by
+  // the last FeedHarness, and no stream after it.
+  static uint64_t OwnStream() {
+    return reinterpret_cast<uint64_t>(
+        DATASETD_CALL(datasetd_emulated_gpu_newest_stream)());
+  }
   // No work belongs there; what is there all the same is done afterwards.
   void RunDefaultStream() {
     EXPECT_EQ(DATASETD_CALL(cuStreamSynchronize)(nullptr), CUDA_SUCCESS);
   }
   void LetAllRun() {
-    for (const CUstream stream : streams_) {
-      EXPECT_EQ(DATASETD_CALL(datasetd_emulated_gpu_hold)(stream, 0),
-                CUDA_SUCCESS);
-    }
+    for (const CUstream stream : streams_) LetRun(stream);
+  }
+  static void LetRun(CUstream stream) {
+    EXPECT_EQ(DATASETD_CALL(datasetd_emulated_gpu_hold)(stream, 0),
+              CUDA_SUCCESS);
   }
   void AwaitAll() {
     for (const CUstream stream : streams_) {
@@ -157,12 +166,12 @@ class CudaReleaseTest : public ::testing::Test {
   // By the test: its feed is to stay until the process ends.
   bool is_feed_left_ = false;
 
- private:
-  static constexpr CUdevice kDevice = 1;
-
   static CUstream Handle(uint64_t stream) {
     return reinterpret_cast<CUstream>(stream);
   }
+
+ private:
+  static constexpr CUdevice kDevice = 1;
 
   std::vector<CUstream> streams_;
 };
@@ -200,22 +209,41 @@ TEST_F(CudaReleaseTest, HostFunctionWhereStreamsCannotWrite) {
 
 TEST_F(CudaReleaseTest, EveryRecordedStreamIsWaitedFor) {
   FeedHarness harness(FeedHarness::Device::kGpu);
+  const uint64_t own_stream = OwnStream();
   const auto batch = Next(harness);
   ASSERT_THAT(batch, IsOk());
   for (uint64_t stream : {side_stream_, third_stream_, side_stream_}) {
     ASSERT_THAT(harness.core().RecordStream(batch->slot, stream), IsOk());
   }
   std::atomic<int> done = 0;
-  GiveWork(side_stream_, &done);
-  GiveWork(third_stream_, &done);
+  for (uint64_t stream : {stream_, side_stream_, third_stream_}) {
+    GiveWork(stream, &done);
+  }
   harness.Drop(*batch);
+  for (uint64_t stream : {third_stream_, side_stream_, stream_}) {
+    Run(own_stream);
+    EXPECT_EQ(harness.daemon().num_held(), 1u);
+    Run(stream);
+  }
+  EXPECT_EQ(done, 3);
+  Run(own_stream);
+  EXPECT_EQ(harness.daemon().num_held(), 0u);
+}
+
+TEST_F(CudaReleaseTest, StreamsOfABatchDoNotWaitForEachOther) {
+  FeedHarness harness(FeedHarness::Device::kGpu);
+  const uint64_t own_stream = OwnStream();
+  const auto batch = Next(harness);
+  ASSERT_THAT(batch, IsOk());
+  ASSERT_THAT(harness.core().RecordStream(batch->slot, side_stream_), IsOk());
+  std::atomic<int> done = 0;
+  GiveWork(side_stream_, &done);
+  harness.Drop(*batch);
+  GiveWork(stream_, &done);
   Run(stream_);
-  EXPECT_EQ(harness.daemon().num_held(), 1u);
-  Run(third_stream_);
-  Run(stream_);
-  EXPECT_EQ(harness.daemon().num_held(), 1u);
+  EXPECT_EQ(done, 1);
   Run(side_stream_);
-  Run(stream_);
+  Run(own_stream);
   EXPECT_EQ(done, 2);
   EXPECT_EQ(harness.daemon().num_held(), 0u);
 }
@@ -228,6 +256,7 @@ TEST_F(CudaReleaseTest, AStreamOfAnotherGpuIsWaitedFor) {
   const uint64_t peer_stream = MakeStream();
   ASSERT_EQ(DATASETD_CALL(cuCtxPopCurrent)(nullptr), CUDA_SUCCESS);
   FeedHarness harness(FeedHarness::Device::kGpu);
+  const uint64_t own_stream = OwnStream();
   const auto batch = Next(harness);
   ASSERT_THAT(batch, IsOk());
   ASSERT_THAT(harness.core().RecordStream(batch->slot, peer_stream), IsOk());
@@ -235,9 +264,10 @@ TEST_F(CudaReleaseTest, AStreamOfAnotherGpuIsWaitedFor) {
   GiveWork(peer_stream, &done);
   harness.Drop(*batch);
   Run(stream_);
+  Run(own_stream);
   EXPECT_EQ(harness.daemon().num_held(), 1u);
   Run(peer_stream);
-  Run(stream_);
+  Run(own_stream);
   EXPECT_EQ(done, 1);
   EXPECT_EQ(harness.daemon().num_held(), 0u);
   const auto next = Next(harness);
@@ -249,6 +279,7 @@ TEST_F(CudaReleaseTest, AStreamOfAnotherGpuIsWaitedFor) {
   EXPECT_EQ(DATASETD_CALL(datasetd_emulated_gpu_counts)().num_events,
             before_.num_events);
   EXPECT_EQ(DATASETD_CALL(cuDevicePrimaryCtxRelease)(0), CUDA_SUCCESS);
+  --before_.num_streams;  // the peer's goes with its context
 }
 
 // The thread that releases a batch has another.
@@ -273,6 +304,7 @@ TEST_F(CudaReleaseTest, TheStreamPerThreadIsRefused) {
 
 TEST_F(CudaReleaseTest, StreamsOfABatchAreLimited) {
   FeedHarness harness(FeedHarness::Device::kGpu);
+  const CUstream own_stream = Handle(OwnStream());
   const auto batch = Next(harness);
   ASSERT_THAT(batch, IsOk());
   for (uint64_t i = 1; i < kMaxStreamsPerBatch; ++i) {
@@ -282,6 +314,7 @@ TEST_F(CudaReleaseTest, StreamsOfABatchAreLimited) {
               StatusIs(absl::StatusCode::kResourceExhausted));
   harness.Drop(*batch);
   LetAllRun();
+  LetRun(own_stream);
 }
 
 TEST_F(CudaReleaseTest, ReleaseDuringACaptureWaitsForItsEnd) {
@@ -469,6 +502,7 @@ TEST_F(CudaReleaseTest, ABatchThatCannotBeReleasedEndsItsFeed) {
 TEST_F(CudaReleaseTest, AStreamThatWasDestroyedBeforeItsBatchEndsItsFeed) {
   is_feed_left_ = true;
   FeedHarness harness(FeedHarness::Device::kGpu);
+  const CUstream own_stream = Handle(OwnStream());
   const auto batch = Next(harness);
   ASSERT_THAT(batch, IsOk());
   CUstream short_lived = nullptr;
@@ -504,6 +538,7 @@ TEST_F(CudaReleaseTest, AStreamThatWasDestroyedBeforeItsBatchEndsItsFeed) {
   EXPECT_EQ(DetailOf(next.status()), ErrorDetail::kContextFailed);
   harness.Close();
   LetAllRun();
+  LetRun(own_stream);
   EXPECT_EQ(DATASETD_CALL(cuCtxSynchronize)(), CUDA_SUCCESS);
   EXPECT_EQ(done, 2);
 }

@@ -49,6 +49,14 @@ void datasetd_emulated_gpu_hold_new(int is_held) {
   driver.holds_new_streams = is_held != 0;
 }
 
+CUstream datasetd_emulated_gpu_newest_stream(void) {
+  Driver& driver = Driver::Get();
+  const std::lock_guard lock(driver.scheduling.mutex);
+  const auto newest = driver.streams.rbegin();  // handles only grow
+  return ToHandle<CUstream>(newest == driver.streams.rend() ? 0
+                                                            : newest->first);
+}
+
 CUresult datasetd_emulated_gpu_advance(CUstream stream) {
   return Driver::Get().Run(
       "datasetd_emulated_gpu_advance", kNoRule, [&](Call& call) -> CUresult {

@@ -37,6 +37,9 @@ CUresult datasetd_emulated_gpu_hold(CUstream stream, int is_held);
 // Likewise all streams that are created from now on.
 void datasetd_emulated_gpu_hold_new(int is_held);
 
+// Returns the newest stream that there is; null: there is none.
+CUstream datasetd_emulated_gpu_newest_stream(void);
+
 // Runs what a held stream has been given, and returns when that is done or
 // waits for another stream; what is then left is held again.
 CUresult datasetd_emulated_gpu_advance(CUstream stream);
