@@ -226,6 +226,25 @@ class SystemTest(unittest.TestCase):
 
         self.check_delayed_use(use)
 
+    def test_another_stream_waits_for_the_copied_labels(self):
+        torch = self.require_gpu()
+        with self.daemon("cpu").connect() as client:
+            with self.loader(self.load(client, "cpu")) as loader:
+                expected = [batch[1].tolist() for batch in loader]
+        with self.daemon().connect() as client:
+            with self.loader(self.load(client)) as loader:
+                busy = torch.cuda.Stream()
+                with torch.cuda.stream(busy):
+                    torch.cuda._sleep(BUSY_CYCLES)
+                    loader.peek()
+                batches = iter(loader)
+                self.assertEqual(next(batches)[1].tolist(), expected[0])
+                with torch.cuda.stream(busy):
+                    torch.cuda._sleep(BUSY_CYCLES)
+                    batch = next(batches)
+                batch.record_stream(torch.cuda.current_stream())
+                self.assertEqual(batch[1].tolist(), expected[1])
+
     # -- Processes ----------------------------------------------------------
 
     def test_jobs_share_one_resident_dataset(self):

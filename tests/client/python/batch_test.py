@@ -1,11 +1,13 @@
 """Batches: their interface, and how long their memory lives."""
 
 import collections.abc
+import ctypes
 import gc
 import os
 import pickle
 import subprocess
 import sys
+import types
 
 import datasetd
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import torch
 from conftest import loader
 from datasetd import transforms as T
+from datasetd._batches import frameworks
 
 
 def test_batch_is_a_tuple_with_names(dataset):
@@ -310,6 +313,25 @@ def test_torchs_record_stream_of_a_batch_is_an_error_if_asked(
             with pytest.raises(Exception) as raised:
                 own.record_stream(None)
             assert "no effect" not in str(raised.value)
+
+
+def test_a_streams_number_is_of_the_batchs_gpu_for_torch(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "ExternalStream",
+                        lambda number, device: ("external", number, device))
+    monkeypatch.setattr(torch.cuda, "default_stream",
+                        lambda device: ("default", device))
+    stream = frameworks._torch_stream
+    assert stream(0, 1) == stream(1, 1) == ("default", 1)
+    assert stream(0xA0, 1) == ("external", 0xA0, 1)
+    # As CuPy's and Numba's, whose handle is a c_void_p.
+    assert stream(types.SimpleNamespace(ptr=0xA0, device_id=2),
+                  1) == ("external", 0xA0, 2)
+    assert stream(types.SimpleNamespace(ptr=0, device_id=-1),
+                  1) == ("default", 1)
+    for handle, expected in ((0xA0, ("external", 0xA0, 1)),
+                             (None, ("default", 1))):
+        numba = types.SimpleNamespace(handle=ctypes.c_void_p(handle))
+        assert stream(numba, 1) == expected
 
 
 def test_dlpack_copies_nothing_and_says_so(dataset):

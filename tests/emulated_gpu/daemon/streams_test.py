@@ -23,22 +23,22 @@ _PER_THREAD = 2  # CU_STREAM_PER_THREAD
 
 @contextlib.contextmanager
 def _loader(device="cuda:0", **options):
-    """(loader, planes of the images)."""
+    """(loader, planes of the images, labels)."""
     with harness.Daemon(devices=[device]) as daemon:
         path = os.path.join(daemon.data_root, "d")
-        planes, _ = harness.write_cifar10_test(path, _NUM_SAMPLES)
+        planes, labels = harness.write_cifar10_test(path, _NUM_SAMPLES)
         with daemon.connect() as client:
             dataset = client.load_dataset("d", format="cifar10", split="test",
                                           path=path)
             with datasetd.DataLoader(dataset, **{
                     "batch_size": 10, "framework": "dlpack", "timeout": 60,
                     **options}) as loader:
-                yield loader, planes
+                yield loader, planes, labels
 
 
 def test_the_stream_per_thread_is_refused():
     """The thread that frees the batch has another."""
-    with _loader() as (loader, _):
+    with _loader() as (loader, *_):
         batch = next(iter(loader))
         for call in (lambda: batch.record_stream(_PER_THREAD),
                      lambda: batch.image.__dlpack__(stream=_PER_THREAD)):
@@ -57,7 +57,7 @@ def _torch_stream(number, device_index):
 
 def test_the_default_stream_of_another_gpu_is_refused():
     """Its handle is that of the feed's own."""
-    with _loader() as (loader, _):
+    with _loader() as (loader, *_):
         batch = next(iter(loader))
         for number in (0, 1):
             with pytest.raises(
@@ -97,10 +97,21 @@ class _Gpu:
         self.call("cuMemAlloc_v2", ctypes.byref(address), size)
         return address
 
+    def wait(self, stream, earlier):
+        event = ctypes.c_void_p()
+        self.call("cuEventCreate", ctypes.byref(event), 2)
+        self.call("cuEventRecord", event, ctypes.c_void_p(earlier))
+        self.call("cuStreamWaitEvent", ctypes.c_void_p(stream), event, 0)
+        self.call("cuEventDestroy_v2", event)
+
+    def is_done(self, stream):
+        return self._driver.cuStreamQuery(stream) == 0
+
     def read(self, array):
-        """When the work of the copying stream is done."""
-        self.call("datasetd_emulated_gpu_hold", self.copying, 0)
-        self.call("cuStreamSynchronize", self.copying)
+        """When the work of all streams is done."""
+        for stream in (self.copying, self.third):
+            self.call("datasetd_emulated_gpu_hold", stream, 0)
+        self.call("cuCtxSynchronize")
         data = np.empty(array.size, np.uint8)
         self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data),
                   array.address, array.size)
@@ -124,12 +135,17 @@ class _Array:
 # The tests have no torch with CUDA: this has the part that matters.
 class _Framework(frameworks.Framework):
     gpu = None
+    # The names of those that are always copied.
+    small = ("indices",)
 
     def stream(self):
         return self.gpu.current.value
 
-    def small_fields(self, images):
-        return []
+    def wait(self, stream, earlier):
+        self.gpu.wait(stream, earlier)
+
+    def copies(self, info, images):
+        return info.name in self.small
 
     def from_handle(self, handle, field, info):
         tensor = frameworks.Tensor(handle, field, self.device, info)
@@ -144,7 +160,7 @@ class _Framework(frameworks.Framework):
 def test_copies_on_another_stream_are_of_their_batch(copied, monkeypatch):
     """The batch is taken on one stream and copied on another, which is late."""
     monkeypatch.setitem(frameworks._FRAMEWORKS, "dlpack", _Framework)
-    with _loader(prefetch=2) as (loader, planes):
+    with _loader(prefetch=2) as (loader, planes, _):
         gpu = _Framework.gpu = _Gpu()
         batches = iter(loader)
         batch = next(batches)
@@ -162,6 +178,54 @@ def test_copies_on_another_stream_are_of_their_batch(copied, monkeypatch):
             assert gpu.read(copy).view(np.int64).tolist() == list(range(10))
 
 
+def test_a_view_of_the_indices_is_of_the_stream_that_asks(monkeypatch):
+    """Those of a large batch are no copy."""
+    monkeypatch.setitem(frameworks._FRAMEWORKS, "dlpack", _Framework)
+    monkeypatch.setattr(_Framework, "small", ())
+    with _loader(prefetch=2) as (loader, *_):
+        gpu = _Framework.gpu = _Gpu()
+        batches = iter(loader)
+        batch = next(batches)
+        gpu.current = gpu.copying
+        indices = batch.indices
+        copy = indices.clone()
+        del batch, indices
+        gpu.current = gpu.third
+        for _ in range(10):
+            next(batches)
+        assert gpu.read(copy).view(np.int64).tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("use", ["peek", "record_stream", "clone", "held"])
+def test_a_stream_waits_for_copies_that_another_makes(use, monkeypatch):
+    """The stream that took the batch, and copies its label, is late."""
+    monkeypatch.setitem(frameworks._FRAMEWORKS, "dlpack", _Framework)
+    monkeypatch.setattr(_Framework, "small", ("indices", "label"))
+    with _loader(prefetch=2, on_held="copy") as (loader, planes, labels):
+        gpu = _Framework.gpu = _Gpu()
+        gpu.current = gpu.copying
+        row = 0
+        if use == "peek":
+            loader.peek()
+        else:
+            batches = iter(loader)
+            # Those that are held from the start leave copies only.
+            held = [next(batches) for _ in range(4 if use == "held" else 1)]
+            batch, row = held[-1], 10 * (len(held) - 1)
+        gpu.current = gpu.third
+        if use == "peek":
+            batch = next(iter(loader))
+        elif use == "clone":
+            batch = batch.clone()
+        else:
+            batch.record_stream(gpu.third.value)
+        label, image = batch.label.clone(), batch.image.clone()
+        gpu.call("datasetd_emulated_gpu_advance", gpu.third)
+        assert not gpu.is_done(gpu.third)
+        assert (gpu.read(label).view(np.int64) == labels[row:row + 10]).all()
+        assert (gpu.read(image) == planes[row:row + 10].reshape(-1)).all()
+
+
 def test_an_interrupted_batch_is_of_the_stream_that_gets_it(monkeypatch):
     monkeypatch.setitem(frameworks._FRAMEWORKS, "dlpack", _Framework)
 
@@ -169,7 +233,7 @@ def test_an_interrupted_batch_is_of_the_stream_that_gets_it(monkeypatch):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    with _loader(prefetch=2) as (loader, planes):
+    with _loader(prefetch=2) as (loader, planes, _):
         gpu = _Framework.gpu = _Gpu()
         batches = iter(loader)
         monkeypatch.setattr(transfer.Transfer, "finish", interrupt)
@@ -184,7 +248,7 @@ def test_an_interrupted_batch_is_of_the_stream_that_gets_it(monkeypatch):
 
 
 def test_on_the_host_streams_mean_nothing():
-    with _loader(device="cpu") as (loader, _):
+    with _loader(device="cpu") as (loader, *_):
         batch = next(iter(loader))
         batch.record_stream(_PER_THREAD)
         batch.image.__dlpack__(stream=_PER_THREAD)

@@ -44,9 +44,10 @@ class Origin(NamedTuple):
         array = self.framework.from_handle(
             handle, library.INDICES, self.indices_info
         )
-        is_small = 8 * handle.num_samples <= frameworks.SMALL_BYTES
-        if is_small and self.framework.can_copy:
-            self.record_current(handle)
+        if not self.framework.can_copy:
+            return array  # a Tensor, which records the stream itself
+        self.record_current(handle)
+        if self.framework.copies(self.indices_info, ()):
             return frameworks.copy_of(array)
         return array
 
@@ -87,6 +88,8 @@ class Batch(Tuple[ArrayT, ...]):
 
     _origin: Origin
     _handle: Union[Handle, Detached]
+    # The stream that makes the copies among the arrays; None: all are complete.
+    _copied_on: Optional[int] = None
 
     if TYPE_CHECKING:
 
@@ -181,8 +184,8 @@ class Batch(Tuple[ArrayT, ...]):
 
     def _changed(self, change: Callable[[Any], Any]) -> "Batch[ArrayT]":
         held = self.__dict__.get("_handle")
-        if isinstance(held, Handle):
-            self._origin.record_current(held)
+        if "_origin" in self.__dict__:
+            self._record_current()
         values = [change(value) for value in self]
         if all(new is old for new, old in zip(values, self)):
             return self
@@ -192,13 +195,15 @@ class Batch(Tuple[ArrayT, ...]):
         return result
 
     def record_stream(self, stream: Any) -> None:
-        """Keeps the memory until the work of `stream` has completed, too.
+        """Lets `stream` use the batch: keeps the memory until its work has
+        completed, too, and makes it wait for the copies among the arrays.
 
         Needed for every stream except the one that was current when the batch
         was taken; clone(), to() and indices do it themselves. `stream` is a
         framework's stream object, or its number, also one of another GPU, and
-        must live as long as the batch. The numbers 0 and 1 are the default
-        stream of the batch's GPU. Raises InvalidArgument (a ValueError) for
+        must live as long as the batch. torch's copies need the object of a
+        stream of another GPU. The numbers 0 and 1 are the default stream of the
+        batch's GPU. Raises InvalidArgument (a ValueError) for
         another GPU's default stream, whose number is the same, and for 2,
         CUDA's per-thread default stream, which is another one on the thread
         that frees the batch.
@@ -215,13 +220,17 @@ class Batch(Tuple[ArrayT, ...]):
             frameworks.record_stream(held.indices, stream)
         for value in self:
             frameworks.record_stream(value, stream)
+        if self._copied_on is not None:
+            self._origin.framework.wait(stream, self._copied_on)
 
     def _record_current(self) -> None:
-        """Keeps the memory for the framework's current stream, which may be
-        another one than that which took the batch."""
+        """Lets the framework's current stream use the batch, which may be
+        another one than that which took it."""
         framework = self._origin.framework
         if framework.device[0] == dlpack.CUDA:
-            self.record_stream(framework.stream())
+            stream = framework.stream()
+            if stream != self._copied_on:
+                self.record_stream(stream)
 
     def _held(self) -> Union[Handle, Detached]:
         try:

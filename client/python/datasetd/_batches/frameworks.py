@@ -71,22 +71,24 @@ class Framework:
         self, device: Tuple[int, int], fields: List[FieldInfo]
     ) -> None:
         self.device = device
-        self.fields = fields
 
     def stream(self) -> int:
         """Returns the stream that will use the next batch."""
         return 0
 
-    def small_fields(self, images: Container[str]) -> List[int]:
-        """Returns the fields that are always copied: the small ones but
+    def wait(self, stream: Any, earlier: int) -> None:
+        """Makes a stream, an object or a number, wait for the copies that
+        stream `earlier` makes. Nothing if copies are complete when they are
+        returned."""
+
+    def copies(self, info: FieldInfo, images: Container[str]) -> bool:
+        """True for a field that is always copied: a small one, and none of
         `images`."""
-        if not self.can_copy:
-            return []
-        return [
-            i
-            for i, info in enumerate(self.fields)
-            if info.name not in images and _size_bytes(info) <= SMALL_BYTES
-        ]
+        return (
+            self.can_copy
+            and info.name not in images
+            and _size_bytes(info) <= SMALL_BYTES
+        )
 
     def from_tensors(
         self, addresses: Iterable[int], owners: List[Any], rows: int
@@ -144,6 +146,21 @@ class TorchFramework(Framework):
             return 0
         number: int = self._current_stream(self.device[1]).cuda_stream
         return number
+
+    def wait(self, stream: Any, earlier: int) -> None:
+        import torch
+
+        waiting = _torch_stream(stream, self.device[1])
+        copying = _torch_stream(earlier, self.device[1])
+        if waiting == copying:
+            return
+        # A graph cannot wait for what is outside of it; torch waits for the
+        # device before it begins a capture.
+        if (
+            waiting != torch.cuda.current_stream()
+            or not torch.cuda.is_current_stream_capturing()
+        ):
+            waiting.wait_stream(copying)
 
     def from_tensors(
         self, addresses: Iterable[int], owners: List[Any], rows: int
@@ -296,12 +313,10 @@ class JaxFramework(Framework):
 
         self._from_dlpack: Any = jax.dlpack.from_dlpack
 
-    def small_fields(self, images: Container[str]) -> List[int]:
+    def copies(self, info: FieldInfo, images: Container[str]) -> bool:
         # XLA frees a buffer when its last use is enqueued on a stream that is
         # not told here, so the slot would be filled again while it is read.
-        if self.device[0] == CUDA:
-            return list(range(len(self.fields)))
-        return super().small_fields(images)
+        return self.device[0] == CUDA or super().copies(info, images)
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
         return self._from_dlpack(Tensor(handle, field, self.device, info))
@@ -365,8 +380,33 @@ def stream_number(stream: Any) -> int:
     """Returns the number of a stream, given the object or the number."""
     for name in ("cuda_stream", "ptr", "handle"):
         if hasattr(stream, name):
-            return int(getattr(stream, name))
+            stream = getattr(stream, name)
+            # Numba's is a ctypes.c_void_p, of value None for 0.
+            return int(getattr(stream, "value", stream) or 0)
     return int(stream)
+
+
+def _gpu_of(stream: Any) -> Optional[int]:
+    """Returns the number of a stream object's GPU, if it says."""
+    index: Optional[int] = getattr(
+        getattr(stream, "device", None), "index", None
+    )
+    if index is None and getattr(stream, "device_id", -1) >= 0:
+        index = stream.device_id  # CuPy's
+    return index
+
+
+def _torch_stream(stream: Any, gpu: int) -> Any:
+    """Returns a stream as torch's object; a number is of `gpu`."""
+    torch = sys.modules["torch"]
+    if isinstance(stream, torch.cuda.Stream):
+        return stream
+    number, other = stream_number(stream), _gpu_of(stream)
+    gpu = gpu if other is None else other
+    # torch takes 0 for a stream that is to be made.
+    if number in (0, 1):
+        return torch.cuda.default_stream(gpu)
+    return torch.cuda.ExternalStream(number, device=gpu)
 
 
 def stream_number_on(device: Tuple[int, int], stream: Any) -> int:
@@ -376,7 +416,7 @@ def stream_number_on(device: Tuple[int, int], stream: Any) -> int:
     for the one of the feed's own GPU.
     """
     number = stream_number(stream)
-    other = getattr(getattr(stream, "device", None), "index", None)
+    other = _gpu_of(stream)
     if (
         number in (0, 1)
         and device[0] == CUDA
@@ -396,10 +436,9 @@ def record_stream(array: Any, stream: Any) -> None:
     ignored."""
     if not getattr(array, "is_cuda", False):
         return
-    torch = sys.modules["torch"]
-    if not isinstance(stream, torch.cuda.Stream):
-        stream = torch.cuda.ExternalStream(stream_number(stream))
-    stream_check.record_stream(array, stream)
+    stream_check.record_stream(
+        array, _torch_stream(stream, array.device.index)
+    )
 
 
 _FRAMEWORKS: Dict[str, Type[Framework]] = {

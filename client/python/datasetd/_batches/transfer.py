@@ -7,7 +7,7 @@ from typing import Any, Container, List, Optional
 
 from .._connection import library
 from .batch import Batch, Origin, batch_class, detached
-from .dlpack import CPU, HANDLE_BYTES, FieldInfo, Handle
+from .dlpack import CPU, CUDA, HANDLE_BYTES, FieldInfo, Handle
 from .frameworks import Framework, copy_of
 from .held import Held
 
@@ -23,6 +23,8 @@ class Transfer:
     """
 
     _handle: Optional[Handle] = None
+    # The framework's current stream at begin().
+    stream = 0
 
     def __init__(
         self,
@@ -36,7 +38,11 @@ class Transfer:
         self._fields = fields
         self._held = held
         self._num_slots = num_slots
-        self._small = framework.small_fields(images)
+        self._small = [
+            i
+            for i, info in enumerate(fields)
+            if framework.copies(info, images)
+        ]
         self._all_small = sum(1 << i for i in self._small)
         # Batches are copies while more slots are held.
         if len(self._small) == len(fields):
@@ -70,6 +76,7 @@ class Transfer:
         if handle is not None and handle.core:
             return None
         self._owners = []
+        self.stream = self._framework.stream()
         handle = self._handle = Handle(HANDLE_BYTES)
         return handle
 
@@ -90,6 +97,7 @@ class Transfer:
         assert handle is not None
         self._drop_tensors()
         # The call that took it may have had another.
+        self.stream = self._framework.stream()
         self._origin.record_current(handle)
         return self._made(self._from_handle(handle), handle, 0)
 
@@ -119,6 +127,8 @@ class Transfer:
                 if not copied >> i & 1:
                     arrays[i] = copy_of(arrays[i])
         batch = self._batch_class(arrays)
+        if (is_copy or self._small) and self._framework.device[0] == CUDA:
+            batch._copied_on = self.stream
         batch._origin = self._origin
         batch._handle = (
             detached(handle, copy_of(self._origin.indices(handle)))

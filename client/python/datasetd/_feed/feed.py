@@ -149,7 +149,7 @@ class Feed:
                 else:
                     if self._next(
                         self._handle,
-                        self._framework.stream(),
+                        transfer.stream,
                         0,
                         _addressof(handle),
                         transfer.tensors,
@@ -199,7 +199,7 @@ class Feed:
             # Without the GIL.
             if not self._library.feed_next(
                 self._handle,
-                self._framework.stream(),
+                transfer.stream,
                 step,
                 _addressof(handle),
                 transfer.tensors,
