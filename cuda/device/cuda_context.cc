@@ -71,7 +71,12 @@ absl::Status CudaContext::EnablePeer(const CudaContext& peer) const {
   DATASETD_RETURN_IF_ERROR(MakeCurrent());
   const CUresult error = api_.cuCtxEnablePeerAccess(peer.context_, 0);
   if (error == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return absl::OkStatus();
-  return CudaStatus(error, "cuCtxEnablePeerAccess");
+  absl::Status status = CudaStatus(error, "cuCtxEnablePeerAccess");
+  if (error != CUDA_ERROR_TOO_MANY_PEERS) return status;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cuda:", ordinal_,
+      " has no peer access to the memory of cuda:", peer.ordinal_,
+      ", since it has as many peers as it can (", status.message(), ")"));
 }
 
 absl::Status CudaContext::MakeCurrent() const {

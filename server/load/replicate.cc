@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
+#include "cuda/device/device_failure.h"
 #include "server/dataset/load_cancelled.h"
 
 namespace datasetd {
@@ -36,8 +37,12 @@ class Replicator {
     DATASETD_ASSIGN_OR_RETURN(writer_, to_.CreateStream(nullptr, options));
     std::vector<Stream*> streams = {writer_.get()};
     if (reads_peer_) {
-      DATASETD_RETURN_IF_ERROR(to_.ReadPeer(from_));
-    } else {
+      // Refused where a GPU has as many peers as it can have.
+      const absl::Status status = to_.ReadPeer(from_);
+      if (IsDeviceFailure(status)) return status;
+      reads_peer_ = status.ok();
+    }
+    if (!reads_peer_) {
       DATASETD_RETURN_IF_ERROR(share_.Take(kNumCopyBuffers * kStagedChunkBytes,
                                            &counters_.is_cancelled));
       for (std::unique_ptr<HostMemory>& buffer : buffers_) {
@@ -54,11 +59,14 @@ class Replicator {
                                                      int64_t size_bytes) {
     DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
                               to_.Allocate(static_cast<size_t>(size_bytes)));
-    DATASETD_RETURN_IF_ERROR(
-        reads_peer_ ? CopyFromPeer(memory->data(), from, size_bytes)
-                    : CopyStaged(memory->data(), from, size_bytes));
-    DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_.is_cancelled));
-    return memory;
+    absl::Status status = reads_peer_
+                              ? CopyFromPeer(memory->data(), from, size_bytes)
+                              : CopyStaged(memory->data(), from, size_bytes);
+    if (status.ok()) status = CheckNotCancelled(counters_.is_cancelled);
+    if (status.ok()) return memory;
+    // Memory must not go before the copies to it.
+    (void)writer_->Synchronize();
+    return status;
   }
 
  private:
@@ -93,7 +101,7 @@ class Replicator {
 
   Backend& from_;
   Backend& to_;
-  const bool reads_peer_;
+  bool reads_peer_;
   LoadCounters& counters_;
   const DecodeAccount& account_;
   DecodeBudget::Share share_;

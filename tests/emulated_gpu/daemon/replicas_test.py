@@ -127,6 +127,19 @@ def test_without_peer_access_replicas_go_through_the_host(expected):
         assert _rows(dataset, _TRANSFORMS, "cuda:1") == expected["plain"]
 
 
+def test_a_gpu_with_too_many_peers_gets_its_replica_through_the_host(expected):
+    with _serve(2, environment={
+            "DATASETD_EMULATED_GPU_FAULTS": "cuCtxEnablePeerAccess@1+=711"
+            }) as (_, client, folder):
+        dataset = _load(client, folder)
+        assert _rows(dataset, _TRANSFORMS, "cuda:1") == expected["plain"]
+        with pytest.raises(
+                datasetd.FailedPrecondition,
+                match="device: 'shard:cuda:0,cuda:1': .*TOO_MANY_PEERS.*"
+                      "Name devices that have it, or use residency 'split'"):
+            _load(client, folder, "s", device="shard")
+
+
 def test_a_list_and_each_name_one_dataset():
     with _serve(3) as (_, client, folder):
         dataset = _load(client, folder, device="cuda:2,cuda:0")
