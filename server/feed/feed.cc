@@ -478,11 +478,18 @@ bool Feed::TakeBatches(int max_batches, PendingLaunch& launch,
 }
 
 absl::StatusOr<bool> Feed::Launch(int max_batches) {
+  DATASETD_RETURN_IF_ERROR(options_.dataset->status());
+  absl::StatusOr<bool> has_started = LaunchNext(max_batches);
+  // A part of it may run, of which no event will tell.
+  if (!has_started.ok()) (void)stream().Synchronize();
+  return has_started;
+}
+
+absl::StatusOr<bool> Feed::LaunchNext(int max_batches) {
   const auto launch_at = [this](int place) -> PendingLaunch& {
     return launches_[static_cast<size_t>(first_launch_ + place) %
                      launches_.size()];
   };
-  DATASETD_RETURN_IF_ERROR(options_.dataset->status());
   if (has_rest_) {
     DATASETD_RETURN_IF_ERROR(LaunchPart(launch_at(num_running_launches_ - 1)));
     return true;

@@ -229,6 +229,7 @@ class Feed {
   bool UpdateGathering(uint64_t now_nanoseconds, size_t num_pending);
   // Counts an invalid request and returns false.
   bool TakeSeek(const ring::SeekRequest& seek);
+  absl::StatusOr<bool> LaunchNext(int max_batches);
   // Takes batches and slots for a launch. Returns false if there are none.
   bool TakeBatches(int max_batches, PendingLaunch& launch, BatchTask* tasks);
   // Where the indices are not read where they were written: copies them to the

@@ -1,5 +1,6 @@
 #include "server/feed/feed.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -13,6 +14,8 @@
 #include "server/dataset/memory_budget.h"
 #include "server/feed/scratch_pool.h"
 #include "tests/testing/fake_backend.h"
+#include "tests/testing/fault_plan.h"
+#include "tests/testing/faulty_backend.h"
 #include "tests/testing/feed_fixture.h"
 #include "tests/testing/status_matchers.h"
 
@@ -20,6 +23,8 @@ namespace datasetd {
 namespace {
 
 using ::datasetd::testing::BatchBytes;
+using ::datasetd::testing::FaultPlan;
+using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::IsOkAndHolds;
 using ::datasetd::testing::MakeTestFeed;
@@ -209,6 +214,27 @@ TEST_F(GatheringTest, IsLimitedInTime) {
   EXPECT_FALSE(feed().CanLaunch());
   EXPECT_TRUE(feed().Scan(now_ + kHour));
   EXPECT_TRUE(feed().CanLaunch());
+}
+
+// Its program and its slab may go at once.
+TEST_F(FeedTest, ARefusedLaunchLeavesNoWork) {
+  int num_launches = 0;
+  // MakeTestFeed copies the samples and waits. Then the indices are copied, the
+  // kernel is launched, and its event is recorded.
+  for (int64_t k = 3; k <= 5; ++k) {
+    auto device = std::make_unique<FakeBackend>(
+        FakeBackendOptions{.needs_polling = true, .is_host = false});
+    const FakeBackend* const fake = device.get();
+    FaultPlan plan(datasetd::testing::kFaultDevice, k);
+    std::atomic<int> num_live = 0;
+    FaultyBackend backend(std::move(device), &plan, &num_live);
+    const TestFeed made = MakeTestFeed(&backend, {});
+    EXPECT_THAT(made.feed->Launch(1), StatusIs(absl::StatusCode::kInternal,
+                                               HasSubstr("injected fault")));
+    EXPECT_EQ(fake->num_pending_launches(), 0);
+    num_launches += fake->num_launches();
+  }
+  EXPECT_EQ(num_launches, 1);
 }
 
 TEST_F(FeedTest, OnTheHostNothingIsGathered) {
