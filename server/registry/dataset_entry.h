@@ -125,6 +125,10 @@ struct DatasetEntry {
   bool is_cancelled() const {
     return counters.is_cancelled.load(std::memory_order_relaxed);
   }
+  // True until its load has ended, which then gives up the name.
+  bool is_being_cancelled() const {
+    return state == DatasetState::kLoading && is_cancelled();
+  }
 
   // Sets what is known about the source before any sample is read.
   void SetSource(const OpenedSource& source, const Placement& placed);

@@ -270,8 +270,9 @@ absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
       DATASETD_RETURN_IF_ERROR(entry.CheckReadable());
       break;
     case DatasetState::kLoading:
-      return absl::FailedPreconditionError(absl::StrCat(
-          "dataset '", name, "' is still loading; wait for LoadDataset"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("dataset '", name,
+                       "' is still loading; get it first, which waits for it"));
     case DatasetState::kUnloading:
       return absl::FailedPreconditionError(
           absl::StrCat("dataset '", name, "' is being unloaded"));

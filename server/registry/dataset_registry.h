@@ -150,7 +150,8 @@ class DatasetRegistry {
   // `cancel` is called, under a lock, when the push is no longer wanted; it
   // must make the source's reads fail.
   //   ALREADY_EXISTS  the name is in use
-  //   ABORTED         the files of a load of the name are not found yet
+  //   ABORTED         the files of a load of the name are not found yet, or it
+  //                   is being cancelled for long
   //   CANCELLED       the push was cancelled
   // Other errors as Load, and of the source.
   absl::StatusOr<uint64_t> Push(v1::DatasetSpec spec,

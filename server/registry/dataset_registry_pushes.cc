@@ -67,13 +67,15 @@ absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,
   if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
     return absl::OkStatus();
   }
-  const auto is_planned = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return entry->is_planned || entry->state != DatasetState::kLoading ||
-           is_stopping_;
+  const auto may_go_on = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    if (is_stopping_ || entry->state != DatasetState::kLoading) return true;
+    if (entry->is_cancelled()) return table_.Get(name) != entry;
+    return entry->is_planned;
   };
-  if (mutex_.AwaitWithTimeout(Condition(&is_planned), max_push_wait_)) {
+  if (mutex_.AwaitWithTimeout(Condition(&may_go_on), max_push_wait_)) {
     return absl::OkStatus();
   }
+  if (entry->is_cancelled()) return DatasetTable::NameTaken(*entry, caller);
   return absl::AbortedError(
       absl::StrCat("dataset '", name,
                    "' is being loaded, and its files are not found yet; try "

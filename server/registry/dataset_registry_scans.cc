@@ -155,7 +155,7 @@ void DatasetRegistry::AwaitCancelled(const std::string& name,
                                      absl::Duration timeout) const {
   const auto is_gone = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     const EntryPtr entry = table_.Get(name);
-    return is_stopping_ || entry == nullptr || !entry->is_cancelled();
+    return is_stopping_ || entry == nullptr || !entry->is_being_cancelled();
   };
   MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(Condition(&is_gone), timeout);

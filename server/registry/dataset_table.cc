@@ -89,6 +89,10 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
     return absl::AlreadyExistsError(
         absl::StrCat("the name '", name, "' is taken; choose another"));
   }
+  if (present.is_being_cancelled()) {
+    return absl::AbortedError(absl::StrCat(
+        "the load of dataset '", name, "' is just being cancelled; try again"));
+  }
   if (present.state == DatasetState::kUnloading) {
     return absl::FailedPreconditionError(
         absl::StrCat("dataset '", name,

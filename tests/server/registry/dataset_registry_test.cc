@@ -559,6 +559,31 @@ TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
   EXPECT_EQ(used_bytes(), 0);
 }
 
+// As an unload that is followed at once by another load, or a push.
+TEST_F(DatasetRegistryTest, ALoadThatIsCancelledGivesUpItsNameFirst) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  EXPECT_THAT(registry_->Load(With(NamedSpec("a"), "path: '/other'"), kAlice),
+              StatusIs(absl::StatusCode::kAborted,
+                       HasSubstr("'a' is just being cancelled")));
+  absl::Status pushed;
+  std::thread pusher([&] {
+    pushed = registry_
+                 ->Push(With(NamedSpec("a"), "format: 'push' path: ''"),
+                        std::make_unique<FakeSource>(100, 1, "", 7, &gate_),
+                        kBob, [] {})
+                 .status();
+  });
+  gate_.Open();
+  pusher.join();
+  EXPECT_THAT(pushed, IsOk());
+  registry_->AwaitCancelled("a", absl::Seconds(30));
+  EXPECT_THAT(
+      registry_->List(),
+      ElementsAre(::testing::Field(&DatasetInfo::state, DatasetState::kReady)));
+}
+
 TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
   const auto push = [this](const std::string& name) {
     const v1::DatasetSpec spec =
