@@ -1,10 +1,13 @@
 // How a registry loads a dataset whose files are known: RunLoads reads its
 // samples, FinishLoad makes it READY or FAILED.
 
+#include <malloc.h>
+
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/background_thread.h"
 #include "base/status_macros.h"
@@ -79,6 +82,8 @@ void DatasetRegistry::EndCancelledLoads() {
 }
 
 absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
+  // Each thread's heap keeps what the load has used.
+  const absl::Cleanup trim = [] { malloc_trim(0); };
   const auto reserve =
       [&](const LoadPlan& plan) -> absl::StatusOr<PlacedMemory> {
     MutexLock lock(&mutex_);
