@@ -1,20 +1,42 @@
 #include "server/log/log_sink.h"
 
+#include <limits.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "server/log/journal_entry.h"
 #include "server/log/log_fields.h"
 #include "server/log/log_formatter.h"
 #include "spdlog/details/log_msg.h"
 
 namespace datasetd {
+namespace {
+
+// Returns EAGAIN if the reader is behind, even in the middle of a line.
+int WriteToStderr(absl::string_view line) {
+  while (!line.empty()) {
+    // A pipe that is ready takes PIPE_BUF bytes.
+    pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    if (poll(&ready, 1, 0) == 0) return EAGAIN;
+    const ssize_t count =
+        write(STDERR_FILENO, line.data(),
+              std::min(line.size(), static_cast<size_t>(PIPE_BUF)));
+    if (count < 0 && errno != EINTR) return errno;
+    line.remove_prefix(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  }
+  return 0;
+}
+
+}  // namespace
 
 void LogSink::LogToStderr() {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -39,19 +61,16 @@ void LogSink::sink_it_(const spdlog::details::log_msg& message) {
   if (num_lost_ > 0) {
     text.assign(message.payload.data(), message.payload.size());
     absl::StrAppend(&text, " (", num_lost_,
-                    " lines before were lost: the journal had no room)");
+                    " lines before were lost: their reader had no room)");
     told.payload = text;
   }
-  const int error = SendToJournal(told);
-  if (error == EAGAIN) {
-    ++num_lost_;
-    return;
+  int error = SendToJournal(told);
+  if (error != 0 && error != EAGAIN) {
+    spdlog::memory_buf_t line;
+    formatter_->format(told, line);
+    error = WriteToStderr({line.data(), line.size()});
   }
-  num_lost_ = 0;
-  if (error == 0) return;
-  spdlog::memory_buf_t line;
-  formatter_->format(told, line);
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  num_lost_ = error == EAGAIN ? num_lost_ + 1 : 0;
 }
 
 // Not connected, since the journal may restart.
@@ -66,7 +85,5 @@ int LogSink::SendToJournal(const spdlog::details::log_msg& message) const {
              ? errno
              : 0;
 }
-
-void LogSink::flush_() { std::fflush(stderr); }
 
 }  // namespace datasetd

@@ -3,8 +3,9 @@
 //
 //   journalctl -u datasetd DATASET=cifar10-train
 //
-// Lines that the journal has no room for are lost, and counted in the next one:
-// threads log while they hold locks that all users need, so they do not wait.
+// Lines that the journal, or the reader of a pipe, has no room for are lost,
+// and counted in the next one: threads log while they hold locks that all users
+// need, so they do not wait.
 // Thread-safe.
 
 #ifndef DATASETD_SERVER_LOG_LOG_SINK_H_
@@ -35,7 +36,7 @@ class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override;
-  void flush_() override;
+  void flush_() override {}
 
  private:
   // Returns the error, or 0.

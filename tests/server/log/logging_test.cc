@@ -1,10 +1,12 @@
 #include "server/log/logging.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -165,9 +167,42 @@ TEST_F(LoggingTest, AFullJournalDelaysNobodyAndIsToldOf) {
             "");
   EXPECT_THAT(journal.Take(), StartsWith(absl::StrCat(
                                   "MESSAGE=[server] next (", kLines - num_taken,
-                                  " lines before were lost: the journal "
+                                  " lines before were lost: their reader "
                                   "had no room)\n")));
   EXPECT_THAT(journal.Take(), StartsWith("MESSAGE=[server] last\n"));
+}
+
+// As by Ctrl-S, or of a supervisor that stands still.
+TEST_F(LoggingTest, AStderrThatNobodyReadsDelaysNobodyAndIsToldOf) {
+  constexpr int kLines = 5000;  // more than any pipe has room for
+  const std::string text(500, 'x');
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+  const auto read_all = [&] {
+    std::string all;
+    char some[4096];
+    for (ssize_t size; (size = read(ends[0], some, sizeof(some))) > 0;) {
+      all.append(some, static_cast<size_t>(size));
+    }
+    return all;
+  };
+  const int own = dup(STDERR_FILENO);
+  ASSERT_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+  const bool is_ready = InitLogging("info", {}).ok();
+  for (int i = 0; i < kLines; ++i) Log(LogSubsystem::kServer).info(text);
+  const std::string first = read_all();
+  Log(LogSubsystem::kServer).info("next");
+  const std::string next = read_all();
+  ASSERT_EQ(dup2(own, STDERR_FILENO), STDERR_FILENO);
+  for (const int fd : {own, ends[0], ends[1]}) close(fd);
+  ASSERT_TRUE(is_ready);
+  const auto num_lines = std::count(first.begin(), first.end(), '\n');
+  EXPECT_GT(num_lines, 0);
+  EXPECT_LT(num_lines, kLines);
+  EXPECT_THAT(next, HasSubstr(absl::StrCat(
+                        "next (", kLines - num_lines,
+                        " lines before were lost: their reader had no room)")));
 }
 
 TEST_F(LoggingTest, WhatTheJournalsSocketDoesNotTakeComesByStderr) {
