@@ -220,6 +220,14 @@ void DatasetManifest::OnChanged() {
   is_changed_ = true;
 }
 
+bool DatasetManifest::AwaitWritten(absl::Duration timeout) {
+  {
+    MutexLock lock(&mutex_);
+    if (has_failed_) OnChanged();
+  }
+  return writer_.Await(timeout);
+}
+
 void DatasetManifest::WriteChanges() {
   v1::Manifest manifest;
   {
@@ -228,6 +236,10 @@ void DatasetManifest::WriteChanges() {
     is_changed_ = false;
   }
   const absl::Status status = Write(manifest);
+  {
+    MutexLock lock(&mutex_);
+    has_failed_ = !status.ok();
+  }
   if (status.ok()) return;
   num_errors_.fetch_add(1, std::memory_order_relaxed);
   observer_("not written", status);

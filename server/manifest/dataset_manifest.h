@@ -64,11 +64,9 @@ class DatasetManifest final : public RestoreJournal {
   // ended it. Does not block; see AwaitWritten.
   void ForgetReading();
 
-  // Blocks until all changes made before were written, or failed; false after
-  // `timeout`.
-  bool AwaitWritten(absl::Duration timeout) const {
-    return writer_.Await(timeout);
-  }
+  // Tries a write that failed again, and blocks until all changes made before
+  // were written, or failed; false after `timeout`.
+  bool AwaitWritten(absl::Duration timeout);
 
   uint64_t num_errors() const {
     return num_errors_.load(std::memory_order_relaxed);
@@ -97,6 +95,7 @@ class DatasetManifest final : public RestoreJournal {
   mutable Mutex mutex_;
   std::map<std::string, v1::Manifest::Entry> entries_ ABSL_GUARDED_BY(mutex_);
   bool is_changed_ ABSL_GUARDED_BY(mutex_) = false;  // since the last write
+  bool has_failed_ ABSL_GUARDED_BY(mutex_) = false;  // the last write
   // Held while the journal is written. Never held together with mutex_.
   Mutex journal_mutex_;
   std::set<std::string> reading_ ABSL_GUARDED_BY(journal_mutex_);

@@ -136,6 +136,19 @@ TEST_F(DatasetManifestTest, AFileThatCannotBeWrittenIsAnEvent) {
   EXPECT_THAT(Names(), ElementsAre("a", "b"));
 }
 
+// As when the disk was full, and the daemon ends later.
+TEST_F(DatasetManifestTest, AWriteThatFailedIsTriedAgain) {
+  std::filesystem::create_directory(file());
+  manifest_->Add(Info("a", 0));
+  ASSERT_TRUE(manifest_->AwaitWritten(absl::Seconds(60)));
+  ASSERT_TRUE(manifest_->AwaitWritten(absl::Seconds(60)));
+  EXPECT_EQ(manifest_->num_errors(), 2u);
+  std::filesystem::remove(file());
+  ASSERT_TRUE(manifest_->AwaitWritten(absl::Seconds(60)));
+  Open();
+  EXPECT_THAT(Names(), ElementsAre("a"));
+}
+
 TEST_F(DatasetManifestTest, EveryCallThatFailsLeavesTheOldListOrTheNew) {
   int num_old = 0;
   int num_new = 0;
