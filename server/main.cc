@@ -15,6 +15,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "base/file_descriptor.h"
+#include "base/standard_streams.h"
 #include "server/exit_codes.h"
 #include "server/flags.h"
 #include "server/lifecycle.h"
@@ -33,6 +34,7 @@ void RaiseDescriptorLimit() {
 }
 
 int Main(int argc, char** argv) {
+  ReserveStandardStreams();
   // Debian's Abseil searches for lock cycles at every lock by default; the
   // ThreadSanitizer tests do this instead.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

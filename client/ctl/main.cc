@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/standard_streams.h"
 #include "client/ctl/arguments.h"
 #include "client/ctl/command.h"
 #include "client/ctl/commands/bench_command.h"
@@ -104,6 +105,7 @@ std::string UnknownCommand(const CLI::App& app, int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  ReserveStandardStreams();
   // A parent may have ignored it; then no end of a child would be reported.
   signal(SIGCHLD, SIG_DFL);
   GlobalFlags flags;

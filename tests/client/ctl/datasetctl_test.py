@@ -314,6 +314,14 @@ class DatasetctlTest(unittest.TestCase):
                 error = json.loads(error)["error"]["message"]
             self.assertIn("standard output cannot be written", error)
 
+    def test_what_is_opened_is_not_the_missing_standard_output(self):
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$0" "$@" >&-', CTL, "datasets", "--address",
+             self.daemon.socket_path],
+            stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output cannot be written", done.stderr)
+
     def test_exceptions_are_errors(self):
         # As if another version of the package had written it.
         program = (
