@@ -27,6 +27,12 @@ inline constexpr int64_t kAnyExtent = -1;
 // Maximum height and width of such a sample.
 inline constexpr int64_t kMaxRaggedExtent = 1 << 24;
 
+// True for what images can be in memory.
+inline bool IsImageDtype(Dtype dtype) {
+  return dtype == Dtype::kUint8 || dtype == Dtype::kFloat16 ||
+         dtype == Dtype::kBfloat16 || dtype == Dtype::kFloat32;
+}
+
 struct FieldSpec {
   std::string name;
   Dtype dtype = Dtype::kUint8;

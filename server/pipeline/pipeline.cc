@@ -171,7 +171,7 @@ absl::Status StartImage(const FieldSpec& field, ImageSize size,
                      ", and transform_limits.max_side is ", limits.max_side,
                      ": cut it into smaller images where the dataset is made"));
   }
-  if (field.dtype != Dtype::kUint8 && !IsKernelFloat(field.dtype)) {
+  if (!IsImageDtype(field.dtype)) {
     return Invalid(absl::StrCat(
         "images are uint8, float16, bfloat16 or float32 in memory, not ",
         DtypeName(field.dtype), ": convert the source"));

@@ -23,6 +23,7 @@ bool IsNamedAsImage(absl::string_view name) {
 
 bool IsImageByDefault(absl::string_view name, const NpyHeader& header) {
   const std::vector<int64_t>& shape = header.shape;
+  if (!IsImageDtype(header.dtype)) return false;
   if (shape.size() == 3) {
     return IsNamedAsImage(name) || header.dtype == Dtype::kUint8;
   }
@@ -49,6 +50,13 @@ absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
                      ": more than 2^31 - 1 elements a sample"));
   }
   if (!is_image) return spec;
+  if (!IsImageDtype(spec.dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": images are uint8, float16, bfloat16 or float32, not ",
+        DtypeName(spec.dtype),
+        "; convert the array, or do not name it in the options images and "
+        "masks"));
+  }
   if (spec.shape.size() == 2) {
     spec.shape.resize(3, 1);
     return spec;

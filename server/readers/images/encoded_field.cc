@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/ascii.h"
@@ -11,7 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "server/readers/images/image_codec.h"
-#include "server/readers/npy_header.h"
 
 namespace datasetd {
 namespace {
@@ -55,13 +55,15 @@ absl::StatusOr<EncodedField> EncodedField::Make(const std::string& name,
   field.spec_.name = name;
   switch (kind) {
     case Kind::kImage: {
+      field.spec_.is_mask = name == "mask";
+      if (field.spec_.is_mask) field.options_.channels = 1;
+      DATASETD_RETURN_IF_ERROR(field.CheckMask(bytes));
       DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
-                                ProbeImage(bytes, options));
+                                ProbeImage(bytes, field.options_));
       field.spec_.dtype = Dtype::kUint8;
       field.spec_.shape = {header.size.height, header.size.width,
                            header.channels};
       field.spec_.is_image = true;
-      field.spec_.is_mask = name == "mask";
       field.spec_.is_ragged = true;
       return field;
     }
@@ -87,9 +89,13 @@ absl::StatusOr<EncodedField> EncodedField::Make(const std::string& name,
 absl::Status EncodedField::Probe(absl::Span<const uint8_t> bytes,
                                  ImageSize at_least, SampleProbe& probe) const {
   if (kind_ != Kind::kImage) {
+    DATASETD_RETURN_IF_ERROR(kind_ == Kind::kNumber
+                                 ? ParseNumber(bytes).status()
+                                 : CheckedHeader(bytes).status());
     probe.decode_bytes += spec_.sample_bytes();
     return absl::OkStatus();
   }
+  DATASETD_RETURN_IF_ERROR(CheckMask(bytes));
   DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
                             ProbeImage(bytes, options_, at_least));
   if (header.channels != spec_.shape[2]) {
@@ -101,6 +107,40 @@ absl::Status EncodedField::Probe(absl::Span<const uint8_t> bytes,
   probe.sizes.push_back(header.size);
   probe.decode_bytes += header.decode_bytes;
   return absl::OkStatus();
+}
+
+absl::Status EncodedField::CheckMask(absl::Span<const uint8_t> bytes) const {
+  if (!spec_.is_mask) return absl::OkStatus();
+  // Of its first chunk: the bits a channel, then 0 for grey.
+  constexpr uint8_t kSignature[] = {0x89, 'P',  'N',  'G',
+                                    '\r', '\n', 0x1a, '\n'};
+  constexpr size_t kBitsAt = 24;
+  if (bytes.size() > kBitsAt + 1 &&
+      std::equal(std::begin(kSignature), std::end(kSignature), bytes.begin()) &&
+      bytes[kBitsAt] == 8 && bytes[kBitsAt + 1] == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "field '", spec_.name,
+      "': a mask is a grey PNG of 8 bits, whose values are the classes; this "
+      "is another, which would be converted: store it as such, or its values "
+      "as .npy, or name it otherwise if it is no mask"));
+}
+
+absl::StatusOr<NpyHeader> EncodedField::CheckedHeader(
+    absl::Span<const uint8_t> bytes) const {
+  DATASETD_ASSIGN_OR_RETURN(NpyHeader header,
+                            ParseNpy(bytes, NpyArray::kOneSample));
+  FieldSpec spec = {.dtype = header.dtype, .shape = header.shape};
+  MarkImage(spec);
+  if (spec.dtype == spec_.dtype && spec.shape == spec_.shape &&
+      header.is_bool == is_bool_) {
+    return header;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("field '", spec_.name, "' is ", DtypeName(spec.dtype), " ",
+                   ShapeText(spec.shape), ", and that of the first sample ",
+                   DtypeName(spec_.dtype), " ", ShapeText(spec_.shape)));
 }
 
 absl::Status EncodedField::Decode(absl::Span<const uint8_t> bytes,
@@ -117,17 +157,7 @@ absl::Status EncodedField::Decode(absl::Span<const uint8_t> bytes,
     case Kind::kNpy:
       break;
   }
-  DATASETD_ASSIGN_OR_RETURN(const NpyHeader header,
-                            ParseNpy(bytes, NpyArray::kOneSample));
-  FieldSpec spec = {.dtype = header.dtype, .shape = header.shape};
-  MarkImage(spec);
-  if (spec.dtype != spec_.dtype || spec.shape != spec_.shape ||
-      header.is_bool != is_bool_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("field '", spec_.name, "' is ", DtypeName(spec.dtype), " ",
-                     ShapeText(spec.shape), ", and that of the first sample ",
-                     DtypeName(spec_.dtype), " ", ShapeText(spec_.shape)));
-  }
+  DATASETD_ASSIGN_OR_RETURN(const NpyHeader header, CheckedHeader(bytes));
   bytes.remove_prefix(static_cast<size_t>(header.data_offset));
   if (is_bool_ && std::any_of(bytes.begin(), bytes.end(),
                               [](uint8_t value) { return value > 1; })) {

@@ -13,13 +13,15 @@
 #include "server/dataset/field_spec.h"
 #include "server/dataset/sample_source.h"
 #include "server/readers/images/image_options.h"
+#include "server/readers/npy_header.h"
 
 namespace datasetd {
 
 class EncodedField {
  public:
   enum class Kind {
-    kImage,   // JPEG, PNG or BMP: uint8 [H, W, C], ragged
+    kImage,   // JPEG, PNG or BMP: uint8 [H, W, C], ragged; a mask, which is
+              // one by its name, is a grey PNG of 8 bits, whose values are kept
     kNumber,  // an integer in ASCII: int64 []
     kNpy,     // one sample's .npy, with the first one's dtype and shape
   };
@@ -43,6 +45,12 @@ class EncodedField {
                       absl::Span<uint8_t> result) const;
 
  private:
+  // OK if it is no mask, or a PNG that is decoded to the values in it.
+  absl::Status CheckMask(absl::Span<const uint8_t> bytes) const;
+  // The header of an array that has the first one's dtype and shape.
+  absl::StatusOr<NpyHeader> CheckedHeader(
+      absl::Span<const uint8_t> bytes) const;
+
   Kind kind_ = Kind::kImage;
   FieldSpec spec_;
   bool is_bool_ = false;

@@ -161,7 +161,7 @@ def webdataset(out):
         out, "webdataset_fields", "webdataset", "all.tar",
         packed,
         options={"fields": "sound:audio.npy, mask:seg.png",
-                 "max_pixels": "100000", "channels": "1"})
+                 "max_pixels": "100000"})
     case.field("sound", vectors, "float32", [2, 3], False)
     ragged(case, "mask", [np.asarray(Image.open(io.BytesIO(mask[0])))[..., None]
                           for _, mask in pairs])

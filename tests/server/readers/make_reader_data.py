@@ -212,7 +212,7 @@ def main(out):
         "_x9": images(count, 2, 2, 2),
     }, ["spectrum"], options={"images": "spectrum, -grey,-_x9"})
     npy(out, "npy_masks_option", {
-        "classes": RNG.integers(0, 9, (count, 4, 6)).astype(np.int64),
+        "classes": RNG.integers(0, 9, (count, 4, 6)).astype(np.uint8),
         "grey": images(count, 4, 6),
         "mask": images(count, 4, 6),
     }, ["classes", "grey", "mask"], options={"masks": "classes,-mask"},

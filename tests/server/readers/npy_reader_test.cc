@@ -101,6 +101,18 @@ TEST(NpyReaderTest, BoolsOfAnotherValueAreInvalid) {
             "/n/a.npy: sample 2: a bool of value 2, expected 0 or 1");
 }
 
+TEST(NpyReaderTest, WhatCannotBeAnImageIsAnArray) {
+  MemoryFileSystem files;
+  files.Write("/n/a.npy", Npy("<i8", "(2, 4, 4, 2)", 512));
+  auto all = Read(files);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_FALSE(all->info.fields[0].is_image);
+  EXPECT_THAT(Read(files, "a").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("/n/a.npy: images are uint8"),
+                             HasSubstr("not int64"))));
+}
+
 TEST(NpyReaderTest, ChannelsFirstIsRefusedWithTheWayOut) {
   MemoryFileSystem files;
   files.Write("/n/image.npy", Npy("|u1", "(2, 3, 8, 8)", 384));

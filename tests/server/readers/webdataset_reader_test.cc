@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/readers/formats.h"
+#include "server/readers/images/encoded_field.h"
 #include "tests/server/readers/deflate.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
@@ -27,6 +28,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 absl::Status ReadWith(const std::map<std::string, std::string>& options,
                       const std::string& path = "") {
@@ -69,6 +71,29 @@ TEST(WebdatasetReaderTest, ASampleWithoutAFieldStaysBad) {
   const absl::Status status = (*reader)->Fetch(1, raw);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(IsInBytes(status));
+}
+
+// Others would be converted, to other classes.
+TEST(WebdatasetReaderTest, AMaskIsAGreyPngOf8Bits) {
+  const auto make = [](const std::string& name, char bits, char colour) {
+    const std::string bytes =
+        absl::StrCat("\x89PNG\r\n\x1a\n", std::string("\0\0\0\rIHDR", 8),
+                     std::string("\0\0\0\2\0\0\0\2", 8),
+                     std::string{bits, colour, 0, 0, 0}, std::string(4, '\0'));
+    return EncodedField::Make(
+               name, EncodedField::Kind::kImage,
+               {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+               ImageOptions())
+        .status();
+  };
+  const auto is_no_mask = StatusIs(absl::StatusCode::kInvalidArgument,
+                                   HasSubstr("a mask is a grey PNG of 8 bits"));
+  EXPECT_THAT(make("mask", 8, 3), is_no_mask);  // a palette
+  EXPECT_THAT(make("mask", 8, 2), is_no_mask);  // RGB
+  EXPECT_THAT(make("mask", 16, 0), is_no_mask);
+  EXPECT_THAT(make("mask", 1, 0), is_no_mask);
+  EXPECT_THAT(make("mask", 8, 0), Not(is_no_mask));
+  EXPECT_THAT(make("image", 8, 3), Not(is_no_mask));
 }
 
 TEST(WebdatasetReaderTest, ASplitIsAPattern) {
