@@ -108,7 +108,11 @@ class Push::Call {
       return absl::CancelledError(
           absl::StrCat("pushing dataset '", name_, "' was cancelled"));
     }
-    return session_->ToStatus(status);
+    absl::Status told = session_->ToStatus(status);
+    if (!absl::IsCancelled(told)) return told;
+    return absl::AbortedError(
+        absl::StrCat("the daemon broke off the push of dataset '", name_,
+                     "': it was unloaded meanwhile, or its device failed"));
   }
 
   grpc::Status Drain() {

@@ -16,7 +16,8 @@
  *   - After fork() a handle belongs to the parent: in the child calls fail with
  *     DATASETD_DETAIL_FORKED and releasing does nothing. Nor can the child
  *     connect while the parent had a client at the fork.
- *   - No C++ exception leaves the library.
+ *   - Errors are results. Only where memory runs out does std::bad_alloc leave
+ *     a call, or end the process on a thread of gRPC's.
  */
 
 #ifndef DATASETD_CLIENT_C_API_DATASETD_H_
@@ -110,7 +111,8 @@ typedef int32_t (*datasetd_wait_function)(void* argument);
 
 /* Sets the function that is called while a call of this thread waits for the
  * daemon's answer, unless the call has its own `wait`. NULL, the default: none.
- * For languages that handle signals only while their own code runs. */
+ * For languages that handle signals only while their own code runs.
+ * datasetd_feed_next calls none: give it a timeout, and call it again. */
 DATASETD_API void datasetd_set_thread_wait(datasetd_wait_function wait,
                                            void* argument);
 

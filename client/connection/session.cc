@@ -134,6 +134,12 @@ absl::Status Session::ToStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const absl::Status said(static_cast<absl::StatusCode>(status.error_code()),
                           status.error_message());
+  // gRPC's own text, which names nothing.
+  if (absl::IsDeadlineExceeded(said) && said.message() == "Deadline Exceeded") {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the daemon at ", address_.socket_path,
+                     " did not answer in time: it is stopped, or hangs"));
+  }
   if (!MayBeTheDaemonsEnd(said.code())) return said;
   const bool is_unavailable = absl::IsUnavailable(said);
   std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <system_error>
@@ -27,6 +28,22 @@ std::string MakeDecimal(std::string& text) {
   return "";
 }
 
+// CLI11's own checks let NaN pass, and say the range of a double in 300 digits.
+template <typename IsValid>
+CLI::Validator CheckNumber(const std::string& expected,
+                           const std::string& in_help, IsValid is_valid) {
+  return CLI::Validator(
+      [expected, is_valid](const std::string& text) -> std::string {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
+            is_valid(value)) {
+          return "";
+        }
+        return absl::StrCat("'", text, "': expected ", expected);
+      },
+      in_help);
+}
+
 }  // namespace
 
 Argument& Argument::Required() {
@@ -50,12 +67,16 @@ Argument& Argument::Between(int low, int high) {
 }
 
 Argument& Argument::Between(double low, double high) {
-  option_->check(CLI::Range(low, high));
+  option_->check(
+      CheckNumber(absl::StrCat("a number from ", low, " to ", high),
+                  absl::StrCat("FLOAT in [", low, " - ", high, "]"),
+                  [=](double value) { return low <= value && value <= high; }));
   return *this;
 }
 
 Argument& Argument::Positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check(CheckNumber("a number above 0", "POSITIVE",
+                             [](double value) { return value > 0; }));
   return *this;
 }
 

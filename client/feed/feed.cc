@@ -98,6 +98,7 @@ absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
         UnaryCall(session.get(), request, limits, response));
   };
   std::string failures;
+  bool was_late = false;
   for (int attempt = 0;; ++attempt) {
     v1::OpenFeedResponse response;
     absl::Status opened = open(&response);
@@ -132,6 +133,11 @@ absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
       // The token may be of the previous daemon: see Session::ToStatus.
       return session->ToStatus({grpc::StatusCode::UNAUTHENTICATED,
                                 std::string(parts.status().message())});
+    }
+    // This process stood still for longer than the feed waits for it.
+    if (absl::IsNotFound(parts.status()) && !was_late) {
+      was_late = true;
+      continue;
     }
     if (import.ok() || attempt + 1 == kMaxImports) return parts.status();
     request.add_excluded_exports(response.slab().kind());

@@ -106,14 +106,18 @@ def test_foreign_host(web, host, path):
     assert _code(web.request(path, Host=host)) == (421, "PermissionDenied")
 
 
+def _raw(web, lines):
+    with socket.create_connection((web.host, web.port)) as connection:
+        connection.sendall(f"{lines}Connection: close\r\n\r\n".encode())
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
 def test_two_hosts_or_none(web):
     for lines in ("", "Host: 127.0.0.1\r\nHost: evil.example\r\n"):
-        with socket.create_connection((web.host, web.port)) as connection:
-            connection.sendall(
-                f"GET / HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
-            answer = b""
-            while part := connection.recv(65536):
-                answer += part
+        answer = _raw(web, f"GET / HTTP/1.1\r\n{lines}")
         assert answer.startswith(b"HTTP/1.1 421 "), answer
 
 
@@ -148,6 +152,12 @@ def test_other_methods(web, method):
     status, headers, _ = web.request("/api/state", method=method)
     assert (status, headers["Allow"]) == (405, "GET")
     assert web.request("/api/state", method="BREW")[0] == 501
+
+
+def test_a_target_that_is_no_address(web):
+    answer = _raw(web, f"GET http://[::1/x HTTP/1.1\r\nHost: {web.host}\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert b"the address is none: Invalid IPv6 URL" in answer
 
 
 def test_headers_on_every_answer(web):

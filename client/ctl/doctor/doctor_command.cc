@@ -139,9 +139,9 @@ pid_t DoctorCommand::CheckDaemon(Findings* findings) {
   for (const v1::Device& device : status->devices()) {
     CheckDevice(device, findings);
   }
-  CheckDaemonProcess(status->pid(), serves_gpu, findings);
-  CheckCgroupMemory(status->pid(), /*root=*/"", findings);
-  return status->pid();
+  const pid_t seen = CheckDaemonProcess(status->pid(), serves_gpu, findings);
+  CheckCgroupMemory(seen, /*root=*/"", findings);
+  return seen;
 }
 
 int DoctorCommand::Run() {

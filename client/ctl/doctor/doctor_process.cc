@@ -114,13 +114,14 @@ Finding CheckMemlock(std::optional<uint64_t> bytes) {
 
 }  // namespace
 
-void CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings) {
+pid_t CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings) {
   CheckNamespaces(pid, findings);
+  const bool is_seen = IsDatasetd(pid);
   findings->push_back(
-      serves_gpu
-          ? CheckMemlock(IsDatasetd(pid) ? MaxLockedBytes(pid) : std::nullopt)
-          : Finding{Severity::kOk, "memlock",
-                    "a daemon without a GPU locks none", ""});
+      serves_gpu ? CheckMemlock(is_seen ? MaxLockedBytes(pid) : std::nullopt)
+                 : Finding{Severity::kOk, "memlock",
+                           "a daemon without a GPU locks none", ""});
+  return is_seen ? pid : 0;
 }
 
 }  // namespace datasetd::ctl

@@ -11,7 +11,8 @@
 namespace datasetd::ctl {
 
 // `pid` is the daemon's own report; `serves_gpu` is true if it has a GPU.
-void CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings);
+// Returns `pid`, or 0 where that is another process here.
+pid_t CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings);
 
 }  // namespace datasetd::ctl
 

@@ -140,7 +140,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self._is_admitted():
             return
-        url = urllib.parse.urlsplit(self.path)
+        try:
+            url = urllib.parse.urlsplit(self.path)
+        except ValueError as error:
+            self.close_connection = True
+            self._fail(400, "InvalidArgument", f"the address is none: {error}")
+            return
         if url.path == "/":
             page = self.server.page
             self._send(200, page.content, "text/html; charset=utf-8")
