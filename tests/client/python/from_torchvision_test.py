@@ -4,6 +4,7 @@ import collections
 import functools
 
 import datasetd
+import numpy as np
 import pytest
 import torch
 import torchvision.transforms as V
@@ -477,6 +478,46 @@ def test_a_pipeline_of_v2_is_for_the_masks_of_the_dataset():
     assert names({"image": v2("RandomHorizontalFlip", p=0.5)}) == {
         "image": ["random_horizontal_flip"]
     }
+
+
+@pytest.fixture
+def segmented(client):
+    rng = np.random.default_rng(0)
+    shape = (16, 8, 8)
+    with client.push_dataset(
+        "segmented",
+        {
+            "image": rng.integers(0, 256, (*shape, 3), dtype=np.uint8),
+            "mask": rng.integers(0, 3, shape, dtype=np.uint8),
+        },
+        fields={"image": "image", "mask": "mask"},
+    ) as dataset:
+        yield dataset
+
+
+def test_a_loader_takes_the_usual_pipeline_of_segmentation(segmented):
+    def batch_of(transforms):
+        with datasetd.DataLoader(
+            segmented, batch_size=16, seed=1, transforms=transforms
+        ) as loader:
+            return [array.clone() for array in next(iter(loader))]
+
+    flip = v2("RandomHorizontalFlip", p=0.5)
+    dtype = {Image: torch.float32, Mask: torch.float16, "others": None}
+    image, mask = batch_of(
+        v2("Compose", transforms=[flip, v2("ToDtype", dtype=dtype, scale=True)])
+    )
+    assert image.dtype == torch.float32
+    assert mask.dtype == torch.float16
+    plain_image, plain_mask = batch_of(None)
+    flipped = (mask != plain_mask).flatten(1).any(1)
+    assert 0 < flipped.sum() < 16
+    for row, is_flipped in enumerate(flipped):
+        dims = (2,) if is_flipped else ()
+        assert torch.equal(mask[row], plain_mask[row].flip(dims).half())
+        assert torch.equal(
+            image[row], plain_image[row].flip(dims).float() / 255
+        )
 
 
 @pytest.mark.parametrize(

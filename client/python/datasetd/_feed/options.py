@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from .._datasets.dataset import Dataset
@@ -10,9 +9,8 @@ from .._descriptions import Field
 from ..errors import InvalidArgument
 from ..transforms._pipeline import (
     Pipelines,
-    batch_ops,
     moves_masks,
-    pipelines_message,
+    spread_pipelines,
 )
 
 FieldNames = Union[None, str, Sequence[str]]
@@ -90,9 +88,8 @@ def fields_message(
     # Those that were not chosen, too: the draws depend on them.
     masks = [f.name for f in dataset.fields if f.is_mask]
     image = image_field(fields if views is None else dataset.fields)
-    pipelines = pipelines_message(
-        "transforms", transforms, masks, image, masks
-    )
+    spread = spread_pipelines("transforms", transforms, masks, image, masks)
+    pipelines = spread.messages
     if moves_masks(transforms):
         chosen = [f.name for f in fields]
         for mask in masks:
@@ -102,8 +99,9 @@ def fields_message(
         raise InvalidArgument(
             f"transforms: {image!r} has views: give each its transforms there"
         )
-    pipelines.update(pipelines_message("views", views))
-    for op in itertools.chain(batch_ops(transforms), batch_ops(views)):
+    spread_views = spread_pipelines("views", views)
+    pipelines.update(spread_views.messages)
+    for op in spread.batch_ops + spread_views.batch_ops:
         _check_labels(dataset, fields, op, pipelines)
     layouts = (
         dict(layout)

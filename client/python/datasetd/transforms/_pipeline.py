@@ -8,7 +8,6 @@ from typing import (
     Callable,
     Container,
     Dict,
-    Iterator,
     List,
     Mapping,
     Sequence,
@@ -42,9 +41,20 @@ def pipelines_message(
     fields that hold classes, and `moved` those that a pipeline of torchvision's
     v2 moves with the image.
     """
+    return spread_pipelines(argument, value, masks, image, moved).messages
+
+
+def spread_pipelines(
+    argument: str,
+    value: Pipelines,
+    masks: Container[str] = (),
+    image: str = "image",
+    moved: Sequence[str] = (),
+) -> Spread:
+    """Does what pipelines_message does, and returns the batch ops, too."""
+    spread = Spread(argument, masks)
     if value is None:
-        return {}
-    spread = _Spread(argument, masks)
+        return spread
     if isinstance(value, Mapping):
         for field, ops in value.items():
             name = f"{argument}[{field!r}]"
@@ -56,10 +66,10 @@ def pipelines_message(
                         "the field of its list: give one list with fields="
                     )
                 spread.add(op, (field,))
-        return spread.messages
+        return spread
     for op in _checked_list(argument, value, image, moved):
         spread.add(op, op.fields or (image,))
-    return spread.messages
+    return spread
 
 
 def _check_fills(
@@ -78,15 +88,6 @@ def _check_fills(
                 f"{argument}: {op!r}: fill has the key {field!r}; expected "
                 f"some of its fields, {list(fields)}"
             )
-
-
-def batch_ops(value: Pipelines) -> Iterator[BatchOp]:
-    """Returns the ops that also change a field of labels."""
-    lists = value.values() if isinstance(value, Mapping) else [value or []]
-    for ops in lists:
-        for op in _checked_list("transforms", ops):
-            if isinstance(op, BatchOp):
-                yield op
 
 
 def _checked_list(
@@ -127,7 +128,7 @@ def _is_torchvision(ops: Any) -> bool:
     return type(ops).__module__.startswith("torchvision.")
 
 
-class _Spread:
+class Spread:
     """Collects ops as messages by field."""
 
     def __init__(self, argument: str, masks: Container[str]) -> None:
@@ -137,6 +138,12 @@ class _Spread:
         # For ops on several fields.
         self._draw_ids = itertools.count(1)
         self._last: Dict[str, BatchOp] = {}
+
+    @property
+    def batch_ops(self) -> List[BatchOp]:
+        """The ops that also change a field of labels, for each of their
+        images."""
+        return list(self._last.values())
 
     def add(self, op: Transform, fields: Tuple[str, ...]) -> None:
         _check_fills(self._argument, op, fields)
