@@ -426,7 +426,7 @@ SEGMENTATION = [
     v2("RandomApply", transforms=[v2("RandomGrayscale", p=0.1)], p=0.7),
     v2(
         "ToDtype",
-        dtype={Image: torch.float32, Mask: torch.int64, "others": None},
+        dtype={Image: torch.float32, Mask: torch.float16, "others": None},
         scale=True,
     ),
     v2("Normalize", mean=[0.5], std=[0.25], inplace=False),
@@ -448,7 +448,7 @@ def test_geometry_of_v2_moves_masks():
         ),
         T.RandomApply([T.RandomGrayscale(fields=image)], 0.7, fields=both),
         T.ToDtype("float32", scale=True, fields=image),
-        T.ToDtype("int64", fields=("classes",)),
+        T.ToDtype("float16", fields=("classes",)),
         T.Normalize([0.5], [0.25], fields=image),
     ]
 
@@ -495,21 +495,25 @@ def segmented(client):
         yield dataset
 
 
-def test_a_loader_takes_the_usual_pipeline_of_segmentation(segmented):
-    def batch_of(transforms):
-        with datasetd.DataLoader(
-            segmented, batch_size=16, seed=1, transforms=transforms
-        ) as loader:
-            return [array.clone() for array in next(iter(loader))]
+def first_batch(dataset, transforms, **arguments):
+    with datasetd.DataLoader(
+        dataset, batch_size=16, seed=1, transforms=transforms, **arguments
+    ) as loader:
+        return [array.clone() for array in next(iter(loader))]
 
+
+def test_a_loader_takes_the_usual_pipeline_of_segmentation(segmented):
     flip = v2("RandomHorizontalFlip", p=0.5)
     dtype = {Image: torch.float32, Mask: torch.float16, "others": None}
-    image, mask = batch_of(
-        v2("Compose", transforms=[flip, v2("ToDtype", dtype=dtype, scale=True)])
+    image, mask = first_batch(
+        segmented,
+        v2(
+            "Compose", transforms=[flip, v2("ToDtype", dtype=dtype, scale=True)]
+        ),
     )
     assert image.dtype == torch.float32
     assert mask.dtype == torch.float16
-    plain_image, plain_mask = batch_of(None)
+    plain_image, plain_mask = first_batch(segmented, None)
     flipped = (mask != plain_mask).flatten(1).any(1)
     assert 0 < flipped.sum() < 16
     for row, is_flipped in enumerate(flipped):
@@ -518,6 +522,23 @@ def test_a_loader_takes_the_usual_pipeline_of_segmentation(segmented):
         assert torch.equal(
             image[row], plain_image[row].flip(dims).float() / 255
         )
+
+
+@pytest.mark.parametrize("key", [Mask, "others"])
+def test_masks_do_not_become_integers(segmented, key):
+    def batch_of(dtype):
+        return first_batch(segmented, v2("ToDtype", dtype=dtype, scale=True))
+
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=r"transforms\[0\] ToDtype: dtype has int64 for masks; .*"
+        r"leave out Mask, .* batch\['mask'\].squeeze\(1\).long\(\)",
+    ):
+        batch_of({Image: torch.float32, key: torch.int64})
+    for same in ({"others": None}, {Mask: torch.uint8}):
+        _, mask = batch_of({Image: torch.float32, **same})
+        assert mask.dtype == torch.uint8
+        assert mask.squeeze(1).long().shape == (16, 8, 8)
 
 
 @pytest.mark.parametrize(
@@ -560,7 +581,7 @@ UNMAPPED = [
     (lambda x: x, "<lambda> of .*from_torchvision_test: .*not torchvision's"),
     (
         v2("ToDtype", dtype={Mask: torch.int64}, scale=False),
-        r"ToDtype: .*key Mask.*masks=\['mask'\]",
+        r"ToDtype: .*key Mask.*masks=\['mask'\]\); .*fields={'mask': 'mask'}",
     ),
     (
         v2("ToDtype", dtype={BoundingBoxes: torch.int64}, scale=False),

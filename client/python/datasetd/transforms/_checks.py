@@ -32,7 +32,7 @@ Fields = Union[None, str, Sequence[str]]
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 RESIZE_MODES = ("nearest", "nearest-exact", "bilinear", "bicubic")
 AFFINE_MODES = ("nearest", "bilinear")
-_DTYPES = ("uint8", "float16", "bfloat16", "float32")
+IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
 _MAX_INT32 = 2**31 - 1
 _MAX_UINT32 = 2**32 - 1
 # Pillow's numbers, which torchvision also accepts.
@@ -303,8 +303,8 @@ def dtype_name(value: Any) -> str:
 def dtype(op: str, value: Any, others: Tuple[str, ...] = ()) -> str:
     """`others`: dtypes that are not those of images."""
     name = dtype_name(value)
-    if name not in (*_DTYPES, *others):
-        raise fail(op, "dtype", value, f"one of {(*_DTYPES, *others)}")
+    if name not in (*IMAGE_DTYPES, *others):
+        raise fail(op, "dtype", value, f"one of {(*IMAGE_DTYPES, *others)}")
     return name
 
 

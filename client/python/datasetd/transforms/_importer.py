@@ -15,7 +15,7 @@ from typing import (
 )
 
 from ..errors import InvalidArgument
-from . import colour, dtypes, erasing, moves, policies, resampling
+from . import _checks, colour, dtypes, erasing, moves, policies, resampling
 from ._base import Transform
 from ._checks import FillByKind
 from .groups import CutMix, MixUp, RandomApply
@@ -359,13 +359,26 @@ def _to_dtype(op: Any, place: _Place) -> List[Transform]:
     if image is not None:
         made.append(dtypes.ToDtype(image, scale=scale))
     if mask is not None and place.fields.masks:
-        made.append(dtypes.ToDtype(mask, fields=place.fields.masks))
+        made.append(_mask_dtype(mask, place.fields.masks))
     elif mask is not None and mask is not others:
         raise InvalidArgument(
             "dtype has the key Mask, and no field is one: name them, as "
-            "from_torchvision(..., masks=['mask'])"
+            "from_torchvision(..., masks=['mask']); a pushed field is a mask "
+            "by fields={'mask': 'mask'} of the push"
         )
     return made
+
+
+def _mask_dtype(dtype: Any, masks: Tuple[str, ...]) -> Transform:
+    name = _checks.dtype_name(dtype)
+    if name not in _checks.IMAGE_DTYPES:
+        raise InvalidArgument(
+            f"dtype has {name} for masks; expected one of "
+            f"{_checks.IMAGE_DTYPES}: leave out Mask, with 'others': None, "
+            f"and call batch[{masks[0]!r}].squeeze(1).long() in the training "
+            "loop"
+        )
+    return dtypes.ToDtype(name, fields=masks)
 
 
 def _to_pil_image(op: Any, place: _Place) -> List[Transform]:
