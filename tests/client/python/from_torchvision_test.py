@@ -524,6 +524,70 @@ def test_a_loader_takes_the_usual_pipeline_of_segmentation(segmented):
         )
 
 
+@pytest.fixture
+def paired(client):
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 3), np.uint8)
+    columns = {name: pixels for name in ("image", "target", "third")}
+    with client.push_dataset(
+        "paired", columns, fields=dict.fromkeys(columns, "image")
+    ) as dataset:
+        yield dataset
+
+
+def test_a_pipeline_of_v2_is_not_for_one_image_of_several(paired):
+    flip = v2("RandomHorizontalFlip", p=0.5)
+    pair = ["image", "target"]
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=r"images of a sample alike, here \['image', 'target'\], .*"
+        r"T.RandomHorizontalFlip\(fields=\['image', 'target'\]\); "
+        r"for 'image' alone give {'image': pipeline}; .*{'target': 'mask'}",
+    ):
+        first_batch(paired, flip, fields=pair)
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=r"here \['target', 'third'\], .*"
+        r"for 'target' alone give {'target': pipeline}; ",
+    ):
+        first_batch(paired, flip, fields=["target", "third"])
+    # What the message says.
+    image, target = first_batch(
+        paired, [T.RandomHorizontalFlip(fields=pair)], fields=pair
+    )
+    plain, _ = first_batch(paired, None, fields=pair)
+    assert torch.equal(image, target)
+    assert not torch.equal(image, plain)
+    image, target = first_batch(paired, {"image": flip}, fields=pair)
+    assert torch.equal(target, plain)
+    assert not torch.equal(image, plain)
+    # One image of a batch, and a pipeline that changes no pixel.
+    first_batch(paired, flip, fields=["image"])
+    first_batch(paired, v2("ToImage"))
+    # Torchvision's v1 has one image.
+    image, target = first_batch(paired, V.RandomHorizontalFlip(), fields=pair)
+    assert torch.equal(target, plain)
+
+
+def test_a_pipeline_of_v2_for_one_image_and_its_masks(client):
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 8, 8), np.uint8)
+    kinds = {"photo": "image", "mask": "mask", "depth": "image"}
+    with client.push_dataset(
+        "three", {name: pixels for name in kinds}, fields=kinds
+    ) as dataset:
+        flip = v2("RandomHorizontalFlip", p=0.5)
+        with pytest.raises(
+            datasetd.InvalidArgument,
+            match=r"give T.from_torchvision\(pipeline, masks=\['mask'\], "
+            r"image='photo'\); if 'depth' is a mask",
+        ):
+            first_batch(dataset, flip)
+        photo, mask, depth = first_batch(
+            dataset, T.from_torchvision(flip, masks=["mask"], image="photo")
+        )
+        assert torch.equal(photo, mask)
+        assert not torch.equal(photo, depth)
+
+
 @pytest.mark.parametrize("key", [Mask, "others"])
 def test_masks_do_not_become_integers(segmented, key):
     def batch_of(dtype):

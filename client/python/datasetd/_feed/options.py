@@ -91,6 +91,8 @@ def fields_message(
     spread = spread_pipelines("transforms", transforms, masks, image, masks)
     pipelines = spread.messages
     if moves_masks(transforms):
+        if views is None and image in pipelines:
+            _check_one_image(fields, image)
         chosen = [f.name for f in fields]
         for mask in masks:
             if mask not in chosen:
@@ -126,6 +128,30 @@ def fields_message(
         if view in message:
             message[view].update(source=image, view=number)
     return message
+
+
+def _check_one_image(fields: List[Field], image: str) -> None:
+    """Rejects a pipeline of torchvision's v2 for a batch of several images:
+    torchvision changes them alike."""
+    images = [f.name for f in fields if f.is_image and not f.is_mask]
+    if len(images) < 2:
+        return
+    masks = [f.name for f in fields if f.is_mask]
+    one = image if image in images else images[0]
+    alone = (
+        f"T.from_torchvision(pipeline, masks={masks}, image={one!r})"
+        if masks
+        else f"{{{one!r}: pipeline}}"
+    )
+    other = next(name for name in images if name != one)
+    raise InvalidArgument(
+        "transforms: torchvision's v2 changes all images of a sample alike, "
+        f"here {images}, and its pipeline is converted for one: write the ops "
+        "of datasetd.transforms with the fields, as "
+        f"T.RandomHorizontalFlip(fields={images}); for {one!r} alone give "
+        f"{alone}; if {other!r} is a mask, say so where it is loaded, as "
+        f"push_dataset(..., fields={{{other!r}: 'mask'}}) does"
+    )
 
 
 def image_field(fields: List[Field]) -> str:
