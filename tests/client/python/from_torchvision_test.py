@@ -656,6 +656,20 @@ UNMAPPED = [
         "Pad: fill has the key BoundingBoxes",
     ),
     (v2("MixUp", alpha=1.0, num_classes=None), "MixUp: num_classes is None"),
+    *(
+        (
+            v2(
+                name,
+                transforms=[
+                    v2("MixUp", alpha=1.0, num_classes=9),
+                    v2("CutMix", alpha=1.0, num_classes=9),
+                ],
+            ),
+            f"{name}: a pipeline ends with one MixUp or CutMix, .*give one of "
+            "them instead, or leave it out here and apply it to the batches",
+        )
+        for name in ("RandomChoice", "RandomApply", "RandomOrder")
+    ),
 ]
 
 

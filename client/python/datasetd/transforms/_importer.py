@@ -42,7 +42,8 @@ _NOTHING = (
     "ToPureTensor",
 )
 
-_WITHOUT_MASKS = ("CutMix", "MixUp", *policies.__all__)
+_BATCH_OPS = ("CutMix", "MixUp")
+_WITHOUT_MASKS = (*_BATCH_OPS, *policies.__all__)
 
 _IN_THE_LOOP = "apply it to the batches in the training loop"
 _INSTEAD = {
@@ -152,6 +153,11 @@ def _flatten(op: Any) -> List[Any]:
     return [inner for part in parts for inner in _flatten(part)]
 
 
+def _parts(op: Any) -> List[Any]:
+    """The ops that an op such as RandomApply or RandomChoice is made of."""
+    return _flatten(list(getattr(op, "transforms", ())))
+
+
 def _is_pillow(later: List[Any], is_pillow_after: bool) -> bool:
     """True if images before these ops are Pillow's."""
     for op in filter(_is_torchvision, later):
@@ -217,6 +223,11 @@ def _converted(op: Any, name: str, place: _Place) -> List[Transform]:
         raise InvalidArgument(
             "torchvision has none for samples with masks: for the image alone "
             f"give transforms={{{place.fields.image!r}: ...}}"
+        )
+    if any(_name(inner) in _BATCH_OPS for inner in _parts(op)):
+        raise InvalidArgument(
+            "a pipeline ends with one MixUp or CutMix, which every batch gets: "
+            f"give one of them instead, or leave it out here and {_IN_THE_LOOP}"
         )
     if name in _SPECIAL:
         return _SPECIAL[name](op, place)
@@ -324,8 +335,9 @@ def _random_erasing(op: Any, place: _Place) -> List[Transform]:
 
 
 def _random_apply(op: Any, place: _Place) -> List[Transform]:
-    ops = _flatten(list(op.transforms))
-    inner = _convert_all(place.where, ops, place.fields, place.is_pillow)
+    inner = _convert_all(
+        place.where, _parts(op), place.fields, place.is_pillow
+    )
     return [RandomApply(inner, op.p)] if inner else []
 
 
