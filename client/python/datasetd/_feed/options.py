@@ -39,6 +39,11 @@ def chosen_fields(
     names = [fields] if isinstance(fields, str) else list(fields)
     for name in names:
         if not isinstance(name, str) or name not in there:
+            if views is not None and name == image:
+                raise InvalidArgument(
+                    f"fields: the views stand in the place of {name!r}: name "
+                    f"some of {list(there)}, or None for all"
+                )
             raise InvalidArgument(
                 f"fields: dataset '{dataset.name}' has no field {name!r}; it "
                 f"has {list(there)}"
