@@ -694,6 +694,39 @@ def test_a_fill_by_type_is_of_fields_of_any_name():
     assert fills.keys() == {"img", "target"}
 
 
+def rotation(fill):
+    return v2(
+        "RandomRotation",
+        degrees=[-3.0, 3.0],
+        interpolation=BILINEAR,
+        expand=False,
+        center=None,
+        fill=fill,
+    )
+
+
+def test_a_fill_of_one_number_is_for_masks_too():
+    for fill in (255, [255.0], (255,)):
+        (made,) = T.from_torchvision(rotation(fill), masks=["mask"])
+        message = made.to_message("mask", is_mask=True)
+        assert message["random_rotation"]["fill"] == [255.0]
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="RandomRotation: fill has 3 numbers, and masks take one: .*Mask",
+    ):
+        T.from_torchvision(rotation([1.0, 2.0, 3.0]), masks=["mask"])
+    assert T.from_torchvision(rotation([1.0, 2.0, 3.0])) == [
+        T.RandomRotation(3, "bilinear", fill=(1, 2, 3))
+    ]
+
+
+def test_a_type_that_a_fill_leaves_out_has_none():
+    made = T.from_torchvision([rotation({Mask: 255})])
+    assert made == [T.RandomRotation(3, "bilinear", fill=FillByKind(None, 255))]
+    # A fill of 0 is blended in at the edges.
+    assert made != [T.RandomRotation(3, "bilinear", fill=FillByKind(0, 255))]
+
+
 @pytest.mark.parametrize("op, text", UNMAPPED, ids=lambda x: "")
 def test_what_cannot_be_mapped_is_named_with_its_place(op, text):
     with pytest.raises(

@@ -253,14 +253,21 @@ def _of_same_name(
 
 
 def _fill(value: Any, place: _Place) -> Any:
-    """v2 has dicts by type; a number is for masks, too."""
+    """v2 has dicts by type; one number is for masks, too."""
     if not isinstance(value, dict):
-        is_number = isinstance(value, (int, float))
-        is_for_all = place.fields.masks and is_number
-        return FillByKind(value, value) if is_for_all else value
+        if value is None or not place.fields.masks:
+            return value
+        if isinstance(value, (int, float)) or len(value) == 1:
+            return FillByKind(value, value)
+        if place.is_v2:
+            raise InvalidArgument(
+                f"fill has {len(value)} numbers, and masks take one: give "
+                "{tv_tensors.Image: ..., tv_tensors.Mask: ...}"
+            )
+        return value
     # In torchvision 0.15 a number is a defaultdict of it.
     default = getattr(value, "default_factory", None)
-    others = value.get("others", default() if default else 0)
+    others = value.get("others", default() if default else None)
     result = FillByKind(others, others)
     for key, part in value.items():
         name = key if isinstance(key, str) else key.__name__
