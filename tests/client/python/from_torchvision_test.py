@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import warnings
 
 import datasetd
 import numpy as np
@@ -540,7 +541,7 @@ def test_a_pipeline_of_v2_is_not_for_one_image_of_several(paired):
     with pytest.raises(
         datasetd.InvalidArgument,
         match=r"images of a sample alike, here \['image', 'target'\], .*"
-        r"T.RandomHorizontalFlip\(fields=\['image', 'target'\]\); "
+        r"T.CenterCrop\(224, fields=\['image', 'target'\]\); "
         r"for 'image' alone give {'image': pipeline}; .*{'target': 'mask'}",
     ):
         first_batch(paired, flip, fields=pair)
@@ -586,6 +587,81 @@ def test_a_pipeline_of_v2_for_one_image_and_its_masks(client):
         )
         assert torch.equal(photo, mask)
         assert not torch.equal(photo, depth)
+
+
+CROP = v2("CenterCrop", size=[4])
+
+
+def test_pretransforms_of_v2_move_the_masks_of_a_push(client):
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 8, 8), np.uint8)
+    samples = [{"image": plane, "mask": plane} for plane in pixels]
+    for data, fields in (
+        (
+            {"photo": pixels, "classes": pixels},
+            {"photo": "image", "classes": "mask"},
+        ),
+        (samples, None),
+    ):
+        with client.push_dataset(
+            "cropped",
+            data,
+            fields=fields,
+            pretransforms=CROP,
+            if_exists="replace",
+        ) as dataset:
+            image, mask = dataset[:]
+            assert np.array_equal(image[:, 0], pixels[:, 2:6, 2:6])
+            assert np.array_equal(mask, image)
+        # Without a mask.
+    with client.push_dataset(
+        "cropped", {"image": pixels}, pretransforms=CROP, if_exists="replace"
+    ) as dataset:
+        assert dataset.fields[0].shape == (4, 4, 1)
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=r"^pretransforms: .* alike, here \['image', 'target'\]",
+    ):
+        client.push_dataset(
+            "cropped",
+            {"image": pixels, "target": pixels},
+            pretransforms=CROP,
+            if_exists="replace",
+        )
+
+
+def test_a_list_of_pretransforms_is_for_the_only_image_of_a_push(client):
+    pixels = np.zeros((3, 8, 8, 3), np.uint8)
+    with client.push_dataset(
+        "photos", {"photo": pixels}, pretransforms=[T.CenterCrop(4)]
+    ) as dataset:
+        assert dataset.fields[0].shape == (4, 4, 3)
+
+
+def test_a_load_warns_of_masks_that_stay(client, data_root):
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 8, 8), np.uint8)
+    (data_root / "stay").mkdir()
+    for name in ("image", "mask"):
+        np.save(data_root / "stay" / f"{name}.npy", pixels)
+
+    def mask_of(name, pretransforms):
+        with client.load_dataset(
+            name, "npy", data_root / "stay", pretransforms=pretransforms
+        ) as dataset:
+            return dataset.fields[1].shape
+
+    with pytest.warns(
+        UserWarning,
+        match=r"dataset 'stay' has the masks \['mask'\], .*"
+        r"T.from_torchvision\(pipeline, masks=\['mask'\]\)",
+    ):
+        assert mask_of("stay", CROP) == (8, 8, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        both = T.from_torchvision(CROP, masks=["mask"])
+        assert mask_of("both", both) == (4, 4, 1)
+        assert mask_of("alone", {"image": CROP}) == (8, 8, 1)
+        dtype = v2("ToDtype", dtype=torch.float32, scale=True)
+        assert mask_of("floats", dtype) == (8, 8, 1)
 
 
 @pytest.mark.parametrize("key", [Mask, "others"])

@@ -32,7 +32,7 @@ from .._feed.options import image_field
 from .._loader.loader import make_fetcher
 from .._push import encoded, push
 from .._push.data import class_names_of, with_kinds
-from .._push.samples import Fields, mask_names
+from .._push.samples import Fields
 from .._ranks import nodes
 from ..errors import InvalidArgument
 from ..transforms._pipeline import Pipelines, pipelines_message
@@ -206,21 +206,6 @@ class Client:
             else:
                 options = {**(options or {}), "part": divided.option()}
             name = divided.name(name)
-        spec = loading.dataset_spec(
-            name,
-            format,
-            path,
-            split,
-            pretransforms,
-            device,
-            options,
-            bad_samples,
-            max_bad_samples,
-            residency,
-            device_bytes,
-            private,
-            pin,
-        )
         if is_read_here:
             if dry_run:
                 raise InvalidArgument(
@@ -248,12 +233,29 @@ class Client:
                 private=private,
                 pin=pin,
             )
+        spec = loading.dataset_spec(
+            name,
+            format,
+            path,
+            split,
+            pretransforms,
+            device,
+            options,
+            bad_samples,
+            max_bad_samples,
+            residency,
+            device_bytes,
+            private,
+            pin,
+        )
         if dry_run:
             return estimate_of(
                 loading.estimate(self._session, spec, progress)
             )
         load = functools.partial(loading.load, self._session, spec)
-        return Dataset(self, self._session, load(progress), load)
+        message = load(progress)
+        loading.warn_of_masks(pretransforms, name, message["fields"])
+        return Dataset(self, self._session, message, load)
 
     def push_dataset(
         self,
@@ -314,8 +316,11 @@ class Client:
             channels, and uint8 arrays (H, W), are images; an image named
             `mask` is a mask. PIL images of 16 or 32 bits are int32, of mode F
             float32.
-          pretransforms, device, progress, residency, device_bytes, private,
-            pin: as in load_dataset.
+          pretransforms: as in load_dataset, but that a list is for the only
+            image, whatever its name, and a pipeline of torchvision's v2 for
+            the masks, too.
+          device, progress, residency, device_bytes, private, pin: as in
+            load_dataset.
           options: of encoded images, as those of image_folder: channels
             (default 3; in a Hugging Face dataset as_is), apply_exif
             (default False; there True), fast_decode, max_pixels.
@@ -345,12 +350,6 @@ class Client:
             **loading.residency_message(residency, device_bytes),
             **loading.access_message(private, pin),
             **loading.bad_samples_message(bad_samples, max_bad_samples),
-            "pretransforms": {
-                field: {"transforms": ops}
-                for field, ops in pipelines_message(
-                    "pretransforms", pretransforms, mask_names(fields)
-                ).items()
-            },
             "class_names": list(
                 class_names_of(data) if class_names is None else class_names
             ),
@@ -370,6 +369,9 @@ class Client:
                 if_exists,
                 divided,
                 encoded.make_options(options),
+                functools.partial(loading.pushed_pretransforms, pretransforms)
+                if pretransforms
+                else None,
             )
         finally:
             if progress is True:

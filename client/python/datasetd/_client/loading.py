@@ -12,8 +12,15 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Union
 from .._arguments import absolute, device_name, encode
 from .._connection import library
 from .._connection.session import Session
+from .._descriptions import fields_of
+from .._feed.options import check_one_image, image_field
+from .._warnings import warn
 from ..errors import Error, FailedPrecondition, InvalidArgument, NotFound
-from ..transforms._pipeline import Pipelines, pipelines_message
+from ..transforms._pipeline import (
+    Pipelines,
+    moves_masks,
+    pipelines_message,
+)
 from .folders import advice as folder_advice
 from .progress import make_progress
 
@@ -46,12 +53,11 @@ def dataset_spec(
         "path": "" if path is None else absolute(path),
         "split": split or "",
         "device": device_name(device),
-        "pretransforms": {
-            field: {"transforms": ops}
-            for field, ops in pipelines_message(
+        "pretransforms": _as_message(
+            pipelines_message(
                 "pretransforms", pretransforms, _mask_names(options or {})
-            ).items()
-        },
+            )
+        ),
         "options": {
             key: str(value).lower() if isinstance(value, bool) else str(value)
             for key, value in (options or {}).items()
@@ -108,6 +114,49 @@ def access_message(private: bool, pin: bool) -> Dict[str, Any]:
     defaults."""
     message = {"private": bool(private), "pin": bool(pin)}
     return {name: True for name, is_set in message.items() if is_set}
+
+
+def _as_message(pretransforms: Dict[str, Any]) -> Dict[str, Any]:
+    return {field: {"transforms": ops} for field, ops in pretransforms.items()}
+
+
+def pushed_pretransforms(
+    value: Pipelines, pushed: List[Dict[str, Any]]
+) -> Dict[str, Any]:
+    """Returns a PushHeader's pretransforms for its fields."""
+    fields = fields_of({"fields": pushed})
+    masks = [field.name for field in fields if field.is_mask]
+    image = image_field(fields)
+    messages = pipelines_message("pretransforms", value, masks, image, masks)
+    if moves_masks(value) and image in messages:
+        check_one_image("pretransforms", fields, image)
+    return _as_message(messages)
+
+
+def _changes(value: Pipelines, masks: List[str]) -> bool:
+    """True if the pipeline would be for some of the masks, too."""
+    try:
+        messages = pipelines_message(
+            "pretransforms", value, masks, "image", masks
+        )
+    except InvalidArgument:  # of an op or a fill that masks cannot have
+        return bool(masks)
+    return any(mask in messages for mask in masks)
+
+
+def warn_of_masks(
+    value: Pipelines, name: str, loaded: List[Dict[str, Any]]
+) -> None:
+    """Warns of masks that a pipeline of torchvision's v2 would have moved with
+    the image: whether there are any is known when the dataset is loaded."""
+    masks = [field["name"] for field in loaded if field["is_mask"]]
+    if moves_masks(value) and _changes(value, masks):
+        warn(
+            f"pretransforms: dataset {name!r} has the masks {masks}, and the "
+            "pipeline of torchvision's v2 was for the image alone: give "
+            f"T.from_torchvision(pipeline, masks={masks}) of "
+            "datasetd.transforms, or {'image': pipeline} if that is meant"
+        )
 
 
 def _mask_names(options: Mapping[str, Any]) -> Set[str]:

@@ -97,7 +97,7 @@ def fields_message(
     pipelines = spread.messages
     if moves_masks(transforms):
         if views is None and image in pipelines:
-            _check_one_image(fields, image)
+            check_one_image("transforms", fields, image)
         chosen = [f.name for f in fields]
         for mask in masks:
             if mask not in chosen:
@@ -135,9 +135,9 @@ def fields_message(
     return message
 
 
-def _check_one_image(fields: List[Field], image: str) -> None:
-    """Rejects a pipeline of torchvision's v2 for a batch of several images:
-    torchvision changes them alike."""
+def check_one_image(argument: str, fields: List[Field], image: str) -> None:
+    """Rejects a pipeline of torchvision's v2 for several images: torchvision
+    changes them alike."""
     images = [f.name for f in fields if f.is_image and not f.is_mask]
     if len(images) < 2:
         return
@@ -150,10 +150,10 @@ def _check_one_image(fields: List[Field], image: str) -> None:
     )
     other = next(name for name in images if name != one)
     raise InvalidArgument(
-        "transforms: torchvision's v2 changes all images of a sample alike, "
+        f"{argument}: torchvision's v2 changes all images of a sample alike, "
         f"here {images}, and its pipeline is converted for one: write the ops "
         "of datasetd.transforms with the fields, as "
-        f"T.RandomHorizontalFlip(fields={images}); for {one!r} alone give "
+        f"T.CenterCrop(224, fields={images}); for {one!r} alone give "
         f"{alone}; if {other!r} is a mask, say so where it is loaded, as "
         f"push_dataset(..., fields={{{other!r}: 'mask'}}) does"
     )

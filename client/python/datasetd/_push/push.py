@@ -49,6 +49,8 @@ _POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 0.5
 
 Report = Optional[Callable[[Dict[str, Any]], Any]]
+# From the Field messages of a PushHeader.
+PretransformsOf = Callable[[List[Dict[str, Any]]], Dict[str, Any]]
 
 
 class _Sender:
@@ -462,10 +464,12 @@ def push(
     if_exists: str,
     part: Optional[Part],
     images: encoded.ImageOptions,
+    pretransforms_of: Optional[PretransformsOf],
 ) -> Dict[str, Any]:
     """Sends the samples, or a part of them, unless the dataset exists. Returns
     the Dataset message; the session has one more holder. `hold`
-    makes a Dataset of such a message."""
+    makes a Dataset of such a message. `pretransforms_of` makes the message of
+    the pretransforms, if there are any, for the fields that are pushed."""
     if if_exists not in _IF_EXISTS:
         raise InvalidArgument(
             f"if_exists is {if_exists!r}, expected one of "
@@ -490,7 +494,7 @@ def push(
     def most_bytes() -> float:
         # Pretransforms may make samples smaller, and other memory may have room
         # for what the device has none.
-        if header["pretransforms"] or "residency" in header:
+        if pretransforms_of is not None or "residency" in header:
             return math.inf
         return _budget_of(session, header["device"])
 
@@ -520,6 +524,11 @@ def push(
                 header,
                 num_samples=source.total,
                 fields=source.fields,
+                pretransforms=(
+                    {}
+                    if pretransforms_of is None
+                    else pretransforms_of(source.fields)
+                ),
                 **_options_message(source, images),
             )
         if if_exists == "replace":

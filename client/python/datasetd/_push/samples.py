@@ -12,7 +12,6 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
-    Set,
     Tuple,
     Union,
 )
@@ -247,13 +246,6 @@ def field_message(spec: Spec) -> Dict[str, Any]:
     if spec.is_encoded:
         message["is_encoded"] = True
     return message
-
-
-def mask_names(fields: Fields) -> Set[str]:
-    """Returns the fields that are masks if they are images."""
-    kinds = fields if isinstance(fields, Mapping) else {}
-    names = {name for name, kind in kinds.items() if kind == "mask"}
-    return names | ({"mask"} if kinds.get("mask", "auto") == "auto" else set())
 
 
 class Kinds(Dict[str, str]):
