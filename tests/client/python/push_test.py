@@ -195,7 +195,11 @@ def test_fields_choose_names_and_kinds(client):
         ([], None, ["no sample"]),
         (iter([]), None, ["no sample"]),
         ([1], {"x": "picture"}, ["'picture'"]),
-        ([np.zeros((9, 9, 9), np.uint8)], {"x": "image"}, ["(9, 9, 9)"]),
+        (
+            [np.zeros((9, 9, 9), np.uint8)],
+            {"x": "image"},
+            ["(9, 9, 9)", "'image_chw' is for (C, H, W)", "'array' keeps"],
+        ),
         ([np.zeros((0, 3))], None, ["data", "at least 1"]),
         ([1], ["a b"], ["cannot name a field"]),
         ([(1, 2)], ["a", "a"], ["twice"]),

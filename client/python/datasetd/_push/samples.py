@@ -213,7 +213,9 @@ def make_spec(
             raise InvalidArgument(
                 f"{where} has shape {tuple(array.shape)}, expected an image "
                 f"as {'(C, H, W)' if is_chw else '(H, W) or (H, W, C)'} with C "
-                f"of 1 to {_MAX_CHANNELS}; name its kind in fields="
+                f"of 1 to {_MAX_CHANNELS}; in fields=, 'image_chw' is for "
+                "(C, H, W), 'image' for (H, W, C), and 'array' keeps all as "
+                "they are"
             )
         if is_chw:
             shape = (shape[1], shape[2], shape[0])
