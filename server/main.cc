@@ -78,6 +78,13 @@ int Main(int argc, char** argv) {
     const pid_t pid =
         *flags.exit_with_parent > 0 ? *flags.exit_with_parent : getppid();
     parent = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!parent.has_value() && pid == 0) {
+      Log(LogSubsystem::kServer)
+          .critical(
+              "--exit_with_parent: the parent is outside of this PID namespace "
+              "and cannot be watched: leave the flag out");
+      return kExitFailure;
+    }
     if (!parent.has_value() && errno == ESRCH) {
       Log(LogSubsystem::kServer).info("the parent process has ended");
       return 0;
