@@ -3,6 +3,7 @@
 import io
 import itertools
 import struct
+import zlib
 
 import datasetd
 import numpy as np
@@ -279,7 +280,7 @@ def test_what_cannot_be_pushed(client):
     refused(_COLUMNS, "max_pixels is '0'", options={"max_pixels": 0})
     refused({"x": [1]}, "no field is one", options={"channels": 1})
     palette = _file(_picture(4, 4).quantize(9), "png")
-    refused({"mask": [palette]}, "an encoded mask, but not a PNG")
+    refused({"mask": [palette]}, "an encoded mask, but not a grey PNG")
     refused({"image": [palette]}, "a kind that the daemon would convert",
             options={"channels": "as_is"})
     refused(_COLUMNS, "no field 'other'",
@@ -291,6 +292,78 @@ def test_what_cannot_be_pushed(client):
     raws = [_picture(3, 4), _picture(4, 3)]
     refused([{"a": r, "image": d} for r, d in zip(raws, _FILES)],
             "encode this one, too, as PNG", ragged=True)
+
+
+def _png(pixels, bits, colour):
+    """A PNG file of rows of packed samples."""
+
+    def chunk(kind, data):
+        crc = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + crc
+
+    height, width = pixels.shape
+    header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)
+    shifts = np.arange(bits)[::-1]
+    rows = [
+        b"\0" + np.packbits((row[:, None] >> shifts) & 1).tobytes()
+        for row in pixels
+    ]
+    palette = chunk(b"PLTE", bytes(range(48))) if colour == 3 else b""
+    return b"".join([
+        b"\x89PNG\r\n\x1a\n", chunk(b"IHDR", header), palette,
+        chunk(b"IDAT", zlib.compress(b"".join(rows))), chunk(b"IEND", b"")])
+
+
+_CLASSES = np.arange(16).reshape(4, 4)
+
+
+@pytest.mark.parametrize(
+    "other, way",
+    [
+        (_png(_CLASSES, 8, 3), r"value, None\)$"),
+        (_png(_CLASSES, 4, 3), r"value, None\)$"),
+        (_png(_CLASSES, 16, 0), r"value, None\)$"),
+        (_png(_CLASSES % 2, 1, 0), r"value, None\)$"),
+        (_png(_CLASSES % 4, 2, 0), "gives 85 times its classes"),
+        (_png(_CLASSES, 4, 0), "gives 17 times its classes"),
+        (_file(_picture(4, 4), "png"), r"value, None\)$"),
+        (_file(_picture(4, 4, "L"), "jpeg"), r"value, None\)$"),
+        (_file(_picture(4, 4, "L"), "tiff"), r"value, None\)$"),
+    ],
+    ids=["palette", "palette of 4 bits", "16 bits", "1 bit", "2 bits", "4 bits",
+         "RGB", "JPEG", "TIFF"],
+)
+def test_a_mask_whose_classes_would_not_be_kept(client, other, way):
+    fields = {"codes": "mask"}
+    mask = _png(_CLASSES, 8, 0)
+    first = f"field 'codes' of the first sample is an encoded mask.*{way}"
+    for masks, match in (
+        ([other, mask], first),
+        ([*[mask] * 70, other],
+         f"column 'codes', row 70 is an encoded mask.*{way}"),
+    ):
+        with pytest.raises(datasetd.InvalidArgument, match=match):
+            client.push_dataset(_name(), {"codes": masks}, fields=fields)
+    for masks, match in (
+        ([other, mask], first),
+        ([mask, other], f"sample 1, field 'codes' is an encoded mask.*{way}"),
+    ):
+        rows = [{"codes": data} for data in masks]
+        for samples in (rows, iter(rows)):
+            with pytest.raises(datasetd.InvalidArgument, match=match):
+                client.push_dataset(_name(), samples, fields=fields)
+
+
+def test_a_damaged_mask_is_a_bad_sample(client):
+    mask = _png(_CLASSES, 8, 0)
+    masks = [mask, b"", mask[:20], mask[:12] + mask[:20], mask[:60], mask]
+    for data in ({"mask": masks}, [{"mask": mask} for mask in masks]):
+        with client.push_dataset(
+            _name(), data, bad_samples="skip"
+        ) as dataset:
+            assert [bad.index for bad in dataset.bad_samples] == [1, 2, 3, 4]
+            for value in _values(dataset)["mask"]:
+                np.testing.assert_array_equal(value[0], _CLASSES)
 
 
 def _header(num_samples, **field):

@@ -48,6 +48,9 @@ class Columns:
                 make_spec(name, names.kind(name), column.first(), names.images)
                 for name, column in rows.items()
             ]
+            for spec, column in zip(self._specs, self._rows):
+                if spec.is_encoded:
+                    column.is_mask = spec.is_mask
 
     def restrict(self, ranges: List[Tuple[int, int]]) -> None:
         """Sends only these ranges of rows, (begin, end)."""

@@ -27,6 +27,7 @@ ROWS_AT_ONCE = 64
 # does: GIF, WebP, TIFF.
 _OF_DAEMON = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
 _OF_PILLOW = (b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
+_PNG = _OF_DAEMON[1]
 _BYTES = (bytes, bytearray, memoryview)
 _EXIF_ORIENTATION = 0x112
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -146,13 +147,28 @@ def channels_of(data: bytes, options: ImageOptions, is_mask: bool) -> int:
     """Returns the number of channels of a field with this first image; 0 if
     they are its own, and the daemon would change them."""
     if is_mask:
-        # A palette's colours, and what is wider than 8 bits, are no classes.
-        return 1 if _own_channels(data) == 1 else 0
+        return 1 if _keeps_classes(data) else 0
     return options.channels or _own_channels(data)
 
 
+def _keeps_classes(data: bytes) -> bool:
+    """True for a PNG of one channel of 8 bits. Of others the daemon would take
+    a palette's colours, the upper bits, or 0 to 255 for fewer bits."""
+    return data[24:26] == b"\x08\0" and data.startswith(_PNG)
+
+
+def check_mask(data: bytes, where: str) -> None:
+    """Raises InvalidArgument for an image whose values the daemon would not
+    keep. What is damaged is a bad sample there."""
+    if _keeps_classes(data) or not data.startswith(_OF_DAEMON + _OF_PILLOW):
+        return
+    has_header = len(data) >= 26 and data[12:16] == b"IHDR"
+    if has_header or not data.startswith(_PNG):
+        raise mask_advice(where, data)
+
+
 def _own_channels(data: bytes) -> int:
-    if data.startswith(_OF_DAEMON[1]):
+    if data.startswith(_PNG):
         if len(data) < 26 or data[24] == 16:
             return 0
         return {0: 1, 2: 3, 6: 4}.get(data[25], 0)
@@ -269,6 +285,8 @@ class FileRows:
     be the path of one."""
 
     is_torch = False
+    # Set for masks, so that each file is checked.
+    is_mask = False
 
     def __init__(
         self,
@@ -287,12 +305,18 @@ class FileRows:
 
     def read(self, begin: int, end: int) -> List[bytes]:
         values = self._read(begin, end)
-        if set(map(type, values)) == {bytes}:
-            return values
-        return [
-            to_bytes(value, f"{self._where}, row {begin + i}", self._may_open)
-            for i, value in enumerate(values)
-        ]
+        if set(map(type, values)) != {bytes}:
+            values = [
+                to_bytes(value, self._place(begin + i), self._may_open)
+                for i, value in enumerate(values)
+            ]
+        if self.is_mask:
+            for i, data in enumerate(values):
+                check_mask(data, self._place(begin + i))
+        return values
+
+    def _place(self, row: int) -> str:
+        return f"{self._where}, row {row}"
 
 
 def rows_of(value: Any, kind: str, where: str) -> Optional[FileRows]:
@@ -344,11 +368,14 @@ def arrow_files(values: Any) -> List[Any]:
     return listed
 
 
-def mask_advice(where: str) -> InvalidArgument:
+def mask_advice(where: str, data: bytes) -> InvalidArgument:
+    is_grey_png = data.startswith(_PNG) and data[25:26] == b"\0"
+    factor = {2: 85, 4: 17}.get(data[24]) if is_grey_png else None
     return InvalidArgument(
-        f"{where} is an encoded mask, but not a PNG of 8 bits without a "
+        f"{where} is an encoded mask, but not a grey PNG of 8 bits without a "
         "palette, whose values would be kept: decode it first, as "
         "datasetd.sources.decode_image(value, None)"
+        + (f", which gives {factor} times its classes" if factor else "")
     )
 
 

@@ -174,7 +174,7 @@ def make_spec(
         channels = encoded.channels_of(data, images, is_mask)
         if not channels:
             raise (
-                encoded.mask_advice(where)
+                encoded.mask_advice(where, data)
                 if is_mask
                 else encoded.own_advice(where)
             )
@@ -457,6 +457,8 @@ class SampleEncoder:
             where = f"sample {self._count}, field {spec.name!r}"
             if spec.is_encoded:
                 data = encoded.to_bytes(values[spec.name], where)
+                if spec.is_mask:
+                    encoded.check_mask(data, where)
                 data = encoded.for_daemon(data, spec.shape[2])
                 parts.append(encoded.to_part(data))
                 continue
