@@ -177,6 +177,43 @@ def test_what_pillow_alone_reads_is_decoded_by_it(client, kind):
         np.testing.assert_array_equal(value, image.transpose(2, 0, 1))
 
 
+@pytest.mark.parametrize("turned", [1, 6])
+@pytest.mark.parametrize("kind", ["png", "tiff"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_upper_bits_of_deep_images_are_taken(client, kind, channels,
+                                                 turned):
+    values = _RANDOM.integers(0, 1 << 16, (5, 6)).astype(np.uint16)
+    want = (values >> 8).astype(np.uint8)
+    exif = Image.Exif()
+    if turned == 6:
+        exif[0x112] = 6
+        want = np.rot90(want, -1)
+    file = _file(Image.fromarray(values), kind, exif=exif)
+    options = {"channels": channels, "apply_exif": True}
+    for data in ({"image": [file] * 2}, [{"image": file}] * 2):
+        name = _name()
+        with client.push_dataset(name, data, options=options) as dataset:
+            for value in _values(dataset)["image"]:
+                np.testing.assert_array_equal(value, [want] * channels)
+            with client.push_dataset(name, data, options=options) as again:
+                assert again.spec_id == dataset.spec_id
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_wider_values_are_a_bad_sample(client, dtype):
+    wide = _file(Image.fromarray(np.ones((5, 6), dtype)), "tiff")
+    files = [_FILES[0], wide, _FILES[1]]
+    with client.push_dataset(
+        _name(), {"image": files}, bad_samples="skip"
+    ) as dataset:
+        assert [bad.index for bad in dataset.bad_samples] == [1]
+    mode = "F" if dtype == np.float32 else "I"
+    with pytest.raises(datasetd.InvalidArgument, match=f"mode {mode} does not"):
+        datasetd.sources.decode_image(wide)
+    kept = datasetd.sources.decode_image(wide, None)
+    assert np.asarray(kept).dtype == dtype
+
+
 @pytest.mark.parametrize("kind", ["jpeg", "webp", "tiff"])
 def test_images_are_turned_as_exif_says(client, kind):
     exif = Image.Exif()

@@ -110,7 +110,9 @@ class Columns:
             ]
 
     def _decoded(self, spec: Spec, files: List[bytes]) -> Any:
-        return encoded.pixels(files, spec.shape[2], self.images.others)
+        channels = spec.shape[2]
+        sent = encoded.files_for_daemon(files, channels)
+        return encoded.pixels(sent, channels, self.images.others)
 
     def _pieces(self, num_rows: int) -> Iterator[List[Tuple[int, int]]]:
         """Yields the ranges, cut and joined to `num_rows` rows at a time."""

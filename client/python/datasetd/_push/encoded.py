@@ -18,6 +18,7 @@ from typing import (
 )
 
 from ..errors import DataLoss, InvalidArgument
+from ..sources._images import converted
 
 _MAX_FILE_BYTES = (1 << 32) - 1
 _MAX_IMAGE_BYTES = 256 << 20  # the daemon's
@@ -196,7 +197,7 @@ def for_daemon(data: bytes, channels: int) -> bytes:
     try:
         from PIL import Image
 
-        image = Image.open(io.BytesIO(data)).convert(_MODES[channels])
+        image = converted(Image.open(io.BytesIO(data)), _MODES[channels])
         # For apply_exif. Pillow has turned a TIFF, and taken it away.
         exif = Image.Exif()
         orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
@@ -266,10 +267,10 @@ def pixels(
     images = []
     for data in files:
         try:
-            image = Image.open(io.BytesIO(data))
+            image = converted(Image.open(io.BytesIO(data)), _MODES[channels])
             if options.get("apply_exif") == "true":
                 image = ImageOps.exif_transpose(image)
-            array = numpy.asarray(image.convert(_MODES[channels]))
+            array = numpy.asarray(image)
         except MemoryError:
             raise
         except Exception:  # as in for_daemon()

@@ -13,12 +13,39 @@ def decode_image(data: bytes, mode: Optional[str] = "RGB") -> Any:
     """The PIL image of an encoded file: JPEG, PNG, WebP, TIFF and what else
     Pillow reads; of several frames, the first.
 
-    `mode` is Pillow's, None the file's own.
+    `mode` is Pillow's, None the file's own. Of 16 bits a channel a mode of 8
+    bits takes the upper ones, and floats and 32 bits raise InvalidArgument.
     """
     pillow = library("PIL.Image", "pillow", "decode_image")
     image = pillow.open(io.BytesIO(data))
     image.load()
-    return image if mode is None else image.convert(mode)
+    return image if mode is None else converted(image, mode)
+
+
+def converted(image: Any, mode: str) -> Any:
+    """As image.convert(mode), which cuts off what is above 255. REQUIRES: a
+    file's image, as it was opened."""
+    if _is_deep(mode) or not _is_deep(image.mode):
+        return image.convert(mode)
+    # Older versions of Pillow have 16 bits of a PNG in mode I.
+    if image.mode in ("I", "F") and image.format != "PNG":
+        raise InvalidArgument(
+            f"an image of Pillow's mode {image.mode} does not fit into mode "
+            f"{mode}, of 8 bits: mode=None keeps its values"
+        )
+    import numpy
+
+    pillow = library("PIL.Image", "pillow", "decode_image")
+    image.load()  # a TIFF may be turned by it
+    upper = (numpy.asarray(image) >> 8).astype(numpy.uint8)
+    grey = pillow.fromarray(upper)
+    grey.info = dict(image.info)
+    return grey.convert(mode)
+
+
+def _is_deep(mode: str) -> bool:
+    """True for the modes of more than 8 bits a channel."""
+    return mode in ("I", "F") or mode.startswith("I;16")
 
 
 class _Folder:
@@ -61,7 +88,7 @@ def image_folder(
 
     Args:
       extensions: as [".tif", ".webp"]; None is all that Pillow knows.
-      mode: of Pillow; None is each file's own, with palettes refused.
+      mode: as of decode_image; None is each file's own, with palettes refused.
 
     A class without an image is an error, and so is a directory that cannot be
     read. For JPEG and PNG, load_dataset's image_folder is faster.
