@@ -216,6 +216,20 @@ def test_replace_pushes_in_its_place(client):
     assert len(client.get_dataset("old")) == 1
 
 
+def test_replace_names_the_calls_that_end_loaders(client):
+    with client.push_dataset("looped", [1, 2, 3]) as old:
+        with datasetd.DataLoader(old, batch_size=1) as loader:
+            next(iter(loader))
+            with pytest.raises(
+                datasetd.FailedPrecondition,
+                match=r"loader.close\(\), or client.unload_dataset\('looped', "
+                r"force=True\)$",
+            ):
+                client.push_dataset("looped", [4], if_exists="replace")
+        with client.push_dataset("looped", [4], if_exists="replace") as new:
+            assert len(new) == 1
+
+
 def test_error_is_one_before_a_sample_is_drawn(client, taken):
     drawn = []
     with pytest.raises(datasetd.AlreadyExists, match="'taken' is there"):
@@ -329,6 +343,88 @@ def test_who_waited_in_vain_pushes(client, daemon, monkeypatch):
         assert len(dataset) == 100
     first.join(60)
     assert errors == ["the disk burns"]
+
+
+def _begin(daemon, name, slow, outcomes):
+    """Starts a push of `slow` as another process would, up to its pause."""
+
+    def run():
+        with daemon.connect() as other:
+            try:
+                other.push_dataset(name, slow)
+                outcomes.append("pushed")
+            except datasetd.Error as error:
+                outcomes.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert slow.is_begun.wait(60)
+    return thread
+
+
+def _let_go_on(monkeypatch, slow):
+    def sleep(seconds):
+        slow.go_on.set()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(push, "time", types.SimpleNamespace(sleep=sleep))
+
+
+def test_replace_waits_for_a_push(client, daemon, monkeypatch):
+    slow, outcomes = Slow(), []
+    thread = _begin(daemon, "rival", slow, outcomes)
+    _let_go_on(monkeypatch, slow)
+    with client.push_dataset("rival", [1, 2], if_exists="replace") as new:
+        thread.join(60)
+        assert outcomes == ["pushed"]
+        assert len(new) == len(client.get_dataset("rival")) == 2
+
+
+def test_replace_waits_for_a_push_that_was_faster(client, daemon, monkeypatch):
+    """The other begins after the look for the name."""
+    slow, outcomes, threads = Slow(), [], []
+    _let_go_on(monkeypatch, slow)
+
+    class Sender(push._Sender):
+        def __init__(self, handle, header):
+            if header["num_samples"] == 2 and not threads:
+                threads.append(_begin(daemon, "racing", slow, outcomes))
+            super().__init__(handle, header)
+
+    monkeypatch.setattr(push, "_Sender", Sender)
+    client.push_dataset("racing", [1]).close()
+    with client.push_dataset("racing", [1, 2], if_exists="replace") as new:
+        threads[0].join(60)
+        assert outcomes == ["pushed"]
+        assert len(new) == len(client.get_dataset("racing")) == 2
+
+
+def test_a_push_that_is_unloaded_says_so(client, daemon):
+    slow, outcomes = Slow(), []
+    thread = _begin(daemon, "ended-rival", slow, outcomes)
+    client.unload_dataset("ended-rival")
+    slow.go_on.set()
+    thread.join(60)
+    (error,) = outcomes
+    assert isinstance(error, datasetd.Cancelled)
+    assert "'ended-rival': the daemon ended this push, most likely because the " in (
+        str(error))
+
+
+@pytest.mark.parametrize("if_exists", ["same", "keep", "replace"])
+def test_a_name_that_is_taken_unseen(client, monkeypatch, if_exists):
+    """As by the private dataset of another user."""
+    pauses = []
+
+    def refuse(handle, header):
+        raise datasetd.AlreadyExists("the name 'hidden' is taken")
+
+    monkeypatch.setattr(push, "_Sender", refuse)
+    monkeypatch.setattr(
+        push, "time", types.SimpleNamespace(sleep=pauses.append))
+    with pytest.raises(datasetd.AlreadyExists, match="'hidden' is taken"):
+        client.push_dataset("hidden", [1], if_exists=if_exists)
+    assert len(pauses) == 5
 
 
 def test_a_wrong_name_is_found_before_a_sample_is_read(client):

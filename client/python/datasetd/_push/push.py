@@ -29,6 +29,7 @@ from .._datasets.dataset import Dataset
 from .._datasets.parts import Part
 from ..errors import (
     AlreadyExists,
+    Cancelled,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -47,6 +48,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _IF_EXISTS = ("same", "keep", "replace", "error")
 _POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 0.5
+# Tries of a push whose name is taken, though no dataset of it is seen.
+_MAX_VAIN = 5
 
 Report = Optional[Callable[[Dict[str, Any]], Any]]
 # From the Field messages of a PushHeader.
@@ -65,6 +68,7 @@ class _Sender:
         """Raises errors of the header: the name is taken, the budget too
         small."""
         self._library = _library.load()
+        self._name = header["name"]
         self._block = bytearray()
         handle = ctypes.c_void_p()
         self._handle = handle
@@ -81,7 +85,15 @@ class _Sender:
         )
 
     def _call(self, name: str, *arguments: Any) -> None:
-        _library.call(getattr(self._library, name), *arguments)
+        try:
+            _library.call(getattr(self._library, name), *arguments)
+        except Cancelled as error:
+            raise Cancelled(
+                f"dataset {self._name!r}: the daemon ended this push, most "
+                "likely because the dataset was unloaded meanwhile, by "
+                "unload_dataset or by another push with if_exists='replace' "
+                f"({error})"
+            ) from None
 
     def write(self, data: bytes) -> None:
         self._block += data
@@ -335,25 +347,54 @@ def _find(
     session: Session, name: str
 ) -> Tuple[Optional[Dict[str, Any]], bool]:
     """Adds a holder of the dataset of this name and returns it. Waits for
-    loads and pushes by others; returns None if there is none, and True if one
-    has failed, so that the name is free."""
+    loads and pushes by others; returns None if there is none, and True if that
+    which it waited for has failed, so that the name is free."""
+    message, has_waited = _await(session, name)
+    if message is None or message["state"] != "DATASET_STATE_READY":
+        return None, has_waited
+    session.hold(name)
+    return message, False
+
+
+def _await(
+    session: Session, name: str
+) -> Tuple[Optional[Dict[str, Any]], bool]:
+    """Returns the dataset of this name, or None, once it is no longer loading
+    or pushed; True if it was."""
     pause = _POLL_SECONDS
-    has_failed = False
+    has_waited = False
     while True:
         try:
             response = session.call("GetDataset", name=name)
         except NotFound:
-            return None, has_failed
+            return None, has_waited
         message: Dict[str, Any] = response["dataset"]
-        if message["state"] == "DATASET_STATE_READY":
-            session.hold(name)
-            return message, False
         if message["state"] != "DATASET_STATE_LOADING":
-            return None, message["state"] == "DATASET_STATE_FAILED"
-        # If it is gone at the next look, it has failed, too.
-        has_failed = True
+            return message, has_waited
+        has_waited = True
         time.sleep(pause)
         pause = min(2 * pause, _MAX_POLL_SECONDS)
+
+
+def _make_way(session: Session, name: str) -> bool:
+    """Unloads the dataset of this name, after a load or push of it by others.
+    Returns whether there was one."""
+    message, has_waited = _await(session, name)
+    if message is None:
+        return has_waited
+    # The look at it has held it.
+    session.hold(name)
+    try:
+        with contextlib.suppress(NotFound):
+            session.call("UnloadDataset", name=name)
+    except FailedPrecondition as error:  # loaders
+        raise FailedPrecondition(
+            f"{error}: loader.close(), or client.unload_dataset({name!r}, "
+            "force=True)"
+        ) from None
+    finally:
+        session.release(name)
+    return True
 
 
 _WAYS = (
@@ -532,20 +573,26 @@ def push(
                 **_options_message(source, images),
             )
         if if_exists == "replace":
-            with contextlib.suppress(NotFound):
-                session.call("UnloadDataset", name=name)
+            _make_way(session, name)
+        num_vain = 0
         while message is None:
             handle = stack.enter_context(session.connection().used())
             try:
                 sender = _Sender(handle, header)
             except AlreadyExists:
                 # Another push was faster, or it is hidden from this user.
-                if if_exists in ("replace", "error"):
+                if if_exists == "error":
                     raise
-                present, has_failed = find()
-                if present is None and not has_failed:
-                    raise
-                message = present
+                if if_exists == "replace":
+                    is_free = _make_way(session, name)
+                else:
+                    present, is_free = find()
+                    message = present
+                if message is None and not is_free:
+                    if num_vain == _MAX_VAIN:
+                        raise
+                    time.sleep(_POLL_SECONDS * 2**num_vain)
+                    num_vain += 1
             else:
                 stack.callback(sender.close)
                 source.send(sender, report)
