@@ -160,6 +160,24 @@ def test_what_is_not_in_memory_is_read_once_in_order(client):
     assert len(big.reads) == 5
 
 
+def test_an_array_without_len(client):
+    """As those of zarr 3."""
+
+    class Unsized:
+        def __init__(self, array):
+            self.array = array
+            self.shape, self.dtype = array.shape, array.dtype
+
+        def __getitem__(self, rows):
+            return self.array[rows]
+
+    x = Unsized(np.arange(12.0).reshape(4, 3))
+    _expect(client, {"x": x, "y": np.arange(4)},
+            {"x": x.array, "y": np.arange(4)})
+    with pytest.raises(datasetd.InvalidArgument, match="'x' has 4, 'y' has 1"):
+        client.push_dataset("wrong", {"x": x, "y": ["a"]})
+
+
 def test_a_memmap_is_sent_from_where_it_is(client, tmp_path):
     path = tmp_path / "big.npy"
     np.save(path, _IMAGES)

@@ -11,6 +11,7 @@ _ENVIRONMENTS = {
         "pandas==2.3.3", "safetensors==0.8.0", "zarr==2.18.7",
         "numcodecs==0.15.2",
     ],
+    "zarr3": ["numpy==1.26.4", "zarr==3.0.10"],
     "mxnet": ["numpy==1.23.5", "mxnet==1.9.1"],
 }
 

@@ -89,6 +89,44 @@ if os.environ["SOURCES_ENVIRONMENT"] == "mxnet":
         with pytest.raises(datasetd.InvalidArgument, match="is 'int8'"):
             sources.recordio(path, label_dtype="int8")
 
+elif os.environ["SOURCES_ENVIRONMENT"] == "zarr3":
+
+    @pytest.mark.parametrize("version", [2, 3])
+    def test_zarr_3(client, tmp_path, version):
+        """Its arrays have no len()."""
+        import zarr
+
+        path = str(tmp_path / "a")
+        group = zarr.open_group(path, mode="w", zarr_format=version)
+        want = {"image": _IMAGES, "label": _LABELS, "x": _ROWS}
+        chunks = {"image": (70, 8, 9, 3), "label": (300,), "x": (7, 16)}
+        for name, values in want.items():
+            is_sharded = version == 3 and name == "x"
+            group.create_array(
+                name,
+                shape=values.shape,
+                dtype=values.dtype,
+                chunks=chunks[name],
+                shards=(70, 16) if is_sharded else None,
+            )[:] = values
+
+        def expect(data, names):
+            _expect(client, data, {name: want[name] for name in names})
+
+        expect(sources.zarr(path, list(want)), want)
+        assert list(sources.zarr(path)) == ["image", "label", "x"]
+        expect(sources.zarr(path + "/x", "x"), ["x"])
+        expect({"x": group["x"], "label": _LABELS}, ["x", "label"])
+        expect((group["image"], group["label"]), ["image", "label"])
+        with client.load_dataset(
+            f"loaded-{version}", "zarr", path
+        ) as dataset:
+            assert len(dataset) == 300
+        with pytest.raises(datasetd.InvalidArgument, match="'x' has 300"):
+            client.push_dataset("two", {"x": group["x"], "y": [1]})
+        with pytest.raises(datasetd.FailedPrecondition, match="'zarr<3'"):
+            sources.n5(path)
+
 else:
     import datasets
     import pyarrow

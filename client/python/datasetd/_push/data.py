@@ -37,7 +37,7 @@ class _Zipped:
 
 def _is_array(value: Any) -> bool:
     """True for arrays and tensors of at least one axis, including those not in
-    memory, such as h5py's and zarr's."""
+    memory, such as h5py's and zarr's, of which zarr's have no len()."""
     shape = getattr(value, "shape", None)
     return (
         hasattr(value, "dtype")
@@ -45,6 +45,21 @@ def _is_array(value: Any) -> bool:
         and isinstance(shape, tuple)
         and len(shape) > 0
     )
+
+
+def _is_column(value: Any) -> bool:
+    if _is_array(value):
+        return True
+    return (
+        hasattr(value, "__len__")
+        and hasattr(value, "__getitem__")
+        and not isinstance(value, (str, bytes, Mapping))
+        and getattr(value, "shape", None) != ()
+    )
+
+
+def _length(value: Any) -> int:
+    return int(value.shape[0]) if _is_array(value) else len(value)
 
 
 def _of_pandas(values: Any, where: str) -> Any:
@@ -107,19 +122,14 @@ def _files(value: Any, kind: str, where: str) -> Optional[encoded.FileRows]:
     """Returns a column of encoded images, or None if it is none."""
     if not isinstance(value, (list, tuple)) and not _is_array(value):
         return None
-    return encoded.rows_of(value, kind, where)
+    return encoded.rows_of(value, _length(value), kind, where)
 
 
 def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
     chosen = names.choose(columns, "the dict of columns")
     arrays: Dict[str, Any] = {}
     for name, value in chosen.items():
-        if (
-            not hasattr(value, "__len__")
-            or not hasattr(value, "__getitem__")
-            or isinstance(value, (str, bytes, Mapping))
-            or getattr(value, "shape", None) == ()
-        ):
+        if not _is_column(value):
             raise InvalidArgument(
                 f"column {name!r} is {type(value).__name__}: a dict holds "
                 "columns, which are arrays or lists of one value for each "
@@ -135,7 +145,7 @@ def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
     }
     if all(column is not None for column in rows.values()):
         return Columns(rows, names)
-    lengths = {name: len(value) for name, value in chosen.items()}
+    lengths = {name: _length(value) for name, value in chosen.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidArgument(
             "columns have one value for each sample, and these differ in "

@@ -320,10 +320,12 @@ class FileRows:
         return f"{self._where}, row {row}"
 
 
-def rows_of(value: Any, kind: str, where: str) -> Optional[FileRows]:
+def rows_of(
+    value: Any, length: int, kind: str, where: str
+) -> Optional[FileRows]:
     """Returns a list or an object array of files as a column; None if its
     first value is none."""
-    if not len(value):
+    if not length:
         return None
     first = value[0]
     if getattr(getattr(first, "dtype", None), "name", "") == "uint8":
@@ -335,7 +337,7 @@ def rows_of(value: Any, kind: str, where: str) -> Optional[FileRows]:
     def read(begin: int, end: int) -> List[Any]:
         return list(value[begin:end])
 
-    return FileRows(len(value), read, where)
+    return FileRows(length, read, where)
 
 
 def is_arrow_files(kind: Any) -> bool:

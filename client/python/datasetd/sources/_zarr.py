@@ -34,5 +34,7 @@ def _columns(root: Any, group: Any, fields: Fields, path: Path) -> Source:
         if isinstance(fields, str):
             return Source({fields: root})
         return Source(dict.fromkeys(choose(fields, ["data"], str(path)), root))
-    chosen = choose(fields, (name for name, _ in root.arrays()), str(path))
+    # zarr 3 lists them in any order.
+    names = sorted(name for name, _ in root.arrays())
+    chosen = choose(fields, names, str(path))
     return Source({field: root[name] for field, name in chosen.items()})
