@@ -388,7 +388,9 @@ def test_csv(client, tmp_path):
         sources.csv(path, ["z"])
     frame.iloc[5, 0] = None
     frame.to_csv(path, index=False)
-    with pytest.raises(datasetd.InvalidArgument, match="empty cells"):
+    with pytest.raises(
+        datasetd.InvalidArgument, match="empty cells: .*fillna.*push_dataset"
+    ):
         sources.csv(path)
 
 
@@ -420,6 +422,50 @@ def test_integers_of_a_csv_that_int64_does_not_hold(tmp_path):
     assert values.tolist() == [[2**63 - 1]]
     values = sources.csv(path, {"b": "b"}, dtype={"a": "uint64"}, nrows=1)["b"]
     assert values.tolist() == [2**63 - 1]
+
+
+@pytest.mark.parametrize("rows", [
+    "18446744073709551616 1", "1 -9223372036854775809",
+    "-1 9223372036854775808", "12345678901234567890123 1",
+])
+@pytest.mark.parametrize("engine", ["c", "python"])
+def test_integers_of_a_csv_that_pandas_reads_as_text(tmp_path, rows, engine):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "".join(f"{n},2\n" for n in rows.split()))
+    for fields in (None, "a", {"x": ["b", "a"]}):
+        with pytest.raises(
+            datasetd.InvalidArgument,
+            match=r"a.csv: column 'a' has integers .* dtype=\{'a': str\}",
+        ):
+            sources.csv(path, fields, engine=engine, dtype={"b": "int64"})
+    for dtype in (str, {"a": str}):
+        source = sources.csv(path, "a", engine=engine, dtype=dtype)
+        assert sorted(source.classes) == sorted(rows.split())
+    assert sources.csv(path, "b", engine=engine)["b"].tolist() == [2, 2]
+
+
+def test_texts_of_a_csv_that_look_like_numbers(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("version;x\n1.10;0,5\n1.9;1,5\n")
+    source = sources.csv(path, sep=";", decimal=",")
+    assert source.classes == ["1.10", "1.9"]
+    path.write_text("a,b\n")
+    assert {k: len(v) for k, v in sources.csv(path, "a").items()} == {"a": 0}
+
+
+@pytest.mark.parametrize("first", ["1 3", "5 4", "x y"])
+def test_a_csv_with_cells_beyond_its_header(tmp_path, first):
+    """pandas names cells from the last one on, and takes the others away."""
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "a,b\n" + "".join(f"{cell},7,8\n" for cell in first.split()))
+    with pytest.raises(
+        datasetd.InvalidArgument, match="a.csv: rows have more cells than"
+    ):
+        sources.csv(path, "b")
+    source = sources.csv(path, "b", names=["a", "b", "c"], header=0)
+    assert source["b"].tolist() == [7, 7]
+    assert sources.csv(path, "b", index_col=0)["b"].tolist() == [8, 8]
 
 
 def test_a_class_of_a_long_csv_is_one(tmp_path):

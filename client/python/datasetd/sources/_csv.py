@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from typing import Any, List, Mapping, Sequence, Union
 
 from ..errors import InvalidArgument
 from ._base import Path, Source, existing, library
 
 _MAX_INT64 = (1 << 63) - 1
+_NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 
 
 def csv(
@@ -29,6 +31,14 @@ def csv(
     """
     pandas = library("pandas", "pandas", "csv")
     frame = _read(pandas, existing(path), options)
+    if options.get("index_col") is None and not frame.index.equals(
+        pandas.RangeIndex(len(frame))
+    ):
+        raise InvalidArgument(
+            f"{path}: rows have more cells than there are names of columns, "
+            "and pandas takes the first cells for an index: name all, as "
+            "names=[...] with header=0 if the file has a header"
+        )
     # Without a header they are numbers.
     frame.columns = [str(name) for name in frame.columns]
     if fields is None:
@@ -53,12 +63,26 @@ def csv(
             )
         part = frame[group]
         if part.isna().to_numpy().any():
-            raise InvalidArgument(f"{path}: {group} has empty cells; fill them")
+            raise InvalidArgument(
+                f"{path}: {group} has empty cells: fill them, as "
+                "frame = pandas.read_csv(...).fillna(0), and push_dataset("
+                "name, frame)"
+            )
         for name, dtype in zip(group, part.dtypes):
-            if dtype.kind == "u" and (frame[name] > _MAX_INT64).any():
+            if dtype.kind == "u":
+                is_too_wide = (frame[name] > _MAX_INT64).any()
+            else:
+                is_too_wide = (
+                    dtype.kind not in "bif"
+                    and not _is_typed(options, name)
+                    and _are_wide_numbers(frame[name])
+                )
+            if is_too_wide:
                 raise InvalidArgument(
-                    f"{path}: column {name!r} has integers above 2**63 - 1, "
-                    "and integers become int64: leave it out with fields="
+                    f"{path}: column {name!r} has integers below -2**63 or "
+                    "above 2**63 - 1, and integers become int64: leave it out "
+                    "with fields=, or make classes of it with dtype="
+                    f"{{{name!r}: str}}"
                 )
         if all(dtype.kind in "biuf" for dtype in part.dtypes):
             is_whole = all(dtype.kind in "biu" for dtype in part.dtypes)
@@ -74,6 +98,23 @@ def csv(
         columns[field] = codes.astype("int64")
         classes = [str(text) for text in texts]
     return Source(columns, classes)
+
+
+def _are_wide_numbers(column: Any) -> bool:
+    """True for texts that pandas would have read as numbers, if 64 bits held
+    them."""
+    return all(_NUMBER.fullmatch(str(value)) for value in column) and any(
+        abs(float(value)) > _MAX_INT64 for value in column
+    )
+
+
+def _is_typed(options: Mapping[str, Any], name: str) -> bool:
+    """True if the options say what becomes of the column's texts."""
+    for given in (options.get("dtype"), options.get("converters")):
+        if given is not None:
+            if not isinstance(given, Mapping) or name in map(str, given):
+                return True
+    return False
 
 
 def _read(pandas: Any, path: str, options: Mapping[str, Any]) -> Any:
