@@ -66,11 +66,15 @@ def absolute(path: Union[str, "os.PathLike[str]"]) -> str:
 def encode(message: Dict[str, Any]) -> bytes:
     """Returns a message of proto/datasetd/v1 as JSON."""
     try:
-        return json.dumps(message, allow_nan=False).encode()
+        return _to_json(message)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(
             _without_json_form("", message) or str(error)
         ) from None
+
+
+def _to_json(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
 
 
 def _without_json_form(name: str, value: Any) -> str:
@@ -81,8 +85,13 @@ def _without_json_form(name: str, value: Any) -> str:
         parts = [(f"{name}[{i}]", part) for i, part in enumerate(value)]
     else:
         try:
-            json.dumps(value, allow_nan=False)
+            _to_json(value)
             return ""
+        except UnicodeEncodeError:
+            return (
+                f"{name}={value!r} is not UTF-8, which all paths and texts "
+                "for the daemon are: rename it"
+            )
         except (TypeError, ValueError):
             kind = type(value).__name__
             return f"{name}={value!r} is a {kind}; expected text or a number"

@@ -330,3 +330,28 @@ def test_a_loader_reads_the_file_again_after_a_restart(tmp_path):
     finally:
         daemon.kill()
         daemon.wait()
+
+
+def test_an_unknown_format_names_those_of_this_process_too(client, tmp_path):
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=r"'imagefolder'; there are: .* image_folder, .*webdataset\. "
+        r"This process reads: arrow, .* csv, .* npz, .*zarr$",
+    ):
+        client.load_dataset("unknown", "imagefolder", tmp_path)
+
+
+def test_a_path_that_is_not_utf8(client, data_root, tmp_path):
+    path = os.path.join(tmp_path, os.fsdecode(b"\xff"))
+    for arguments in ({}, {"dry_run": True}):
+        with pytest.raises(
+            datasetd.InvalidArgument,
+            match=r"^path=.*\\udcff' is not UTF-8, .*: rename it$",
+        ):
+            client.load_dataset("latin", "image_folder", path, **arguments)
+    with pytest.raises(datasetd.NotFound, match="\u00e9: no such file"):
+        client.load_dataset("latin", "image_folder", f"{data_root}/\u00e9")
+    # The daemon does not get the path of what this process reads.
+    np.savez(path, x=_LABELS)
+    with client.load_dataset("latin", "npz", path + ".npz") as dataset:
+        assert len(dataset) == 60

@@ -22,6 +22,7 @@ from ..transforms._pipeline import (
     pipelines_message,
 )
 from .folders import advice as folder_advice
+from .formats import FUNCTIONS, is_read_here
 from .progress import make_progress
 
 _POLL_SECONDS = 0.01
@@ -178,7 +179,11 @@ def load(
     try:
         message = _wait(session, "load_dataset", spec, progress)
     except (NotFound, InvalidArgument) as error:
-        advice = folder_advice(spec["format"], spec["path"])
+        if spec["format"] not in session.call("GetStatus")["formats"]:
+            here = sorted(filter(is_read_here, FUNCTIONS))
+            advice = f"This process reads: {', '.join(here)}"
+        else:
+            advice = folder_advice(spec["format"], spec["path"])
         if not advice:
             raise
         raise type(error)(f"{error}. {advice}") from None
