@@ -315,8 +315,12 @@ def test_masked_arrays(client):
             client.push_dataset(f"columns-{next(_NUMBERS)}", data)
 
 
-def _of_package(package, name, **members):
-    return type(name, (dict,), dict(members, __module__=package))
+def _one(series):
+    return 1
+
+
+def _of_package(package, name, base=dict, **members):
+    return type(name, (base,), dict(members, __module__=package))
 
 
 @pytest.mark.parametrize(
@@ -338,6 +342,23 @@ def _of_package(package, name, **members):
         ({"x": {1, 2}}, "'x' is set: a dict holds columns"),
         ({"x": [-1, 2**63]}, "'x': 9223372036854775808 is no 64-bit integer"),
         ({"x": [[1, 2**63], [-2, 3]]}, "'x': 9223372036854775808 is no 64-bit"),
+        ({"x": [1, 2**70]}, "'x': 1180591620717411303424 is no 64-bit integer"),
+        ({"x": [[-(2**70)]]}, "'x': -1180591620717411303424 is no 64-bit"),
+        ({"x": torch.eye(3).to_sparse()},
+         r"'x' of the first .*\(torch.sparse_coo\).* tensor.to_dense\(\)$"),
+        ([(torch.eye(3).to_sparse(), 1)], r"value 0 of .* tensor.to_dense\(\)$"),
+        ({"x": torch.quantize_per_tensor(torch.ones(3), 1, 0, torch.quint8)},
+         r"'x' of the first .*torch.quint8 .* tensor.dequantize\(\)$"),
+        ([(np.zeros((4, 4, 3), np.uint8), "cat")],
+         "value 1 of the first sample is str.*; give a number for it, such as "
+         "the index of its class"),
+        (
+            {"x": _of_package(
+                "polars.series", "Series", list, null_count=_one)([1])},
+            r"'x' has missing values: fill them, as column.fill_null\(0\)",
+        ),
+        (_of_package("polars.dataframe", "DataFrame")(a=[1]),
+         r"a frame of polars: push its columns, frame.to_arrow\(\)"),
         (3, r"data is int: expected columns, as \{'x': X, 'y': y\}"),
         (np.float32(3), "data is float32: expected columns"),
         (np.array(3), "data is ndarray: expected columns"),

@@ -308,7 +308,7 @@ def test_what_cannot_be_pushed(client):
         with pytest.raises(datasetd.InvalidArgument, match=match):
             client.push_dataset(_name(), data, **arguments)
 
-    refused({"x": [b"hello"]}, "leave it out with fields=")
+    refused({"x": [b"hello"]}, "leave it out of a dict with fields=")
     refused(_COLUMNS, "decode_image", fields={"image": "array"})
     refused({"image": [_FILES[0], 7]}, "row 1 is int, and the first")
     refused([_FILES[0], None], "sample 1, field 'image' is NoneType")

@@ -155,6 +155,16 @@ else:
         pieces = [table[:7], table[7:200], table[200:]]
         _expect(client, pyarrow.concat_tables(pieces), _WANT)
         _expect(client, table.to_batches()[0], _WANT)
+        number = pyarrow.int32()
+        for kind, value, words in (
+            (pyarrow.map_(number, number), [(1, 2)], "which is no number"),
+            (pyarrow.list_view(number), [1], "give its lists: pyarrow"),
+        ):
+            column = pyarrow.array([value] * 2, kind)
+            with pytest.raises(
+                datasetd.InvalidArgument, match=f"'x' is {kind}, {words}"
+            ):
+                client.push_dataset("no", pyarrow.table({"x": column}))
         tensors = pyarrow.FixedShapeTensorArray.from_numpy_ndarray(_IMAGES)
         _expect(
             client, pyarrow.table({"image": tensors}), {"image": _IMAGES}

@@ -188,7 +188,7 @@ class _Rows:
             framework=_framework(whole, field),
             layout={field.name: "NHWC"} if field.is_image else "NCHW",
         )
-        values = to_numpy(batch[0])
+        values = to_numpy(batch[0], f"field {field.name!r}")
         # (H, W, C) in memory, but shaped (C, H, W).
         if field.is_image:
             values = values.transpose(0, 2, 3, 1)

@@ -64,7 +64,13 @@ def _length(value: Any) -> int:
 
 def _of_pandas(values: Any, where: str) -> Any:
     """Returns what pandas has, such as a Series, as a NumPy array, whose [i] is
-    by position and not by the index; anything else as it is."""
+    by position and not by the index; anything else as it is. Raises
+    InvalidArgument if values are missing, also in polars' Series."""
+    if is_named(values, "polars", "Series") and values.null_count():
+        raise InvalidArgument(
+            f"{where} has missing values: fill them, as column.fill_null(0), "
+            "or drop them, or leave the column out with fields="
+        )
     if not is_named(values, "pandas", *_OF_PANDAS):
         return values
     # Int64, Float32, boolean and their like are objects otherwise.
@@ -100,6 +106,9 @@ def _as_array(value: Any, where: str) -> Any:
     except (ValueError, OverflowError) as error:
         raise InvalidArgument(f"{where}: {error}") from None
     if array.dtype == object:
+        for number in array.ravel():
+            if isinstance(number, int) and not -(2**63) <= number < 2**63:
+                raise InvalidArgument(f"{where}: {number} is no 64-bit integer")
         raise InvalidArgument(
             f"{where} has lists of several lengths, or numbers beside other "
             "things: all samples have one shape and dtype"
@@ -189,6 +198,10 @@ def _refuse(data: Any) -> None:
         raise InvalidArgument(
             "this is a DatasetDict: push one of its splits, as "
             f"samples[{next(iter(data), 'train')!r}]"
+        )
+    if is_named(data, "polars", "DataFrame", "LazyFrame"):
+        raise InvalidArgument(
+            "this is a frame of polars: push its columns, frame.to_arrow()"
         )
     if is_named(data, "torch", "DataLoader"):
         raise InvalidArgument(

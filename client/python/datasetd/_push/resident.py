@@ -54,8 +54,9 @@ def resident_rows(
         for batch in loader._iterate():
             arrays = []
             for field in dataset.fields:
-                values = batch[field.name]
-                values = numpy.asarray(to_numpy(values))
+                where = f"field {field.name!r}"
+                values = to_numpy(batch[field.name], where)
+                values = numpy.asarray(values)
                 # (H, W, C) in memory, but shaped (C, H, W).
                 arrays.append(
                     values.transpose(0, 2, 3, 1) if field.is_image else values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, List
 
 from ..errors import InvalidArgument
-from .samples import plain, to_array
+from .samples import plain, tensor_to_numpy, to_array
 
 _READ_BYTES = 4 << 20
 _MAX_READ_BYTES = 256 << 20
@@ -51,7 +51,8 @@ class Rows:
     def read(self, begin: int, end: int) -> Any:
         """Returns rows begin to end as a NumPy array."""
         if self.is_torch:
-            return plain(to_numpy(self._array[begin:end]), self._where)
+            rows = self._array[begin:end]
+            return plain(to_numpy(rows, self._where), self._where)
         if not self._piece_rows:
             return self._plain(begin, end)
         parts = []
@@ -110,16 +111,11 @@ def _piece_rows(array: Any, row_bytes: int) -> int:
     return rows
 
 
-def to_numpy(values: Any) -> Any:
+def to_numpy(values: Any, where: str) -> Any:
     """Returns a tensor, or an array, as NumPy's; bfloat16 as int16."""
     if not is_named(values, "torch", "Tensor"):
         return values
-    values = values.detach().cpu()
-    if str(values.dtype) == "torch.bfloat16":
-        import torch
-
-        values = values.view(torch.int16)
-    return values.numpy()
+    return tensor_to_numpy(values, where)[0]
 
 
 class ArrowRows:
@@ -151,11 +147,7 @@ def is_arrow_numeric(kind: Any) -> bool:
     while True:
         if isinstance(kind, pyarrow.BaseExtensionType):
             kind = kind.storage_type
-        elif (
-            types.is_list(kind)
-            or types.is_large_list(kind)
-            or types.is_fixed_size_list(kind)
-        ):
+        elif _is_list(kind) or types.is_fixed_size_list(kind):
             kind = kind.value_type
         else:
             return bool(
@@ -163,6 +155,13 @@ def is_arrow_numeric(kind: Any) -> bool:
                 or types.is_floating(kind)
                 or types.is_boolean(kind)
             )
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow
+
+    types = pyarrow.types
+    return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
 def _arrow_to_numpy(values: Any, where: str) -> Any:
@@ -195,7 +194,7 @@ def _arrow_to_numpy(values: Any, where: str) -> Any:
             continue
         if pyarrow.types.is_fixed_size_list(values.type):
             shape.append(values.type.list_size)
-        elif hasattr(values, "offsets"):
+        elif _is_list(values.type):
             lengths = numpy.diff(values.offsets.to_numpy())
             if len(lengths) and lengths.min() != lengths.max():
                 raise InvalidArgument(
@@ -207,8 +206,9 @@ def _arrow_to_numpy(values: Any, where: str) -> Any:
             break
         values = values.flatten()
     if not is_arrow_numeric(values.type):
-        raise InvalidArgument(
-            f"{where} is {values.type}, which is no number; leave it out with "
-            "fields="
-        )
+        way = "which is no number; leave it out with fields="
+        if "list_view" in str(values.type):
+            # Arrow's own cast of a slice of these is wrong.
+            way = "give its lists: pyarrow.array(column.to_pylist())"
+        raise InvalidArgument(f"{where} is {values.type}, {way}")
     return values.to_numpy(zero_copy_only=False).reshape(shape)

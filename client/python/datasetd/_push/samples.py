@@ -82,6 +82,31 @@ def to_array(value: Any, where: str) -> Any:
     return numpy.asarray(value)
 
 
+def tensor_to_numpy(tensor: Any, where: str) -> Tuple[Any, str]:
+    """Returns NumPy's array of a tensor of torch, of bfloat16 as int16, and
+    the name of the dtype."""
+    tensor = tensor.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":
+        import torch
+
+        return tensor.view(torch.int16).numpy(), "bfloat16"
+    try:
+        array = tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        layout = getattr(tensor, "layout", "of no layout")
+        if getattr(tensor, "is_quantized", False):
+            way = "tensor.dequantize()"
+        elif str(layout) != "torch.strided":
+            way = "tensor.to_dense()"
+        else:
+            way = "tensor.float()"
+        raise InvalidArgument(
+            f"{where} is a tensor of {tensor.dtype} ({layout}), which NumPy "
+            f"does not hold: convert it, as {way}"
+        ) from error
+    return array, array.dtype.name
+
+
 def plain(array: Any, where: str) -> Any:
     """Returns `array` with a little-endian dtype that the daemon supports."""
     import numpy
@@ -126,12 +151,10 @@ def _to_array(
 
     module = type(value).__module__.split(".")[0]
     if module == "torch" or hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        if str(tensor.dtype) == "torch.bfloat16":
-            import torch
-
-            return tensor.view(torch.int16).numpy(), "bfloat16", "torch"
-        array, origin = tensor.numpy(), "torch"
+        array, dtype = tensor_to_numpy(value, where)
+        if dtype == "bfloat16":
+            return array, dtype, "torch"
+        origin = "torch"
     elif module == "PIL":
         array, origin = _pil_to_array(value, where, kind, name), "pil"
     elif isinstance(value, bool):
@@ -149,7 +172,10 @@ def _to_array(
         if encoded.is_image_file(value):
             way = "decode it first, as datasetd.sources.decode_image(value)"
         else:
-            way = "leave it out with fields="
+            way = (
+                "give a number for it, such as the index of its class, or "
+                "leave it out of a dict with fields="
+            )
         raise InvalidArgument(
             f"{where} is {type(value).__name__}, expected a tensor, an array, "
             f"a PIL image or a number; {way}"
