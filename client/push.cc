@@ -112,7 +112,8 @@ class Push::Call {
     if (!absl::IsCancelled(told)) return told;
     return absl::AbortedError(
         absl::StrCat("the daemon broke off the push of dataset '", name_,
-                     "': it was unloaded meanwhile, or its device failed"));
+                     "': it was unloaded meanwhile, as a push that replaces it "
+                     "does, or the daemon ends, or the device failed"));
   }
 
   grpc::Status Drain() {

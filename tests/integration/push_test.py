@@ -183,7 +183,7 @@ def test_a_push_is_cancelled_by_the_daemons_end(daemon):
         assert daemon.wait() == 0
         worker.tell()
         assert worker.hear()["error"] in (
-            "DaemonGone", "DaemonDraining", "Cancelled")
+            "DaemonGone", "DaemonDraining", "Aborted")
 
 
 def test_several_pushes_of_one_name_make_one_dataset(daemon):

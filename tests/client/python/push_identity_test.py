@@ -406,9 +406,8 @@ def test_a_push_that_is_unloaded_says_so(client, daemon):
     slow.go_on.set()
     thread.join(60)
     (error,) = outcomes
-    assert isinstance(error, datasetd.Cancelled)
-    assert "'ended-rival': the daemon ended this push, most likely because the " in (
-        str(error))
+    assert isinstance(error, datasetd.Aborted)
+    assert "'ended-rival': it was unloaded meanwhile" in str(error)
 
 
 @pytest.mark.parametrize("if_exists", ["same", "keep", "replace"])

@@ -29,7 +29,6 @@ from .._datasets.dataset import Dataset
 from .._datasets.parts import Part
 from ..errors import (
     AlreadyExists,
-    Cancelled,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -68,7 +67,6 @@ class _Sender:
         """Raises errors of the header: the name is taken, the budget too
         small."""
         self._library = _library.load()
-        self._name = header["name"]
         self._block = bytearray()
         handle = ctypes.c_void_p()
         self._handle = handle
@@ -85,15 +83,7 @@ class _Sender:
         )
 
     def _call(self, name: str, *arguments: Any) -> None:
-        try:
-            _library.call(getattr(self._library, name), *arguments)
-        except Cancelled as error:
-            raise Cancelled(
-                f"dataset {self._name!r}: the daemon ended this push, most "
-                "likely because the dataset was unloaded meanwhile, by "
-                "unload_dataset or by another push with if_exists='replace' "
-                f"({error})"
-            ) from None
+        _library.call(getattr(self._library, name), *arguments)
 
     def write(self, data: bytes) -> None:
         self._block += data
