@@ -230,6 +230,39 @@ def test_replace_names_the_calls_that_end_loaders(client):
             assert len(new) == 1
 
 
+def test_a_dataset_that_was_replaced_is_not_served_as_the_one_before(
+    client, daemon
+):
+    """Its length, classes and the indices of its subsets are another's."""
+    old = client.push_dataset("train", {"x": np.arange(100)})
+    rest = old.select(np.arange(50, 100))
+    with daemon.connect() as other:
+        new = other.push_dataset(
+            "train", {"x": np.arange(1000, 1060)}, if_exists="replace"
+        )
+        replaced = pytest.raises(
+            datasetd.FailedPrecondition, match=r"call get_dataset\('train'\)"
+        )
+        with replaced:
+            datasetd.DataLoader(old)
+        with replaced:
+            datasetd.DataLoader(old, reconnect=30)
+        with replaced:  # the daemon finds 60 out of range
+            datasetd.DataLoader(rest)
+        with replaced:  # and as many weights wrong
+            datasetd.DataLoader(old, weights=np.ones(100))
+        for use in (
+            lambda: old[0],
+            lambda: old.column("x"),
+            lambda: client.fetch(rest, [0]),
+        ):
+            with replaced:
+                use()
+        with pytest.raises(datasetd.OutOfRange, match="75 is out of range"):
+            datasetd.DataLoader(new, subset=[75])
+        assert client.get_dataset("train").column("x")[0] == 1000
+
+
 def test_error_is_one_before_a_sample_is_drawn(client, taken):
     drawn = []
     with pytest.raises(datasetd.AlreadyExists, match="'taken' is there"):

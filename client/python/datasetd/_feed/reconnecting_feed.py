@@ -11,7 +11,15 @@ from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
-from ..errors import Closed, Error, NotFound, ResourceExhausted
+from ..errors import (
+    Closed,
+    Error,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    ResourceExhausted,
+)
 from .feed import Feed, Waited
 from .order_queue import OrderQueue
 from .recovery import LOST, NOT_OPENED, Recovery
@@ -66,6 +74,31 @@ class Job:
         """Raises Closed if the client is closed, so that no feed can be opened;
         those that are open go on."""
         self.dataset._session.connection()
+
+    def check_replaced(self, content_hash: str) -> None:
+        """Raises FailedPrecondition if the daemon's dataset has other samples
+        than the Dataset, whose length, classes and indices the job uses."""
+        name, ours = self.dataset.name, self.dataset.content_hash
+        # A Dataset that is described while it is loading has no hash yet.
+        if ours and content_hash and content_hash != ours:
+            raise FailedPrecondition(
+                f"dataset '{name}' was replaced by other samples since this "
+                f"Dataset was made: call get_dataset({name!r}) and make "
+                f"subsets and loaders of it anew (content_hash {content_hash}"
+                f", was {ours})"
+            )
+
+    def described(self) -> Dict[str, Any]:
+        """Returns the Dataset message of the daemon's dataset of this name;
+        empty if it is not known."""
+        try:
+            response = self.dataset._session.call("ListDatasets")
+        except Error:
+            return {}
+        for message in response["datasets"]:
+            if message["name"] == self.dataset.name:
+                return dict(message)
+        return {}
 
     def close(self) -> None:
         """Ends all feeds. Batches that are still held stay valid."""
@@ -126,15 +159,25 @@ class ReconnectingFeed:
         self._peeked = None
         start = {"epoch": str(epoch), "batch": str(index)}
         job = self._job
-        feed = Feed(
-            job.dataset._session,
-            dict(self._options, start=start),
-            job.framework,
-            job.images,
-            job.held,
-            job.waited,
-            job.weighted,
-        )
+        try:
+            feed = Feed(
+                job.dataset._session,
+                dict(self._options, start=start),
+                job.framework,
+                job.images,
+                job.held,
+                job.waited,
+                job.weighted,
+            )
+        except (InvalidArgument, OutOfRange):
+            # The options may be wrong for other samples only.
+            job.check_replaced(job.described().get("content_hash", ""))
+            raise
+        try:
+            job.check_replaced(feed.content_hash)
+        except FailedPrecondition:
+            feed.close()
+            raise
         if self.queue is not None:
             self.queue.set_limits(feed.order_capacity, feed.prefetch)
             for block in self.queue.blocks():
