@@ -188,6 +188,44 @@ def test_an_unused_iterator_keeps_a_loaded_position(dataset, has_sampler):
         assert rows(batches) == rest
 
 
+class Failing(Counting):
+    """Raises an error after 40 indices, once, while its loader draws ahead."""
+
+    is_armed = True
+
+    def __iter__(self):
+        for number, index in enumerate(super().__iter__()):
+            if number == 40 and self.is_armed:
+                self.is_armed = False
+                raise OSError("the disk")
+            yield index
+
+
+def test_an_unused_iterator_whose_sampler_failed_keeps_a_loaded_position(
+    dataset,
+):
+    sampler = Failing()
+    sampler.is_armed = False
+    with loader(dataset, shuffle=False, sampler=sampler) as batches:
+        state = dict(batches.state_dict(), epoch=3)
+        batches.load_state_dict(state)
+        sampler.is_armed = True
+        iter(batches)
+        assert not sampler.is_armed
+        assert batches.state_dict() == state
+        assert {batch.epoch for batch in batches} == {3}
+
+
+def test_an_error_of_a_sampler_tells_where_it_was_raised(dataset):
+    with loader(dataset, shuffle=False, sampler=Failing()) as batches:
+        iterator = iter(batches)
+        for _ in range(4):
+            next(iterator)
+        with pytest.raises(OSError, match="the disk") as caught:
+            next(iterator)
+    assert 'raise OSError("the disk")' in str(caught.value.__cause__)
+
+
 def test_a_loop_within_a_loop(dataset, epochs):
     with loader(dataset) as batches:
         outer, inner = [], []
@@ -499,6 +537,17 @@ class Stateful(Counting):
 
     def load_state_dict(self, state):
         self.runs = state["runs"]
+
+
+def test_a_stateful_sampler_goes_on_after_an_error(dataset):
+    """The iterator that was dropped is not under way."""
+
+    class Both(Failing, Stateful):
+        pass
+
+    with loader(dataset, shuffle=False, sampler=Both()) as batches:
+        next(iter(batches))
+        assert rows(batches) == expected_of_sampler(2)
 
 
 def test_peek_beside_an_iterator_of_a_stateful_sampler(dataset):

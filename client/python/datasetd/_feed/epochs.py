@@ -150,7 +150,6 @@ class SamplerIterator(EpochIterator):
             self.is_done = True
             raise StopIteration
         self._place.move(feed)
-        # Not in a local: an error of the sampler may keep this frame.
         return feed.take()
 
     def __len__(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import copy
+import traceback
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from .._order.sampling import Drawn, SamplerOrder
@@ -12,6 +14,22 @@ from ..errors import Error, FailedPrecondition, InvalidArgument, OutOfRange
 _MIN_BLOCK = 8
 
 Position = Tuple[int, int]
+
+
+class SamplerTraceback(Exception):
+    """The text of a traceback: the cause of an error that was kept."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def _without_frames(error: Exception) -> Exception:
+    """Returns `error` to be kept and raised later, with its traceback as text:
+    frames keep their callers alive, and so an iterator that was dropped."""
+    text = traceback.format_exception(type(error), error, error.__traceback__)
+    error.__cause__ = SamplerTraceback("".join(text))
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 class OrderQueue:
@@ -27,7 +45,7 @@ class OrderQueue:
         self._pending: Deque[Drawn] = collections.deque()
         # The block after those, if send() raised this error for it.
         self._unsent: List[Drawn] = []
-        self._unsent_error: Optional[Exception] = None
+        self._unsent_error: Optional[Error] = None
         self._is_drawn_out = True
         self._error: Optional[Exception] = None
         # State at the loader's position: row, order_hash, sampler_state.
@@ -91,7 +109,7 @@ class OrderQueue:
                 else:
                     block.append(drawn)
         except Exception as error:
-            self._end(error)
+            self._end(_without_frames(error))
         except BaseException:
             self._end_interrupted()
             raise
@@ -107,12 +125,12 @@ class OrderQueue:
         except Error as error:
             self._forget(block)
             if isinstance(error, (InvalidArgument, OutOfRange)):
-                self._end(error)
+                self._end(copy.copy(error))
             else:
-                self._unsent, self._unsent_error = block, error
+                self._unsent, self._unsent_error = block, copy.copy(error)
         except Exception as error:
             self._forget(block)
-            self._end(error)
+            self._end(_without_frames(error))
         except BaseException:
             self._forget(block)
             self._end_interrupted()
@@ -134,7 +152,7 @@ class OrderQueue:
         if self._pending:
             return True
         if self._unsent_error is not None:
-            raise self._unsent_error
+            raise copy.copy(self._unsent_error)
         error, self._error = self._error, None
         if error is not None:
             raise error

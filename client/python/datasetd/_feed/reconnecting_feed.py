@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
@@ -131,7 +132,8 @@ class ReconnectingFeed:
         self.iterator: Any = None
         # Taken by peek() and not yet by take().
         self._peeked: Optional[Batch[Any]] = None
-        # Why there is no feed: the daemon was lost and not found again.
+        # Why there is no feed: the daemon was lost and not found again. A copy,
+        # without the traceback, whose frames would keep the iterator alive.
         self._lost: Optional[Error] = None
         self._feed: Optional[Feed] = None
         # That of the last feed.
@@ -336,7 +338,8 @@ class ReconnectingFeed:
         if self._lost is None:
             self._open_anew()  # Ctrl-C or an error came at the last attempt
         if self._lost is not None:
-            self._recover(self._lost, self._connection, self.content_hash)
+            lost = copy.copy(self._lost)
+            self._recover(lost, self._connection, self.content_hash)
         feed = self._feed
         if feed is None:
             raise Closed("the loader is closed")
@@ -355,7 +358,7 @@ class ReconnectingFeed:
         """Marks the feed as lost; raises `cause` unless `reconnect` is set."""
         if self._job.reconnect_seconds <= 0:
             raise cause
-        self._lost = cause
+        self._lost = copy.copy(cause)
         self._end_feed()
 
     def _end_feed(self) -> None:
