@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import datasetd
 import datasetd._daemon.local as local
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import copies, indices_of, loader, stop
+from datasetd._feed import recovery
 
 
 def test_daemon_killed_while_clients_wait(data_root):
@@ -89,6 +91,94 @@ def test_a_state_with_another_seed_while_the_daemon_is_gone(data_root):
                 batches.load_state_dict(state)
                 rows = indices_of(copies(batches))
         np.testing.assert_array_equal(rows, expected[30:])
+
+
+def test_an_unused_iterator_that_found_no_daemon_begins_nothing(data_root):
+    order = range(102, -1, -1)
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(
+            dataset, shuffle=False, sampler=order, reconnect=30
+        ) as batches:
+            batches.load_state_dict(dict(batches.state_dict(), epoch=4))
+            os.kill(daemon.pid, signal.SIGKILL)
+            daemon._process.wait()
+            iter(batches)
+            assert batches.state_dict()["epoch"] == 4
+            with successor(daemon, data_root):
+                seen = copies(batches)
+                batches.close()
+        assert {batch.epoch for batch in seen} == {4}
+        assert indices_of(seen).tolist() == list(order)
+
+
+class _Slow:
+    """5,000 samples, of which the one at 4,000 waits for `go_on`."""
+
+    def __init__(self):
+        self.is_begun, self.go_on = threading.Event(), threading.Event()
+
+    def __len__(self):
+        return 5000
+
+    def __getitem__(self, i):
+        if i == 4000:
+            self.is_begun.set()
+            assert self.go_on.wait(60)
+        return np.full(500, i)
+
+
+@pytest.mark.parametrize("look", ["loader", "peek", "fetch"])
+def test_a_dataset_that_still_loads_when_another_loader_is_back(
+    data_root, monkeypatch, look
+):
+    """Its push to the new daemon is under way."""
+    slow = _Slow()
+    slow.go_on.set()
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        client = daemon.connect()
+        hundred = client.load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        pushed = client.push_dataset("pushed", slow)
+        batches = datasetd.DataLoader(pushed, reconnect=30)
+        under_way = iter(batches)
+        next(under_way)
+        os.kill(daemon.pid, signal.SIGKILL)
+        daemon._process.wait()
+        slow = _Slow()
+
+        def sleep(seconds):
+            slow.go_on.set()
+            time.sleep(seconds)
+
+        with successor(daemon, data_root), loader(hundred, reconnect=30):
+            other = datasetd.connect(daemon.address)
+            thread = threading.Thread(
+                target=other.push_dataset, args=("pushed", slow)
+            )
+            thread.start()
+            assert slow.is_begun.wait(60)
+            monkeypatch.setattr(
+                recovery,
+                "time",
+                types.SimpleNamespace(monotonic=time.monotonic, sleep=sleep),
+            )
+            try:
+                batch = {
+                    "loader": lambda: list(
+                        datasetd.DataLoader(pushed, 5000, reconnect=30)
+                    )[0],
+                    "peek": batches.peek,
+                    "fetch": lambda: batches.fetch([0]),
+                }[look]()
+                assert not batch[0][0].any()
+            finally:
+                slow.go_on.set()
+                thread.join()
+            batches.close()
 
 
 @contextlib.contextmanager

@@ -91,9 +91,10 @@ class Dataset(Samples):
             # Weak: when it is replaced, its session ends.
             self._found_on = weakref.ref(connection)
 
-    def _was_found_on(self, connection: Connection) -> bool:
-        """True if it was loaded, or found last, through `connection`."""
-        return self._found_on is not None and self._found_on() is connection
+    def _found(self) -> Optional[Connection]:
+        """Returns the connection through which it was loaded, or found last;
+        None if that has ended."""
+        return None if self._found_on is None else self._found_on()
 
     def _whole(self) -> "Dataset":
         return self

@@ -89,6 +89,19 @@ class Job:
                 f", was {ours})"
             )
 
+    def is_yet_to_come(
+        self, error: Error, connection: Optional[Connection]
+    ) -> bool:
+        """True if no feed can be opened because another daemon than that of
+        `connection`, which another loader has found, does not have the dataset
+        yet; from its own it was unloaded."""
+        if connection is self.dataset._session.connection():
+            return False
+        if isinstance(error, FailedPrecondition):
+            state = self.described().get("state")
+            return bool(state == "DATASET_STATE_LOADING")
+        return isinstance(error, NotFound)
+
     def described(self) -> Dict[str, Any]:
         """Returns the Dataset message of the daemon's dataset of this name;
         empty if it is not known."""
@@ -141,17 +154,15 @@ class ReconnectingFeed:
         self._options = job.options
         job.feeds.add(self)
         connection = job.dataset._session.connection()
-        lost: Optional[Connection] = connection
         try:
             self._open()
-        except (*NOT_OPENED, NotFound) as error:
-            if isinstance(error, NotFound):
-                # Another daemon, which another loader has found, may not have
-                # the dataset yet; from its own it was unloaded.
-                if job.dataset._was_found_on(connection):
-                    raise
-                lost = None
+        except Error as error:
             if job.reconnect_seconds <= 0:
+                raise
+            lost: Optional[Connection] = None
+            if isinstance(error, NOT_OPENED):
+                lost = connection
+            elif not job.is_yet_to_come(error, job.dataset._found()):
                 raise
             self._recover(error, lost, job.dataset.content_hash)
 
@@ -295,14 +306,13 @@ class ReconnectingFeed:
                 "and call iter() again)"
             ) from None
         except Error as error:
-            session = self._job.dataset._session
-            is_lost = isinstance(error, (*LOST, *NOT_OPENED)) or (
-                isinstance(error, NotFound)
-                and self._connection is not session.connection()
-            )
-            if not is_lost or self._job.reconnect_seconds <= 0:
+            job = self._job
+            if job.reconnect_seconds <= 0 or not (
+                isinstance(error, (*LOST, *NOT_OPENED))
+                or job.is_yet_to_come(error, self._connection)
+            ):
                 raise
-            self._lost = error
+            self._lost = copy.copy(error)
 
     def send(self, block: List[Drawn]) -> None:
         """Sends more of the job's order; after an error at the position. See
