@@ -517,6 +517,81 @@ def test_resume_at_the_beginning_of_an_epoch(daemon, dataset, case):
         assert [contents(batch) for batch in loader] == expected
 
 
+class Plain:
+    """Another order each epoch, which it does not show."""
+
+    def __init__(self):
+        self._shift = 7
+
+    def set_epoch(self, epoch):
+        self._shift = epoch
+
+    def __len__(self):
+        return N
+
+    def __iter__(self):
+        return iter(np.roll(np.arange(N), self._shift).tolist())
+
+
+def _distributed():
+    return tud.DistributedSampler(Samples(), num_replicas=1, rank=0, seed=1)
+
+
+@pytest.mark.parametrize("stop", [0, 5])
+@pytest.mark.parametrize("make_sampler", [_distributed, Plain])
+@pytest.mark.parametrize("told", ["never", "once", "each", "the sampler"])
+def test_resume_tells_a_sampler_what_it_was_told(
+    daemon, dataset, make_sampler, told, stop
+):
+    """A loop that makes the same calls gets the same batches; set_epoch of the
+    loop comes after load_state_dict."""
+
+    def epochs(sampler, loader, first):
+        for epoch in range(first, 4):
+            if told == "each" or (told == "once" and epoch == 1):
+                loader.set_epoch(epoch)
+            if told == "the sampler":
+                sampler.set_epoch(epoch)
+            yield epoch
+
+    def make():
+        sampler = make_sampler()
+        return sampler, daemon.loader(dataset, sampler=sampler, batch_size=100)
+
+    sampler, loader = make()
+    rows, state = [], {}
+    with loader:
+        for epoch in epochs(sampler, loader, 0):
+            for batch in loader:
+                if epoch < 2 or (epoch == 2 and batch.index < stop):
+                    place = loader.state_dict()
+                else:
+                    rows.append(harness.Taken(batch).indices.tolist())
+                if (place["epoch"], place["batch"]) == (2, stop):
+                    state = state or place
+    sampler, loader = make()
+    with loader:
+        loader.load_state_dict(json.loads(json.dumps(state)))
+        assert loader.state_dict() == state
+        resumed = []
+        for _ in epochs(sampler, loader, 2):
+            taken = map(harness.Taken, loader)
+            resumed += [batch.indices.tolist() for batch in taken]
+    assert resumed == rows
+
+
+def test_a_state_without_what_the_sampler_was_told(daemon, dataset):
+    """Of a version before: the sampler is told the epoch."""
+    sampler = _distributed()
+    with daemon.loader(dataset, sampler=sampler, batch_size=100) as loader:
+        state = dict(loader.state_dict(), epoch=2)
+        assert state.pop("sampler_epoch") == 0
+        loader.load_state_dict(state)
+        assert sampler.epoch == 2
+        with pytest.raises(datasetd.InvalidArgument, match="sampler_epoch"):
+            loader.load_state_dict({**state, "sampler_epoch": "2"})
+
+
 def test_a_sampler_that_gives_something_else_is_refused(daemon, dataset):
     def make(seed):
         return daemon.loader(
@@ -530,7 +605,7 @@ def test_a_sampler_that_gives_something_else_is_refused(daemon, dataset):
     assert state["sampler"] == "given" and state["batch"] == 6
     with make(4) as loader:
         loader.load_state_dict(state)
-        with pytest.raises(datasetd.FailedPrecondition, match="seed it"):
+        with pytest.raises(datasetd.FailedPrecondition, match="its seed"):
             iter(loader)
     with make(3) as loader:
         loader.load_state_dict({**state, "batch": 10_000, "row": 10_000})

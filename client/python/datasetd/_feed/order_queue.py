@@ -48,7 +48,10 @@ class OrderQueue:
         self._unsent_error: Optional[Error] = None
         self._is_drawn_out = True
         self._error: Optional[Exception] = None
-        # State at the loader's position: row, order_hash, sampler_state.
+        # That of the sampler when the epoch began; None: it was told none.
+        self.sampler_epoch: Optional[int] = None
+        # State at the loader's position: row, order_hash, sampler_state,
+        # sampler_epoch.
         self.state: Dict[str, Any] = {}
 
     def set_limits(self, capacity: int, prefetch: int) -> None:
@@ -175,6 +178,7 @@ class OrderQueue:
                 "row": drawn.first_row + len(drawn.indices),
                 "order_hash": drawn.digest.hex(),
                 "sampler_state": drawn.sampler_state,
+                "sampler_epoch": self.sampler_epoch,
             }
         else:
             position = epoch + 1, 0

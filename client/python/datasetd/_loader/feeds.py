@@ -105,12 +105,6 @@ class Feeds:
         """The next epoch is another one than peek() took."""
         self._peeked = None
 
-    def set_epoch(self, epoch: int) -> None:
-        """Passes the epoch to a sampler, and forgets peek()."""
-        self._peeked = None
-        if self.newest.queue is not None:
-            self.newest.queue.order.set_epoch(epoch)
-
     def set_seed(self, seed: int) -> None:
         """Draws by `seed` in feeds that are opened, or begun, from now on.
         Raises Closed if the client is closed."""
@@ -144,6 +138,8 @@ class Feeds:
         if feed.is_under_way() or (keep and feed.position != position):
             feed = self._opened(position)
         self._order.set_epoch(position[0])
+        if feed.queue is not None:
+            feed.queue.sampler_epoch = self._order.sampler_epoch()
         feed.begin(position, start.order_state)
         return feed
 

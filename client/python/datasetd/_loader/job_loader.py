@@ -112,7 +112,8 @@ class JobLoader(Generic[ArrayT]):
         """
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
         self._start.forget_unused()
-        self._feeds.set_epoch(number)
+        self._feeds.forget_peeked()
+        self._order.tell_sampler(number)
         self._start.request(number)
 
     def _follow_epoch(self, epoch: int) -> None:

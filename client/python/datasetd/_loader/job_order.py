@@ -57,6 +57,7 @@ class JobOrder:
         # The samples that a sampler's indices are of; None: the dataset's.
         self._own_subset: Any = None
         self.is_given = False
+        self._sampler_epoch: Optional[int] = None
 
     # -- Other orders ---------------------------------------------------------
 
@@ -137,6 +138,31 @@ class JobOrder:
     def set_epoch(self, epoch: int) -> None:
         if self.partition is not None:
             self.partition.set_epoch(epoch)
+
+    def tell_sampler(self, epoch: int) -> None:
+        """Passes the epoch to a sampler that has set_epoch."""
+        told = self._told()
+        if told is not None:
+            told.set_epoch(epoch)
+            self._sampler_epoch = epoch
+
+    def sampler_epoch(self) -> Optional[int]:
+        """Returns the epoch that the sampler was told, also by others, if it
+        has it as `epoch`, as torch's; None: none, or it is not known."""
+        own = getattr(self._told(), "epoch", None)
+        if isinstance(own, int) and own >= 0:
+            return int(own)
+        return self._sampler_epoch
+
+    def _told(self) -> Any:
+        """Returns the user's sampler that has set_epoch; None: there is
+        none."""
+        if self.is_given:
+            inner = getattr(self._batch_sampler, "sampler", None)
+            for sampler in (self._sampler, self._batch_sampler, inner):
+                if callable(getattr(sampler, "set_epoch", None)):
+                    return sampler
+        return None
 
     def agree(
         self, agreement: Agreement, ranks: Ranks, content_hash: str

@@ -124,9 +124,10 @@ class DataLoader(JobLoader[ArrayT]):
     framework="dlpack", which has no memory of its own, nothing is copied.
 
     A sampler runs in this process, ahead of the batches, and is iterated once
-    per epoch, by iter(). set_epoch() and load_state_dict() pass it the epoch
-    if it has set_epoch. A sampler may repeat an index, so augmentation is
-    seeded by position, not by sample. To resume, a sampler with state_dict and
+    per epoch, by iter(). set_epoch() passes it the epoch if it has set_epoch;
+    load_state_dict() passes it the epoch that it was told then, and none if it
+    was told none. A sampler may repeat an index, so augmentation is seeded by
+    position, not by sample. To resume, a sampler with state_dict and
     load_state_dict continues from its state; any other is run again up to the
     batch, and it is an error if it yields different indices. With a sampler,
     rank and world_size only separate the random draws of the ranks.

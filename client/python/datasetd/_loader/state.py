@@ -79,6 +79,9 @@ class State:
             state.update({key: order.get(key) for key in ORDER_KEYS})
             if "sampler_state" not in order and state["batch"] == 0:
                 state["sampler_state"] = queue.order.present_state()
+            state["sampler_epoch"] = order.get(
+                "sampler_epoch", self._order.sampler_epoch()
+            )
         return state
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -95,12 +98,18 @@ class State:
             identity,
             self.num_samples() if self._order.is_global else None,
         )
+        # A state of a version before does not say what the sampler was told.
+        told = state.get("sampler_epoch", position[0])
+        if told is not None:
+            told = checked_int("state_dict: sampler_epoch", told, 0, 2**63 - 1)
         order_state = None
         if queue is not None and self._order.is_given:
             order_state = checked_order_state(state, position[1])
         self._collective.set_seed(identity["seed"])
         self._share.keep_seed()
-        self._feeds.set_epoch(position[0])
+        self._feeds.forget_peeked()
+        if told is not None:
+            self._order.tell_sampler(told)
         self._start.load(position, first, order_state)
 
     # -- For others -----------------------------------------------------------

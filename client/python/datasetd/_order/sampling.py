@@ -149,17 +149,6 @@ class SamplerOrder:
             return num_samples // self.batch_size
         return -(-num_samples // self.batch_size)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Passes the epoch to samplers that have set_epoch."""
-        for sampler in (
-            self._source,
-            getattr(self._batch_sampler, "sampler", None),
-        ):
-            set_epoch = getattr(sampler, "set_epoch", None)
-            if callable(set_epoch):
-                set_epoch(epoch)
-                return
-
     # -- An epoch -----------------------------------------------------------
 
     def begin(
@@ -215,9 +204,10 @@ class SamplerOrder:
             self._iterator = None
             raise FailedPrecondition(
                 "state_dict: the sampler gives other samples than it gave "
-                f"before batch {skip}; seed it as it was (a sampler that has "
-                "state_dict and load_state_dict is set by them). Every rank "
-                "has a state of its own where it has a sampler of its own"
+                f"before batch {skip}; set its seed and its epoch as they were "
+                "(a sampler that has state_dict and load_state_dict is set by "
+                "them). Every rank has a state of its own where it has a "
+                "sampler of its own"
             )
 
     def draw(self) -> Optional[Drawn]:
