@@ -324,10 +324,11 @@ def test_a_subset_too_large_for_the_order_of_the_daemon(client):
     values = np.arange(1_000_002) % 251
     with client.push_dataset("many", {"x": values.astype(np.uint8)}) as many:
         part = many.select(np.arange(1, 1_000_002))
-        with pytest.raises(
-            datasetd.InvalidArgument, match="1000001 samples.*sampler="
-        ):
-            datasetd.DataLoader(part)
+        for arguments in ({"dataset": part}, {"subset": part.indices}):
+            with pytest.raises(
+                datasetd.InvalidArgument, match="1000001 samples.*sampler="
+            ):
+                datasetd.DataLoader(**{"dataset": many, **arguments})
         with datasetd.DataLoader(part, sampler=[1_000_000]) as loader:
             assert _indices(loader) == [1_000_001]
         np.testing.assert_array_equal(part.column("x"), values[1:])

@@ -18,7 +18,6 @@ Views = Optional[Mapping[str, Any]]
 Layout = Union[str, Mapping[str, str]]
 
 _LAYOUTS = ("NCHW", "NHWC")
-_MAX_SUBSET_SIZE = 1_000_000  # the daemon's
 
 
 def chosen_fields(
@@ -241,22 +240,6 @@ def check_order_arguments(
         )
     if sampler is not None:
         _exclude("sampler", shuffle=shuffle, subset=subset is not None)
-
-
-def check_own_subset(own_subset: Any, has_order: bool, subset: Any) -> None:
-    """Checks the arguments of a loader whose dataset is a Subset; `has_order`:
-    it has a sampler or weights."""
-    if subset is not None:
-        raise InvalidArgument(
-            "subset= and a Subset as dataset exclude each other: take "
-            "select(indices) of the Subset"
-        )
-    if len(own_subset) > _MAX_SUBSET_SIZE and not has_order:
-        raise InvalidArgument(
-            f"dataset: a Subset of {len(own_subset)} samples; without a "
-            f"sampler it can have {_MAX_SUBSET_SIZE}: give sampler=, as "
-            "torch.utils.data.RandomSampler(subset)"
-        )
 
 
 def _exclude(argument: str, **others: bool) -> None:

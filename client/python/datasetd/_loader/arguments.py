@@ -10,7 +10,6 @@ from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.subset import whole_of
 from .._feed.options import (
     check_order_arguments,
-    check_own_subset,
     chosen_fields,
     fields_message,
 )
@@ -51,9 +50,11 @@ def chosen_subset(
     )
     if own_subset is None:
         return subset
-    orders = (sampler, batch_sampler, weights, partition)
-    has_order = any(order is not None for order in orders)
-    check_own_subset(own_subset, has_order, subset)
+    if subset is not None:
+        raise InvalidArgument(
+            "subset= and a Subset as dataset exclude each other: take "
+            "select(indices) of the Subset"
+        )
     if sampler is None and batch_sampler is None:
         return own_subset
     return subset

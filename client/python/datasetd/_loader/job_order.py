@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Dict, Iterable, Optional, Set
 
 from .._datasets.dataset import Dataset
 from .._datasets.parts import check_node
@@ -19,6 +19,30 @@ from .._order.weights import Weighted
 from .._ranks import nodes
 from .._ranks.agreement import Agreement
 from .._ranks.ranks import Ranks
+from ..errors import InvalidArgument
+
+_MAX_SUBSET_SIZE = 1_000_000  # the daemon's
+
+
+def _check_subset(indices: "array.array[int]") -> None:
+    """Checks the subset of an order that the daemon makes."""
+    if not indices:
+        raise InvalidArgument("subset: there are no indices")
+    if len(indices) > _MAX_SUBSET_SIZE:
+        raise InvalidArgument(
+            f"subset: there are {len(indices)} samples; without sampler= there "
+            f"can be {_MAX_SUBSET_SIZE}: give subset = "
+            "dataset.select(indices) as the dataset, and sampler=range(len("
+            "subset)), or torch.utils.data.RandomSampler(subset) to shuffle"
+        )
+    seen: Set[int] = set()
+    for place, index in enumerate(indices):
+        if index in seen:
+            raise InvalidArgument(
+                f"subset[{place}]: {index} is there twice; sampler= may repeat "
+                "samples"
+            )
+        seen.add(index)
 
 
 class JobOrder:
@@ -120,6 +144,7 @@ class JobOrder:
                 "draws_by_sample": draws_by_sample or self.is_partition
             }
         elif self.samples is not None and self.weighted is None:
+            _check_subset(self.samples)
             options["subset"] = {"indices": self.samples.tolist()}
         return options
 
