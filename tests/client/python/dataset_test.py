@@ -303,6 +303,10 @@ def test_what_a_loader_of_a_subset_refuses(dataset):
         datasetd.DataLoader(part, subset=[1])
     with pytest.raises(datasetd.InvalidArgument, match="or a Subset of it"):
         datasetd.DataLoader(torch.utils.data.Subset([1, 2], [0]))
+    with pytest.raises(
+        datasetd.InvalidArgument, match=r"^dataset=ndarray; .*push_dataset\("
+    ):
+        datasetd.DataLoader(np.zeros(3))
 
     class Doubled(torch.utils.data.Subset):
         def __getitem__(self, index):

@@ -73,6 +73,16 @@ def test_functions_are_refused_with_a_way(dataset, argument, words):
         loader(dataset, **{argument: len})
 
 
+def test_workers_of_torchs_own_loader(dataset):
+    own = torch.utils.data.DataLoader(
+        dataset, num_workers=1, multiprocessing_context="fork"
+    )
+    with pytest.raises(
+        datasetd.UsedAfterFork, match="the dataset to datasetd.DataLoader"
+    ):
+        next(iter(own))
+
+
 @pytest.mark.parametrize(
     "argument, words",
     [

@@ -210,6 +210,11 @@ def test_what_wrappers_look_for(dataset):
     ) as batches:
         assert batches.batch_sampler is by_batch and batches.sampler is None
         assert batches.batch_size == 7
+    with pytest.raises(
+        datasetd.InvalidArgument, match="batch_size=4 and batch_sampler="
+    ):
+        datasetd.DataLoader(dataset, 4, batch_sampler=by_batch)
+    with datasetd.DataLoader(dataset, batch_sampler=by_batch) as batches:
         # A DataLoader that is made of the parts would lose the transforms.
         with pytest.raises(
             datasetd.InvalidArgument, match=r"give loader\.as_torch\(\) to"

@@ -80,6 +80,8 @@ def test_malformed_states(dataset):
         state = batches.state_dict()
         with pytest.raises(datasetd.FailedPrecondition, match="version"):
             batches.load_state_dict(dict(state, version=2))
+        with pytest.raises(datasetd.InvalidArgument, match="NoneType; expe"):
+            batches.load_state_dict(None)
         with pytest.raises(datasetd.InvalidArgument, match="batch"):
             batches.load_state_dict(dict(state, batch=11))
         with pytest.raises(datasetd.InvalidArgument, match="seed"):

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 
 import datasetd
 import numpy as np
@@ -239,6 +240,17 @@ def test_resume(dataset):
                 batches.load_state_dict(state)
 
 
+def test_weights_of_torch(dataset):
+    """NumPy 2 warns where it takes a tensor by itself."""
+    weights = torch.arange(NUM_SAMPLES, dtype=torch.bfloat16)
+    weights.requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with weighted(dataset, weights=weights) as batches:
+            with weighted(dataset, weights=range(NUM_SAMPLES)) as same:
+                assert rows(batches) == rows(same)
+
+
 def test_weights_are_copied(dataset):
     weights = _WEIGHTS.copy()
     with weighted(dataset) as batches:
@@ -318,6 +330,7 @@ def test_balanced(client, framework):
         ({"subset": [7, 500], "weights": [1, 1]}, r"indices\[1\]: 500"),
         ({"weights": [0] * NUM_SAMPLES}, "their sum is 0; expected"),
         ({"weights": ["a"] * NUM_SAMPLES}, "weights: expected numbers"),
+        ({"weights": 1.0}, "expected numbers, one for each of 103 samples"),
         ({"weights": "even"}, "weights='even'; expected"),
         ({"shuffle": True}, "weights= and shuffle= exclude"),
         ({"sampler": [1]}, "weights= and sampler= exclude"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -21,7 +22,12 @@ from .._arguments import has_items_of
 from .._batches.batch import Batch
 from .._descriptions import Field
 from .._order.sampling import index_array
-from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
+from ..errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    OutOfRange,
+    UsedAfterFork,
+)
 
 if TYPE_CHECKING:
     from .._client.client import Client
@@ -149,9 +155,7 @@ class Samples:
         rows = max(1, min(_BLOCK_BYTES // sample_bytes, _MAX_BLOCK_ROWS))
         # Once without rows, for the error.
         for begin in range(0, max(1, len(indices)), rows):
-            yield whole.client.fetch(
-                whole, indices[begin : begin + rows], **options
-            )
+            yield _fetched(whole, indices[begin : begin + rows], options)
 
     def select(self, indices: Iterable[int]) -> "Subset":
         """Returns these samples in this order, for DataLoader.
@@ -356,6 +360,21 @@ def _part_sizes(parts: Any, length: int) -> List[int]:
             "no part empty"
         )
     return sizes
+
+
+def _fetched(
+    dataset: "Dataset", indices: Any, options: Dict[str, Any]
+) -> Batch[Any]:
+    try:
+        return dataset.client.fetch(dataset, indices, **options)
+    except UsedAfterFork as error:
+        torch = sys.modules.get("torch")
+        if torch is None or torch.utils.data.get_worker_info() is None:
+            raise
+        raise UsedAfterFork(
+            f"{error}. In torch's own DataLoader that needs num_workers=0: to "
+            "train, give the dataset to datasetd.DataLoader"
+        ) from None
 
 
 def _item_bytes(field: Field) -> int:

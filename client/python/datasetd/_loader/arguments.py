@@ -20,9 +20,11 @@ def dataset_of(given: Any) -> Tuple[Dataset, Optional[Any]]:
     """Returns the whole dataset, and the indices of a Subset; None: of all."""
     whole, own_subset = whole_of(given)
     if not isinstance(whole, Dataset):
+        what = repr(given) if isinstance(given, str) else type(given).__name__
         raise InvalidArgument(
-            f"dataset={given!r}; expected what Client.load_dataset, "
-            "push_dataset or get_dataset returned, or a Subset of it"
+            f"dataset={what}; expected what Client.load_dataset, push_dataset "
+            "or get_dataset returned, or a Subset of it: client.push_dataset("
+            "name, data) makes one of a torch Dataset, arrays or tensors"
         )
     return whole, own_subset
 

@@ -38,6 +38,14 @@ def make_state(
     }
 
 
+def check_state(state: Any) -> None:
+    if not isinstance(state, Mapping):
+        raise InvalidArgument(
+            f"state_dict: {type(state).__name__}; expected what state_dict() "
+            "returned"
+        )
+
+
 def checked_position(
     state: Mapping[str, Any],
     job: Mapping[str, Any],

@@ -13,6 +13,7 @@ from .next_epoch import NextEpoch
 from .resume import (
     ORDER_KEYS,
     batches_per_epoch,
+    check_state,
     checked_order_state,
     checked_position,
     make_state,
@@ -88,6 +89,7 @@ class State:
         """See DataLoader.load_state_dict."""
         self._collective.follow()
         identity = self.identity()
+        check_state(state)
         if not self._share.has_seed and "seed" in state:
             identity["seed"] = checked_int(
                 "state_dict: seed", state["seed"], 0, 2**64 - 1

@@ -30,16 +30,17 @@ class Weighted:
             raise InvalidArgument("weights= needs NumPy, which is missing")
         import numpy
 
-        if hasattr(weights, "cpu"):  # torch
-            weights = weights.detach().cpu()
-        if not hasattr(weights, "__array__"):
-            weights = list(weights)
         try:
+            if hasattr(weights, "cpu"):  # torch
+                weights = weights.detach().cpu().double().numpy()
+            if not hasattr(weights, "__array__"):
+                weights = list(weights)
             # A copy: the caller may change theirs.
             values = numpy.array(weights, dtype=numpy.float64, order="C")
         except (TypeError, ValueError) as error:
             raise InvalidArgument(
-                f"weights: expected numbers, or 'balanced': {error}"
+                f"weights: expected numbers, one for each of {num_samples} "
+                f"samples, or 'balanced': {error}"
             ) from None
         if values.shape != (num_samples,):
             raise InvalidArgument(
