@@ -413,6 +413,18 @@ def test_closing_after_the_daemon_was_stopped():
             client.get_dataset("held")
 
 
+def test_closing_while_the_daemon_does_not_answer(client, monkeypatch):
+    """The error of the `with` itself is the one to see."""
+
+    def call(*_, **__):
+        raise datasetd.DeadlineExceeded("Deadline Exceeded")
+
+    with pytest.raises(datasetd.DeadlineExceeded, match="no batch came"):
+        with client.push_dataset("held", [1, 2, 3]):
+            monkeypatch.setattr(client._session, "call", call)
+            raise datasetd.DeadlineExceeded("no batch came")
+
+
 def test_the_examples_of_the_page(daemon):
     with open(_PAGE, encoding="utf-8") as file:
         examples = re.findall(

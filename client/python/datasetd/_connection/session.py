@@ -12,7 +12,15 @@ import weakref
 from typing import Any, Callable, Dict, Optional
 
 from .._arguments import encode
-from ..errors import Closed, DaemonDraining, DaemonGone, NotFound
+from ..errors import (
+    Closed,
+    DaemonDraining,
+    DaemonGone,
+    DeadlineExceeded,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 from . import library as _library
 from .connection import Connection
 
@@ -102,9 +110,15 @@ class Session:
             is_last = self._holds[name] == 0
         if not is_last:
             return
-        # With the connection, the dataset or the daemon the hold has ended.
+        # With the connection, the dataset or the daemon the hold has ended, and
+        # that of a daemon that does not answer ends with the session.
         ended = contextlib.suppress(
-            Closed, NotFound, DaemonGone, DaemonDraining
+            Closed,
+            NotFound,
+            DaemonDraining,
+            DeadlineExceeded,
+            Unauthenticated,
+            Unavailable,
         )
         with ended:
             self.call("ReleaseDataset", name=name)
