@@ -2,6 +2,7 @@
 starts, and which ends when it is idle."""
 
 import concurrent.futures
+import errno
 import os
 import shutil
 import signal
@@ -372,9 +373,35 @@ def test_directories_of_somebody_else_are_refused(place, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", os.path.dirname(shared))
 
 
+@pytest.mark.parametrize("depth", ["its own", "a daemon's"])
+def test_a_directory_that_takes_no_files(place, monkeypatch, depth):
+    make = os.mkdir
+
+    def mkdir(path, *arguments):
+        if depth == "its own" or not path.endswith("datasetd-shared"):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        make(path, *arguments)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(
+        datasetd.FailedPrecondition,
+        match="datasetd-shared.*Read-only file system: set XDG_RUNTIME_DIR",
+    ):
+        datasetd.connect_or_start("cpu")
+
+
+def test_samples_are_no_format():
+    with pytest.raises(
+        datasetd.InvalidArgument, match=r"format=list; .*push_dataset\("
+    ):
+        datasetd.load([1, 2])
+
+
 def test_a_daemon_of_another_version(place):
     shared = _shared._daemon_of_user(True, 1.0)
-    path = os.path.join(os.path.dirname(shared.address), "attach.sock")
+    directory = os.path.dirname(shared.address)
+    os.mkdir(directory, 0o700)
+    path = os.path.join(directory, "attach.sock")
     listener = attach_wire.socket.socket(
         attach_wire.socket.AF_UNIX, attach_wire.socket.SOCK_SEQPACKET)
     listener.bind(path)

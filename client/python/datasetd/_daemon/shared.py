@@ -115,6 +115,12 @@ def load(
     after its files have changed. Raises AlreadyExists if they have while a job
     has it and there is no `name`.
     """
+    if not isinstance(format, str):
+        raise InvalidArgument(
+            f"format={type(format).__name__}; expected the name of a format, "
+            "as 'image_folder'. What this process has already is pushed: "
+            "datasetd.connect_or_start().push_dataset(name, data)"
+        )
     arguments: Dict[str, Any] = {
         "path": path,
         "split": split,
@@ -250,8 +256,6 @@ def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> SharedDaemon:
     key = [os.environ.get("CUDA_VISIBLE_DEVICES"), is_host_only]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]
     directory = os.path.join(base_directory(), f"{__version__}-{digest}")
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(directory, 0o700)
     config: Dict[str, Any] = {
         "data_roots": ["/"],
         "exit_when_idle": f"{math.ceil(idle_seconds * 1000)}ms",

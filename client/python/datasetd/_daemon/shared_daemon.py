@@ -29,6 +29,13 @@ _LEAST_ANSWER_SECONDS = 0.2
 _POLL_SECONDS = 0.02
 # The path of a Unix socket has at most 107 bytes.
 _MAX_RUNTIME_BYTES = 50
+_UNWRITABLE = (
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.ENOSPC,
+    errno.EPERM,
+    errno.EROFS,
+)
 # Starts the daemon so that it is no child of the job: $1 is its log.
 _LAUNCH = 'umask 077; log=$1; shift; "$@" >>"$log" 2>&1 </dev/null & echo $!'
 
@@ -56,7 +63,7 @@ def base_directory() -> str:
         path = os.path.join(runtime, "datasetd-shared")
     else:
         path = f"/tmp/datasetd-{os.geteuid()}"
-    with contextlib.suppress(FileExistsError):
+    with _named(path), contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     problem = _problem_of(path)
     if problem:
@@ -66,6 +73,21 @@ def base_directory() -> str:
             "mode 0700"
         )
     return path
+
+
+@contextlib.contextmanager
+def _named(directory: str) -> Iterator[None]:
+    """Raises FailedPrecondition if nothing can be written in the directory."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise FailedPrecondition(
+            f"{directory} is for the sockets of a private daemon, but: "
+            f"{error.strerror}: set XDG_RUNTIME_DIR to a directory of yours "
+            "with mode 0700"
+        ) from None
 
 
 def _problem_of(path: str) -> str:
@@ -141,7 +163,7 @@ class SharedDaemon:
         """Returns once a daemon listens. One of several jobs starts it."""
         if listens(self.address):
             return
-        with self._locked(deadline):
+        with _named(self._directory), self._locked(deadline):
             started: Optional[int] = None
             try:
                 while not listens(self.address):
