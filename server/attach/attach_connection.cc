@@ -72,13 +72,10 @@ std::unique_ptr<AttachConnection> AttachConnection::Create(FileDescriptor fd) {
   }
   errno = 0;
   FileDescriptor process = PeerProcess(fd.get(), peer);
-  // Without a pidfd, the end of the process would go unnoticed, and its slab
-  // would never be freed.
-  if (!process.has_value() && (errno == EMFILE || errno == ENFILE)) {
-    return nullptr;
-  }
+  const bool lacks_descriptor =
+      !process.has_value() && (errno == EMFILE || errno == ENFILE);
   return std::unique_ptr<AttachConnection>(new AttachConnection(
-      std::move(fd), std::move(process), peer.uid, peer.pid));
+      std::move(fd), std::move(process), lacks_descriptor, peer.uid, peer.pid));
 }
 
 AttachConnection::Message AttachConnection::Receive() {

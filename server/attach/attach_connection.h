@@ -44,11 +44,12 @@ class AttachConnection {
                    attach::AttachFeed, attach::Closing, attach::Detached,
                    attach::ImportResult>;
 
-  // Takes an accepted socket. Null if the peer cannot be identified, or there
-  // is no descriptor left to watch its process.
+  // Takes an accepted socket. Null if the peer cannot be identified.
   static std::unique_ptr<AttachConnection> Create(FileDescriptor fd);
 
   int fd() const { return fd_.get(); }
+  // True if the daemon had none left to watch the process with.
+  bool lacks_descriptor() const { return lacks_descriptor_; }
   uint32_t uid() const { return uid_; }
   int32_t pid() const { return pid_; }
   Role role() const { return role_; }
@@ -74,10 +75,11 @@ class AttachConnection {
   FileDescriptor TakeProcess() { return std::move(process_); }
 
  private:
-  AttachConnection(FileDescriptor fd, FileDescriptor process, uint32_t uid,
-                   int32_t pid)
+  AttachConnection(FileDescriptor fd, FileDescriptor process,
+                   bool lacks_descriptor, uint32_t uid, int32_t pid)
       : fd_(std::move(fd)),
         process_(std::move(process)),
+        lacks_descriptor_(lacks_descriptor),
         uid_(uid),
         pid_(pid) {}
   Message Parse(attach::MessageType type, const void* data,
@@ -85,6 +87,7 @@ class AttachConnection {
 
   const FileDescriptor fd_;
   FileDescriptor process_;  // pidfd
+  const bool lacks_descriptor_;
   const uint32_t uid_;
   const int32_t pid_;
   Role role_ = Role::kNew;

@@ -170,6 +170,13 @@ void AttachServer::Accept() {
   }
   auto connection = AttachConnection::Create(std::move(fd));
   if (connection == nullptr) return;
+  // The end of the process would go unnoticed, and its slab never be freed.
+  if (connection->lacks_descriptor()) {
+    Refuse(*connection, absl::ResourceExhaustedError(
+                            "the daemon has no file descriptor left: raise its "
+                            "limit, LimitNOFILE= of its unit or ulimit -n"));
+    return;
+  }
   if (num_new_ >= kMaxNewConnections) DropOldestNew();
   const int number = connection->fd();
   if (!Watch(number)) return;

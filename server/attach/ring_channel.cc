@@ -11,17 +11,29 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
 namespace datasetd {
 namespace {
+
+absl::Status DescriptorError(const char* call) {
+  const int error = errno;
+  if (error != EMFILE && error != ENFILE) {
+    return absl::ErrnoToStatus(error, absl::StrCat("ring: ", call));
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("ring: ", call,
+                   ": the daemon has no file descriptor left: raise its limit, "
+                   "LimitNOFILE= of its unit or ulimit -n"));
+}
 
 // Creates a zeroed, resident mapping of a new memfd, then seals it:
 // FUTURE_WRITE leaves this mapping writable.
 absl::StatusOr<void*> MapNew(const char* name, size_t size_bytes, int seals,
                              FileDescriptor& fd) {
   fd = FileDescriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.has_value()) return absl::ErrnoToStatus(errno, "ring: memfd_create");
+  if (!fd.has_value()) return DescriptorError("memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
     return absl::ErrnoToStatus(errno, "ring: ftruncate");
   }
@@ -50,7 +62,7 @@ absl::StatusOr<std::unique_ptr<FeedChannel>> RingChannel::Create(
   FileDescriptor daemon_fd;
   FileDescriptor client_fd;
   FileDescriptor wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd.has_value()) return absl::ErrnoToStatus(errno, "ring: eventfd");
+  if (!wake_fd.has_value()) return DescriptorError("eventfd");
   DATASETD_ASSIGN_OR_RETURN(
       void* const daemon_page,
       MapNew("datasetd-daemon-page", sizeof(ring::DaemonPage),

@@ -1,6 +1,7 @@
 #include "server/attach/attach_connection.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -75,6 +76,25 @@ TEST_F(AttachConnectionTest, ItKnowsWhoIsThere) {
   EXPECT_EQ(connection_->role(), Role::kNew);
   EXPECT_TRUE(connection_->TakeProcess().has_value());
   EXPECT_FALSE(connection_->TakeProcess().has_value());
+}
+
+TEST_F(AttachConnectionTest, ItKnowsThatNoDescriptorIsLeft) {
+  EXPECT_FALSE(connection_->lacks_descriptor());
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const FileDescriptor client(ends[0]);
+  FileDescriptor accepted(ends[1]);
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  rlimit lower = limit;
+  FileDescriptor lowest(dup(ends[0]));
+  lower.rlim_cur = static_cast<rlim_t>(lowest.get());
+  lowest = FileDescriptor();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &lower), 0);
+  const auto connection = AttachConnection::Create(std::move(accepted));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ASSERT_NE(connection, nullptr);
+  EXPECT_TRUE(connection->lacks_descriptor());
 }
 
 TEST_F(AttachConnectionTest, NothingAndTheEndAreTold) {
