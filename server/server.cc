@@ -1,6 +1,5 @@
 #include "server/server.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -159,7 +158,7 @@ class Server::Impl {
 
  private:
   absl::Status OpenSockets();
-  absl::Status StartRpc();
+  absl::Status StartRpc(FileDescriptor listener);
   absl::Status StartMetrics();
   absl::Status OpenStores();
   absl::Status BeginLoads();
@@ -357,24 +356,18 @@ void Server::Impl::OnDataset(DatasetEvent event, const DatasetInfo& info,
 }
 
 absl::Status Server::Impl::OpenSockets() {
-  // No client may connect before the permissions are set.
-  const mode_t previous_mask = umask(0177);
-  const absl::Status status = [&]() -> absl::Status {
-    DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
-                              sockets_->ListenAttach());
-    DATASETD_ASSIGN_OR_RETURN(
-        attach_,
-        AttachServer::Start(std::move(listener), &sessions_, feeds_.get(),
-                            datasets_.get(), LogAttachEvent, LogLeftOut));
-    {
-      MutexLock lock(&failure_mutex_);
-      failure_attach_ = attach_.get();
-    }
-    return StartRpc();
-  }();
-  umask(previous_mask);
-  DATASETD_RETURN_IF_ERROR(status);
-  return sockets_->SetRights();
+  // The one that clients use last is there first.
+  DATASETD_ASSIGN_OR_RETURN(FileDescriptor grpc, sockets_->ListenGrpc());
+  DATASETD_ASSIGN_OR_RETURN(FileDescriptor attach, sockets_->ListenAttach());
+  DATASETD_ASSIGN_OR_RETURN(
+      attach_,
+      AttachServer::Start(std::move(attach), &sessions_, feeds_.get(),
+                          datasets_.get(), LogAttachEvent, LogLeftOut));
+  {
+    MutexLock lock(&failure_mutex_);
+    failure_attach_ = attach_.get();
+  }
+  return StartRpc(std::move(grpc));
 }
 
 absl::Status Server::Impl::StartMetrics() {
@@ -398,7 +391,7 @@ absl::Status Server::Impl::StartMetrics() {
   return absl::OkStatus();
 }
 
-absl::Status Server::Impl::StartRpc() {
+absl::Status Server::Impl::StartRpc(FileDescriptor listener) {
   dataset_service_ = std::make_unique<DatasetService>(
       DatasetService::Limits{
           .max_loads = kMaxWaitingLoads,
@@ -425,7 +418,6 @@ absl::Status Server::Impl::StartRpc() {
                            .version = kVersion,
                            .formats = ReaderFormats()});
 
-  DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener, sockets_->ListenGrpc());
   const int max_connections = std::min(
       static_cast<int>(config_.max_connections()), MaxRpcConnections());
   if (max_connections < static_cast<int>(config_.max_connections())) {

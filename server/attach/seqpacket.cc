@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "proto/attach_protocol.h"
 
 namespace datasetd {
@@ -19,7 +20,9 @@ constexpr int kListenBacklog = 1024;
 
 }  // namespace
 
-absl::StatusOr<FileDescriptor> ListenUnix(const std::string& path, int type) {
+absl::StatusOr<FileDescriptor> ListenUnix(
+    const std::string& path, int type,
+    const std::function<absl::Status()>& prepare) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
@@ -44,6 +47,7 @@ absl::StatusOr<FileDescriptor> ListenUnix(const std::string& path, int type) {
       0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("bind ", path));
   }
+  if (prepare != nullptr) DATASETD_RETURN_IF_ERROR(prepare());
   if (listen(fd.get(), kListenBacklog) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("listen ", path));
   }

@@ -4,8 +4,10 @@
 #define DATASETD_SERVER_ATTACH_SEQPACKET_H_
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/file_descriptor.h"
@@ -17,7 +19,12 @@ namespace datasetd {
 // path.
 //   INVALID_ARGUMENT     the path is too long for a socket
 //   FAILED_PRECONDITION  the existing file is not a socket
-absl::StatusOr<FileDescriptor> ListenUnix(const std::string& path, int type);
+//
+// `prepare` is called, if it is given, when the file is there and nobody can
+// connect yet; its error is returned.
+absl::StatusOr<FileDescriptor> ListenUnix(
+    const std::string& path, int type,
+    const std::function<absl::Status()>& prepare = nullptr);
 
 // False if the peer does not take the message. REQUIRES: at most
 // attach::kMaxDescriptors descriptors, which the caller keeps.

@@ -108,24 +108,24 @@ void ServerSockets::Remove() const {
 
 absl::StatusOr<FileDescriptor> ServerSockets::ListenAttach() {
   if (is_activated_) return std::move(activated_->attach);
-  DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
-                            ListenUnix(attach_path_, SOCK_SEQPACKET));
-  attach_file_ = FileAt(attach_path_);
-  return listener;
+  return Listen(attach_path_, SOCK_SEQPACKET, &attach_file_);
 }
 
 absl::StatusOr<FileDescriptor> ServerSockets::ListenGrpc() {
   if (is_activated_) return std::move(activated_->grpc);
-  DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
-                            ListenUnix(grpc_path_, SOCK_STREAM));
-  grpc_file_ = FileAt(grpc_path_);
-  return listener;
+  return Listen(grpc_path_, SOCK_STREAM, &grpc_file_);
 }
 
-absl::Status ServerSockets::SetRights() const {
-  if (is_activated_) return absl::OkStatus();
-  DATASETD_RETURN_IF_ERROR(SetRightsOf(grpc_path_, group_, mode_));
-  return SetRightsOf(attach_path_, group_, mode_);
+absl::StatusOr<FileDescriptor> ServerSockets::Listen(
+    const std::string& path, int type, std::optional<FileId>* created) const {
+  // Nobody else's before it has its group.
+  const mode_t previous_mask = umask(0177);
+  auto listener = ListenUnix(path, type, [&] {
+    *created = FileAt(path);
+    return SetRightsOf(path, group_, mode_);
+  });
+  umask(previous_mask);
+  return listener;
 }
 
 }  // namespace datasetd

@@ -35,14 +35,11 @@ class ServerSockets {
   ServerSockets(const ServerSockets&) = delete;
   ServerSockets& operator=(const ServerSockets&) = delete;
 
-  // Returns the listening attach socket. REQUIRES: called once.
-  absl::StatusOr<FileDescriptor> ListenAttach();
-  // Returns the listening gRPC socket. REQUIRES: called once.
-  absl::StatusOr<FileDescriptor> ListenGrpc();
-  // Lets the configured group connect. Does not change sockets that were
-  // passed. REQUIRES: both files exist.
+  // Return a listening socket, to which the configured group may connect; those
+  // that were passed are as they were. REQUIRES: called once.
   //   NOT_FOUND  there is no such group
-  absl::Status SetRights() const;
+  absl::StatusOr<FileDescriptor> ListenAttach();
+  absl::StatusOr<FileDescriptor> ListenGrpc();
   // Removes the files that ListenAttach and ListenGrpc created, unless others
   // have taken their places. Also called by the destructor.
   void Remove() const;
@@ -57,6 +54,8 @@ class ServerSockets {
 
   ServerSockets(const v1::Config& config,
                 std::optional<ActivatedSockets> activated);
+  absl::StatusOr<FileDescriptor> Listen(const std::string& path, int type,
+                                        std::optional<FileId>* created) const;
 
   const std::string grpc_path_;
   const std::string attach_path_;
