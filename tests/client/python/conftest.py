@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -31,6 +32,22 @@ def loader(dataset, **arguments):
     arguments.setdefault("shuffle", True)
     arguments.setdefault("seed", 5)
     return datasetd.DataLoader(dataset, **arguments)
+
+
+class SlowSamples:
+    """5,000 samples, of which the one at 4,000 waits for `go_on`."""
+
+    def __init__(self):
+        self.is_begun, self.go_on = threading.Event(), threading.Event()
+
+    def __len__(self):
+        return 5000
+
+    def __getitem__(self, i):
+        if i == 4000:
+            self.is_begun.set()
+            assert self.go_on.wait(60)
+        return np.full(500, i)
 
 
 class Copy:

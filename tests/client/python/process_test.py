@@ -15,7 +15,7 @@ import datasetd._daemon.local as local
 import numpy as np
 import pytest
 import torch
-from conftest import copies, indices_of, loader, stop
+from conftest import SlowSamples, copies, indices_of, loader, stop
 from datasetd._feed import recovery
 
 
@@ -114,28 +114,12 @@ def test_an_unused_iterator_that_found_no_daemon_begins_nothing(data_root):
         assert indices_of(seen).tolist() == list(order)
 
 
-class _Slow:
-    """5,000 samples, of which the one at 4,000 waits for `go_on`."""
-
-    def __init__(self):
-        self.is_begun, self.go_on = threading.Event(), threading.Event()
-
-    def __len__(self):
-        return 5000
-
-    def __getitem__(self, i):
-        if i == 4000:
-            self.is_begun.set()
-            assert self.go_on.wait(60)
-        return np.full(500, i)
-
-
 @pytest.mark.parametrize("look", ["loader", "peek", "fetch"])
 def test_a_dataset_that_still_loads_when_another_loader_is_back(
     data_root, monkeypatch, look
 ):
     """Its push to the new daemon is under way."""
-    slow = _Slow()
+    slow = SlowSamples()
     slow.go_on.set()
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
         client = daemon.connect()
@@ -148,7 +132,7 @@ def test_a_dataset_that_still_loads_when_another_loader_is_back(
         next(under_way)
         os.kill(daemon.pid, signal.SIGKILL)
         daemon._process.wait()
-        slow = _Slow()
+        slow = SlowSamples()
 
         def sleep(seconds):
             slow.go_on.set()

@@ -10,6 +10,7 @@ import types
 import datasetd
 import numpy as np
 import pytest
+from conftest import SlowSamples
 from datasetd import transforms as T
 from datasetd._client import loading
 from datasetd._push import push
@@ -30,22 +31,6 @@ def _count(samples, drawn):
             return samples[i]
 
     return Counted()
-
-
-class Slow:
-    """5,000 samples, of which the one at 4,000 waits for `go_on`."""
-
-    def __init__(self):
-        self.is_begun, self.go_on = threading.Event(), threading.Event()
-
-    def __len__(self):
-        return 5000
-
-    def __getitem__(self, i):
-        if i == 4000:
-            self.is_begun.set()
-            assert self.go_on.wait(60)
-        return np.full(500, i)
 
 
 @pytest.fixture
@@ -273,7 +258,7 @@ def test_error_is_one_before_a_sample_is_drawn(client, taken):
 
 
 def test_who_comes_second_waits_for_the_first(client, daemon):
-    slow = Slow()
+    slow = SlowSamples()
     results = []
 
     def push_first():
@@ -284,7 +269,7 @@ def test_who_comes_second_waits_for_the_first(client, daemon):
     first.start()
     assert slow.is_begun.wait(60)
 
-    class Opens(Slow):
+    class Opens(SlowSamples):
         """Source of the second push, which it reads to compare."""
 
         def __getitem__(self, i):
@@ -303,7 +288,7 @@ def test_who_comes_second_waits_for_the_first(client, daemon):
 
 
 def test_get_dataset_waits_for_a_push(client, daemon, monkeypatch):
-    slow = Slow()
+    slow = SlowSamples()
 
     def push():
         with daemon.connect() as other:
@@ -404,7 +389,7 @@ def _let_go_on(monkeypatch, slow):
 
 
 def test_replace_waits_for_a_push(client, daemon, monkeypatch):
-    slow, outcomes = Slow(), []
+    slow, outcomes = SlowSamples(), []
     thread = _begin(daemon, "rival", slow, outcomes)
     _let_go_on(monkeypatch, slow)
     with client.push_dataset("rival", [1, 2], if_exists="replace") as new:
@@ -415,7 +400,7 @@ def test_replace_waits_for_a_push(client, daemon, monkeypatch):
 
 def test_replace_waits_for_a_push_that_was_faster(client, daemon, monkeypatch):
     """The other begins after the look for the name."""
-    slow, outcomes, threads = Slow(), [], []
+    slow, outcomes, threads = SlowSamples(), [], []
     _let_go_on(monkeypatch, slow)
 
     class Sender(push._Sender):
@@ -433,7 +418,7 @@ def test_replace_waits_for_a_push_that_was_faster(client, daemon, monkeypatch):
 
 
 def test_a_push_that_is_unloaded_says_so(client, daemon):
-    slow, outcomes = Slow(), []
+    slow, outcomes = SlowSamples(), []
     thread = _begin(daemon, "ended-rival", slow, outcomes)
     client.unload_dataset("ended-rival")
     slow.go_on.set()
