@@ -32,13 +32,13 @@ void CheckComputeMode(const DriverApi& driver, int ordinal, bool has_mps,
   }
   const std::string what = absl::StrCat("GPU ", ordinal, " (", name, "): ");
   CUuuid uuid = {};
-  if (driver.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS) return;
   // nvidia-smi counts in another order, and all GPUs.
-  const std::string fix = absl::StrCat(
-      "nvidia-smi -i ",
-      GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)),
-                  /*is_mig=*/false),
-      " -c DEFAULT");
+  const std::string which =
+      driver.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS
+          ? GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)),
+                        /*is_mig=*/false)
+          : "UUID";
+  const std::string fix = absl::StrCat("nvidia-smi -i ", which, " -c DEFAULT");
   if (mode == CU_COMPUTEMODE_PROHIBITED) {
     findings->push_back({Severity::kFault, "compute mode",
                          what + "PROHIBITED: nobody may use it", fix});
