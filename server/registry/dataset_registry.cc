@@ -272,7 +272,8 @@ absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
     case DatasetState::kLoading:
       return absl::FailedPreconditionError(
           absl::StrCat("dataset '", name,
-                       "' is still loading; get it first, which waits for it"));
+                       "' is still loading; wait until it is ready, as "
+                       "get_dataset() does"));
     case DatasetState::kUnloading:
       return absl::FailedPreconditionError(
           absl::StrCat("dataset '", name, "' is being unloaded"));

@@ -276,8 +276,8 @@ class DatasetRegistry {
   // Ends a load that is not planned.
   void FailUnplanned(const EntryPtr& entry, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For pushes: blocks until the source behind the name is open, if the caller
-  // may see it.
+  // For pushes, if the caller may see the dataset of this name: blocks until
+  // its source is open, or until its load has ended if that is being cancelled.
   absl::Status AwaitPlanned(const std::string& name, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether one more dataset of that name may be loaded.

@@ -113,7 +113,7 @@ absl::Status DatasetRegistry::CheckSame(const DatasetEntry& entry,
                                         const LoadCall& call) const {
   if (!entry.visibility().IsSeenBy(call.caller) ||
       entry.state == DatasetState::kUnloading ||
-      entry.state == DatasetState::kFailed ||
+      entry.state == DatasetState::kFailed || entry.is_being_cancelled() ||
       entry.request_id != call.request_id) {
     return DatasetTable::NameTaken(entry, call.caller);
   }
@@ -134,12 +134,6 @@ absl::Status DatasetRegistry::CheckSame(const DatasetEntry& entry,
 
 absl::Status DatasetRegistry::Attach(DatasetEntry& entry,
                                      const std::shared_ptr<LoadCall>& call) {
-  if (entry.is_cancelled()) {
-    return absl::AbortedError(absl::StrCat("the load of dataset '",
-                                           entry.spec->name(),
-                                           "' is just being cancelled; try "
-                                           "again"));
-  }
   DATASETD_RETURN_IF_ERROR(entry.CheckReadable());
   entry.holders.insert(call->caller.session_id);
   entry.was_used = true;
