@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "server/attach/seqpacket.h"
 
 namespace datasetd {
 namespace {
@@ -170,11 +171,10 @@ void AttachServer::Accept() {
   }
   auto connection = AttachConnection::Create(std::move(fd));
   if (connection == nullptr) return;
-  // The end of the process would go unnoticed, and its slab never be freed.
+  // Without a pidfd, the end of the process would go unnoticed, and its slab
+  // would never be freed.
   if (connection->lacks_descriptor()) {
-    Refuse(*connection, absl::ResourceExhaustedError(
-                            "the daemon has no file descriptor left: raise its "
-                            "limit, LimitNOFILE= of its unit or ulimit -n"));
+    Refuse(*connection, absl::ResourceExhaustedError(kNoDescriptorLeft));
     return;
   }
   if (num_new_ >= kMaxNewConnections) DropOldestNew();

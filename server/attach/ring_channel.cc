@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/attach/seqpacket.h"
 
 namespace datasetd {
 namespace {
@@ -23,9 +24,7 @@ absl::Status DescriptorError(const char* call) {
     return absl::ErrnoToStatus(error, absl::StrCat("ring: ", call));
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("ring: ", call,
-                   ": the daemon has no file descriptor left: raise its limit, "
-                   "LimitNOFILE= of its unit or ulimit -n"));
+      absl::StrCat("ring: ", call, ": ", kNoDescriptorLeft));
 }
 
 // Creates a zeroed, resident mapping of a new memfd, then seals it:

@@ -14,6 +14,11 @@
 
 namespace datasetd {
 
+// For errors of clients.
+inline constexpr char kNoDescriptorLeft[] =
+    "the daemon has no file descriptor left: raise its limit, LimitNOFILE= of "
+    "its unit or ulimit -n";
+
 // Returns a listening socket of `type` (SOCK_SEQPACKET, SOCK_STREAM) at `path`,
 // replacing a stale file. The caller ensures that no other daemon uses the
 // path.
