@@ -118,7 +118,7 @@ absl::StatusOr<FileDescriptor> ServerSockets::ListenGrpc() {
 
 absl::StatusOr<FileDescriptor> ServerSockets::Listen(
     const std::string& path, int type, std::optional<FileId>* created) const {
-  // Nobody else's before it has its group.
+  // Only this user may open the file until it has its group and mode.
   const mode_t previous_mask = umask(0177);
   auto listener = ListenUnix(path, type, [&] {
     *created = FileAt(path);

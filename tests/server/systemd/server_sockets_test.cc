@@ -2,13 +2,16 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/attach/seqpacket.h"
@@ -70,6 +73,28 @@ TEST_F(ServerSocketsTest, ItsFilesHaveTheirRightsAndGoWithIt) {
   }
   EXPECT_FALSE(std::filesystem::exists(config_.socket_path()));
   EXPECT_FALSE(std::filesystem::exists(config_.attach_socket_path()));
+}
+
+TEST_F(ServerSocketsTest, NobodyConnectsBeforeItIsPrepared) {
+  const std::string path = config_.socket_path();
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const auto connect_to_it = [&] {
+    const FileDescriptor client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return connect(client.get(), reinterpret_cast<const sockaddr*>(&address),
+                   sizeof(address)) == 0
+               ? 0
+               : errno;
+  };
+  int error = 0;
+  const auto listener = ListenUnix(path, SOCK_STREAM, [&] {
+    error = connect_to_it();
+    return absl::OkStatus();
+  });
+  ASSERT_THAT(listener, IsOk());
+  EXPECT_EQ(error, ECONNREFUSED);
+  EXPECT_EQ(connect_to_it(), 0);
 }
 
 TEST_F(ServerSocketsTest, WhoIsRefusedRemovesNothing) {
