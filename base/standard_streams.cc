@@ -8,7 +8,7 @@ namespace datasetd {
 void ReserveStandardStreams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) != -1) continue;
-    // It gets the lowest free number.
+    // The lowest free number is this one, unless the open fails.
     if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) {
       return;
     }

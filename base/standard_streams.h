@@ -1,13 +1,13 @@
-// Standard streams of a process that was started without some of them.
+// For a process that was started with a standard stream closed.
 
 #ifndef DATASETD_BASE_STANDARD_STREAMS_H_
 #define DATASETD_BASE_STANDARD_STREAMS_H_
 
 namespace datasetd {
 
-// Gives the numbers of missing ones away, so that no socket or file gets them
-// and is written to by who means the stream: reads and writes stay errors. Call
-// it before anything is opened.
+// Opens /dev/null for each of stdin, stdout and stderr that is closed, so that
+// no socket or file gets its number. Reading and writing it still fails. Call
+// this before anything else is opened.
 void ReserveStandardStreams();
 
 }  // namespace datasetd

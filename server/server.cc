@@ -356,7 +356,7 @@ void Server::Impl::OnDataset(DatasetEvent event, const DatasetInfo& info,
 }
 
 absl::Status Server::Impl::OpenSockets() {
-  // The one that clients use last is there first.
+  // Clients connect to the attach socket first, and expect both then.
   DATASETD_ASSIGN_OR_RETURN(FileDescriptor grpc, sockets_->ListenGrpc());
   DATASETD_ASSIGN_OR_RETURN(FileDescriptor attach, sockets_->ListenAttach());
   DATASETD_ASSIGN_OR_RETURN(

@@ -16,8 +16,8 @@
  *   - After fork() a handle belongs to the parent: in the child calls fail with
  *     DATASETD_DETAIL_FORKED and releasing does nothing. Nor can the child
  *     connect while the parent had a client at the fork.
- *   - Errors are results. Only where memory runs out does std::bad_alloc leave
- *     a call, or end the process on a thread of gRPC's.
+ *   - Errors are return values. When memory runs out, a call may throw
+ *     std::bad_alloc, and a thread of gRPC may end the process.
  */
 
 #ifndef DATASETD_CLIENT_C_API_DATASETD_H_

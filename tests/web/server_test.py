@@ -154,10 +154,10 @@ def test_other_methods(web, method):
     assert web.request("/api/state", method="BREW")[0] == 501
 
 
-def test_a_target_that_is_no_address(web):
+def test_a_target_that_is_no_url(web):
     answer = _raw(web, f"GET http://[::1/x HTTP/1.1\r\nHost: {web.host}\r\n")
     assert answer.startswith(b"HTTP/1.1 400 "), answer
-    assert b"the address is none: Invalid IPv6 URL" in answer
+    assert b"the target is no URL: Invalid IPv6 URL" in answer
 
 
 def test_headers_on_every_answer(web):

@@ -111,7 +111,8 @@ absl::Status EncodedField::Probe(absl::Span<const uint8_t> bytes,
 
 absl::Status EncodedField::CheckMask(absl::Span<const uint8_t> bytes) const {
   if (!spec_.is_mask) return absl::OkStatus();
-  // Of its first chunk: the bits a channel, then 0 for grey.
+  // The first chunk has the bits of a channel there, and then the colour type,
+  // which is 0 for grey.
   constexpr uint8_t kSignature[] = {0x89, 'P',  'N',  'G',
                                     '\r', '\n', 0x1a, '\n'};
   constexpr size_t kBitsAt = 24;

@@ -551,7 +551,7 @@ def test_a_pipeline_of_v2_is_not_for_one_image_of_several(paired):
         r"for 'target' alone give {'target': pipeline}; ",
     ):
         first_batch(paired, flip, fields=["target", "third"])
-    # What the message says.
+    # Each way that the message names.
     image, target = first_batch(
         paired, [T.RandomHorizontalFlip(fields=pair)], fields=pair
     )

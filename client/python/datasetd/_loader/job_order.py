@@ -35,6 +35,8 @@ def _check_subset(indices: "array.array[int]") -> None:
             "dataset.select(indices) as the dataset, and sampler=range(len("
             "subset)), or torch.utils.data.RandomSampler(subset) to shuffle"
         )
+    if len(set(indices)) == len(indices):
+        return
     seen: Set[int] = set()
     for place, index in enumerate(indices):
         if index in seen:

@@ -144,7 +144,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             url = urllib.parse.urlsplit(self.path)
         except ValueError as error:
             self.close_connection = True
-            self._fail(400, "InvalidArgument", f"the address is none: {error}")
+            self._fail(400, "InvalidArgument", f"the target is no URL: {error}")
             return
         if url.path == "/":
             page = self.server.page
