@@ -1,5 +1,6 @@
 """python -m datasetd run --per-node: processes of a job that share a daemon."""
 
+import contextlib
 import json
 import os
 import pty
@@ -67,7 +68,7 @@ class Place:
         errors = os.path.join(self.directory, f"err{len(self.processes)}")
         with open(errors, "w") as file:
             process = subprocess.Popen(
-                [*_RUN, "--device=cpu", "--linger=1", *options, "--",
+                [*_RUN, "--device=cpu", "--linger=60", *options, "--",
                  sys.executable, "-c", source, *arguments],
                 env=environment, stdin=subprocess.DEVNULL,
                 stderr=file if stderr is None else stderr)
@@ -112,7 +113,9 @@ class Place:
                 process.kill()
             process.wait()
         for pid in daemons_of(self.directory):
-            os.kill(pid, signal.SIGKILL)
+            # One that lingers may end by itself first.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             await_end(pid)
         shutil.rmtree(self.directory)
 
@@ -164,7 +167,7 @@ with connect() as client:
 sys.exit(7)
 """
     options = ["--job=one", "--device=cpu", "--memory_budget_mib=64",
-               "--data_root=/tmp", "--host_threads=1", "--linger=0.5",
+               "--data_root=/tmp", "--host_threads=1", "--linger=60.5",
                "--timeout=50"]
     done = subprocess.run(
         [datasetctl, "run", "--per-node", *options, "--", sys.executable, "-c",
@@ -236,7 +239,8 @@ def test_the_daemon_outlives_the_one_that_started_it(place):
 
 
 def test_killed_processes_leave_nothing_behind(place):
-    runs = [place.start(_USER, "never") for _ in range(2)]
+    runs = [place.start(_USER, "never", options=["--linger=1"])
+            for _ in range(2)]
     said = place.hear(2)
     for run in runs:
         run.kill()
@@ -276,22 +280,24 @@ with connect() as client:
     say(daemon=client.status()["pid"], **me)
 sys.exit(5)
 """
-    options = ["--linger=60"]
-    assert place.start(fails, options=options).wait(60) == 5
+    assert place.start(fails).wait(60) == 5
     (pid,) = daemons_of(place.directory)
-    assert place.start(fails, options=options).wait(60) == 5
+    assert place.start(fails).wait(60) == 5
     assert [message["daemon"] for message in place.hear(2)] == [pid] * 2
     place.tell("end")
-    assert place.start(_USER, "end", options=options).wait(60) == 0
+    assert place.start(_USER, "end").wait(60) == 0
     assert place.hear(3)[2]["daemon"] == pid
     assert not is_running(pid)
 
 
 def test_after_a_failure_the_daemon_ends_by_itself(place):
-    run = place.start(_PRELUDE + "sys.exit(1)")
+    run = place.start(_PRELUDE + """
+with connect() as client:
+    say(daemon=client.status()["pid"])
+sys.exit(1)
+""", options=["--linger=1"])
     assert run.wait(60) == 1
-    (pid,) = daemons_of(place.directory)
-    await_end(pid)
+    await_end(place.hear(1)[0]["daemon"])
     (job,) = place.jobs()
     assert not os.path.exists(os.path.join(job, "datasetd.sock"))
     with open(os.path.join(job, "datasetd.log")) as log:
@@ -343,6 +349,21 @@ sys.exit(40 + len(came))
     assert run.wait(60) == 40 + len(_SIGNALS)
 
 
+def test_the_command_goes_on_after_a_stop(place):
+    """As Ctrl-Z and fg do, with more than a second between them."""
+    run = place.start(_USER, "end")
+    place.hear(1)
+    run.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, run.pid, os.WSTOPPED)
+    # Longer than the pause between two looks after the daemon.
+    select.select([], [], [], 1.2)
+    run.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, run.pid, os.WCONTINUED)
+    place.tell("end")
+    assert run.wait(60) == 0
+    assert place.errors(run) == ""
+
+
 def test_a_command_killed_by_a_signal(place):
     for number in (signal.SIGKILL, signal.SIGSEGV):
         run = place.start(
@@ -361,7 +382,7 @@ sys.exit(40 + len(came))
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(XDG_RUNTIME_DIR=place.directory, SAID=place.said)
-        os.execv(_RUN[0], [*_RUN, "--device=cpu", "--linger=1", "--",
+        os.execv(_RUN[0], [*_RUN, "--device=cpu", "--linger=60", "--",
                            sys.executable, "-c", source])
     with open(terminal, "r+b", buffering=0) as file:
         place.hear(1)
@@ -394,14 +415,16 @@ def _masks():
 
 
 def gated_daemon(place, monkeypatch):
-    """A daemon that starts when `place.directory`/gate is written to."""
+    """A daemon that starts once a line is written to the gate, a pipe."""
     gate = os.path.join(place.directory, "gate")
     os.mkfifo(gate)
     program = os.path.join(place.directory, "program")
     with open(program, "w") as file:
-        file.write(f"#!/bin/sh\necho started >>{program}.started\n"
-                   f"read line <{gate}\nexec {harness.daemon_program()} "
-                   '"$@"\n')
+        # Open before it says so, in a way that waits for no writer, and of
+        # which no end is seen: whoever reads gets a line.
+        file.write(f"#!/bin/sh\nexec 3<>{gate}\necho started "
+                   f">>{program}.started\nread line <&3\nexec 3<&-\n"
+                   f'exec {harness.daemon_program()} "$@"\n')
     os.chmod(program, 0o755)
     monkeypatch.setenv("DATASETD_DAEMON", program)
     return gate, program + ".started"
@@ -427,7 +450,6 @@ def test_the_one_that_starts_it_is_killed(place, monkeypatch):
     first.wait()
     harness.poll_until(
         lambda: open(started).read().count("started") == 2, "another start")
-    # A writer lets all readers go on, at once.
     with open(gate, "w") as file:
         file.write("go\ngo\n")
     (message,) = place.hear(1)
@@ -547,7 +569,7 @@ with connect() as client:
     say(daemon=client.status()["pid"])
 shutil.rmtree(os.path.dirname(os.path.dirname(me["address"])))
 sys.exit(int(sys.argv[1]))
-""", str(code))
+""", str(code), options=["--linger=1"])
     assert run.wait(60) == code
     assert "No such file or directory" in place.errors(run)
     assert "ends by itself when it is idle" in place.errors(run)
@@ -588,7 +610,7 @@ def broken_watch(self):
         watch(self)
 per_node._JobDaemon.watch = broken_watch
 sys.exit(__main__.main(
-    ["run", "--per-node", "--device=cpu", "--job=inner", "--linger=1", "--",
+    ["run", "--per-node", "--device=cpu", "--job=inner", "--linger=60", "--",
      sys.executable, "-c", sys.argv[1]]))
 """, _TERMINATED)
     (message,) = place.hear(1)

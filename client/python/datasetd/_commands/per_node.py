@@ -62,7 +62,8 @@ _MAX_ENDS, _ENDS_SECONDS = 3, 60.0
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
-_BLOCKED = (signal.SIGCHLD, *_FORWARDED)
+# SIGALRM is of the timer that looks after the daemon.
+_BLOCKED = (signal.SIGCHLD, signal.SIGALRM, *_FORWARDED)
 _SI_KERNEL = 0x80
 _PR_SET_PDEATHSIG = 1
 
@@ -189,17 +190,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _await_end(command: "_Command", daemon: "_JobDaemon") -> int:
     """Passes signals on and keeps the daemon alive until the command ends."""
+    signal.setitimer(signal.ITIMER_REAL, _WATCH_SECONDS, _WATCH_SECONDS)
     while True:
-        info = signal.sigtimedwait(_BLOCKED, _WATCH_SECONDS)
+        # Not sigtimedwait(): stopped beyond its time and continued, Python's
+        # returns whatever stands in its memory.
+        info = signal.sigwaitinfo(_BLOCKED)
         code = command.exit_code()
         if code is not None:
             return code
         # Signals from the terminal have reached the command already.
-        if (
-            info is not None
-            and info.si_signo != signal.SIGCHLD
-            and info.si_code != _SI_KERNEL
-        ):
+        if info.si_signo in _FORWARDED and info.si_code != _SI_KERNEL:
             command.send(info.si_signo)
         with contextlib.suppress(_Interrupted):
             daemon.watch()
