@@ -1,6 +1,7 @@
 """Shared by the tests of clusters: the training job, and its record."""
 
 import ast
+import contextlib
 import os
 import shutil
 import signal
@@ -89,7 +90,8 @@ class Job:
     def close(self):
         for node in range(len(self.nodes)):
             for pid in self.daemons(node):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.directory)
 
 

@@ -78,7 +78,7 @@ def kill_daemon_at(address):
             pid = client.status()["pid"]
         os.kill(pid, signal.SIGKILL)
         await_end(pid)
-    except datasetd.Error:
+    except (datasetd.Error, ProcessLookupError):
         pass
 
 
