@@ -14,8 +14,9 @@ that the events name are read then: the next `bazel test` overwrites them.
 
 A test that writes XML of GoogleTest or pytest counts by its cases, one of
 Python's unittest by what it printed, any other as one. Targets with failed or
-skipped cases are named. A test that failed
-without a failed case (a crash, a time-out, a build that broke) is one failure.
+skipped cases are named, and each failed case with the end of what it said. A
+test that failed without a failed case (a crash, a time-out, a build that broke)
+is one failure.
 """
 
 import json
@@ -24,16 +25,23 @@ import re
 import sys
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
-from typing import Dict, Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+# Of what a failed case said, and failed cases of a target.
+_MAX_LINES = 12
+_MAX_COLUMNS = 200
+_MAX_CASES = 10
 
 
 class Count(NamedTuple):
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    # What failed cases said, their names first.
+    failures: Tuple[str, ...] = ()
 
     def __add__(self, other: "Count") -> "Count":  # type: ignore[override]
-        return Count(*(a + b for a, b in zip(self, other)))
+        return Count(*(a + b for a, b in zip(self, other)))  # type: ignore
 
     def __str__(self) -> str:
         text = f"{self.passed} passed, {self.failed} failed"
@@ -47,6 +55,18 @@ _UNITTEST = re.compile(
 )
 
 
+_UNITTEST_FAILURE = re.compile(
+    r"^={70}\n(?:FAIL|ERROR): (.*)\n([\s\S]*?)(?=^={70}$|^-{70}\nRan )",
+    re.MULTILINE,
+)
+
+
+def failure(name: str, said: str) -> str:
+    """The name, and the end of what the case said, where the error stands."""
+    lines = said.strip().splitlines()[-_MAX_LINES:]
+    return "\n".join([name, *("  " + line[:_MAX_COLUMNS] for line in lines)])
+
+
 def count_unittest(log: str) -> Optional[Count]:
     """Returns the last result of Python's unittest; None if it did not run."""
     found = _UNITTEST.findall(log)
@@ -57,15 +77,24 @@ def count_unittest(log: str) -> Optional[Count]:
     get = lambda key: int(numbers.get(key, 0))
     failed = get("failures") + get("errors") + get("unexpected successes")
     skipped = get("skipped")
-    return Count(max(int(total) - failed - skipped, 0), failed, skipped)
+    return Count(
+        max(int(total) - failed - skipped, 0),
+        failed,
+        skipped,
+        tuple(failure(*found) for found in _UNITTEST_FAILURE.findall(log)),
+    )
 
 
 def count_xml(text: str) -> Count:
     """The cases of GoogleTest's, pytest's or Bazel's own test.xml."""
     count = Count()
     for case in ElementTree.fromstring(text).iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
-            count += Count(failed=1)
+        errors = [*case.iter("failure"), *case.iter("error")]
+        if errors:
+            said = "\n".join(
+                error.text or error.get("message") or "" for error in errors)
+            name = f"{case.get('classname')}.{case.get('name')}"
+            count += Count(failed=1, failures=(failure(name, said),))
         elif (
             case.find("skipped") is not None
             or case.get("result") in ("skipped", "suppressed")
@@ -123,7 +152,8 @@ def count_pass(path: str) -> Dict[str, Count]:
     results: Dict[str, Dict[tuple, dict]] = {}
     for event in _events(path):
         if "target" in event:
-            counts[event["target"]] = Count(*event["counts"])
+            *numbers, failures = event["counts"]
+            counts[event["target"]] = Count(*numbers, tuple(failures))
         if "case" in event:
             has_passed = event["result"] == "passed"
             counts[event["case"]] = Count(int(has_passed), int(not has_passed))
@@ -181,6 +211,8 @@ def main(arguments: List[str]) -> int:
         for label in sorted(counts):
             if counts[label].failed:
                 print(f"  FAILED {label}: {counts[label]}")
+                for said in counts[label].failures[:_MAX_CASES]:
+                    print("    " + said.replace("\n", "\n    "))
             elif counts[label].skipped:
                 print(f"  skipped {label}: {counts[label]}")
         total += subtotal

@@ -44,6 +44,18 @@ Ran 12 tests in 1.757s
 FAILED (failures=2, errors=1, skipped=3)
 """
 
+_UNITTEST_TEST = """
+import unittest
+class T(unittest.TestCase):
+    def test_a(self):
+        self.assertEqual(1, 2)
+    def test_b(self):
+        raise ValueError("b")
+    def test_c(self):
+        pass
+unittest.main()
+"""
+
 # Its process cannot see where the report goes.
 _SOME_TEST = """
 import os, pytest
@@ -60,18 +72,29 @@ def test_skips():
 
 class CountTest(unittest.TestCase):
     def test_googletest(self):
-        self.assertEqual(count_cases.count_outputs(GTEST, "", False),
-                         Count(1, 1, 2))
+        self.assertEqual(
+            count_cases.count_outputs(GTEST, "", False),
+            Count(1, 1, 2, ("A.Fails\n  no\n  again",)))
 
     def test_pytest(self):
         self.assertEqual(count_cases.count_outputs(PYTEST, "", False),
-                         Count(1, 1, 1))
+                         Count(1, 1, 1, ("t.b\n  y",)))
 
     def test_unittest_by_what_it_printed(self):
         self.assertEqual(count_cases.count_outputs(BAZEL, UNITTEST, False),
                          Count(6, 3, 3))
         self.assertEqual(
             count_cases.count_unittest("Ran 1 test in 0.1s\n\nOK\n"), Count(1))
+
+    def test_what_unittest_says(self):
+        log = subprocess.run([sys.executable, "-c", _UNITTEST_TEST],
+                             stderr=subprocess.PIPE, text=True).stderr
+        passed, failed, _, failures = count_cases.count_unittest(log)
+        self.assertEqual((passed, failed), (1, 2))
+        b, a = sorted(failures, key=lambda said: "test_a" in said)
+        self.assertIn("AssertionError: 1 != 2", a)
+        self.assertIn("ValueError: b", b)
+        self.assertNotIn("test_a", b)
 
     def test_what_tests_that_run_pytest_write(self):
         # The way of tests/testing, and the scripts of the client's tests.
@@ -93,8 +116,11 @@ class CountTest(unittest.TestCase):
                     env=dict(os.environ, XML_OUTPUT_FILE=report))
                 self.assertEqual(done.returncode, 1, done.stdout)
                 with open(report) as xml:
-                    self.assertEqual(count_cases.count_xml(xml.read()),
-                                     Count(2, 1, 1))
+                    count = count_cases.count_xml(xml.read())
+                self.assertEqual(count[:3], (2, 1, 1))
+                (said,) = count.failures
+                self.assertRegex(
+                    said, r"test_fails\n[\s\S]*AssertionError$")
 
     def test_another_test_is_one_case(self):
         self.assertEqual(count_cases.count_outputs(BAZEL, "", True), Count(1))
@@ -152,6 +178,9 @@ class PassTest(unittest.TestCase):
         self.write("all", self.result("//a", "FAILED", GTEST))
         self.assertEqual(self.run_main("all"),
                          (1, "1 passed, 1 failed, 2 skipped"))
+        self.assertIn(
+            "  FAILED //a: 1 passed, 1 failed, 2 skipped\n"
+            "    A.Fails\n      no\n      again\n", self.printed)
 
     def test_targets_with_skipped_cases_are_named(self):
         skips = PYTEST.replace("<error", "<note").replace("</error", "</note")
@@ -181,6 +210,7 @@ class PassTest(unittest.TestCase):
         self.result("//a", "PASSED", BAZEL)
         self.assertEqual(self.run_main("all"),
                          (1, "1 passed, 2 failed, 2 skipped"))
+        self.assertIn("    A.Fails\n      no\n      again\n", self.printed)
 
     def test_a_program_without_a_case_is_a_failure(self):
         self.write("all", self.result("//a", "PASSED", BAZEL),
