@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/ctl/output.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -10,6 +15,7 @@ constexpr int kTargetPixels = 96;
 constexpr int kGap = 4;
 constexpr int kOriginalGap = 16;  // between the original and the rest
 constexpr uint8_t kBackground = 0xf4;
+constexpr uint64_t kMaxBytes = 1000000000;
 
 std::array<uint8_t, 3> PixelAt(const SampleImage& image, int y, int x) {
   const uint8_t* const pixel =
@@ -44,39 +50,52 @@ int DefaultZoom(int height, int width) {
   return std::max(1, kTargetPixels / std::max({height, width, 1}));
 }
 
-RgbImage MakeContactSheet(const std::vector<ContactRow>& rows, int zoom) {
-  const int num_augmented = static_cast<int>(rows[0].augmented.size());
+absl::Status CheckPreviewBytes(const char* what, double bytes) {
+  if (bytes <= kMaxBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what, " of the preview would take ",
+      FormatBytes(static_cast<uint64_t>(std::min(bytes, 1e18))),
+      ", of at most ", FormatBytes(kMaxBytes),
+      ": ask for fewer --samples or --epochs, or a smaller --zoom"));
+}
+
+absl::StatusOr<RgbImage> MakeContactSheet(const std::vector<ContactRow>& rows,
+                                          int zoom) {
+  const int64_t num_augmented = static_cast<int64_t>(rows[0].augmented.size());
   const SampleImage& augmented =
       num_augmented > 0 ? rows[0].augmented[0] : rows[0].original;
   const auto height_of = [&](const ContactRow& row) {
-    return std::max(row.original.height,
-                    num_augmented > 0 ? augmented.height : 0) *
+    return int64_t{std::max(row.original.height,
+                            num_augmented > 0 ? augmented.height : 0)} *
            zoom;
   };
 
-  RgbImage sheet;
-  int original_width = 0;
-  sheet.height = kGap;
+  int64_t original_width = 0;
+  int64_t height = kGap;
   for (const ContactRow& row : rows) {
-    original_width = std::max(original_width, row.original.width * zoom);
-    sheet.height += height_of(row) + kGap;
+    original_width =
+        std::max(original_width, int64_t{row.original.width} * zoom);
+    height += height_of(row) + kGap;
   }
-  sheet.width = kGap + original_width + kGap;
+  int64_t width = kGap + original_width + kGap;
   if (num_augmented > 0) {
-    sheet.width +=
-        kOriginalGap - kGap + num_augmented * (augmented.width * zoom + kGap);
+    width += kOriginalGap - kGap +
+             num_augmented * (int64_t{augmented.width} * zoom + kGap);
   }
-  sheet.pixels.assign(static_cast<size_t>(sheet.width) * sheet.height * 3,
-                      kBackground);
+  DATASETD_RETURN_IF_ERROR(CheckPreviewBytes(
+      "the sheet", 3.0 * static_cast<double>(width) * height));
+  RgbImage sheet{.width = static_cast<int>(width),
+                 .height = static_cast<int>(height)};
+  sheet.pixels.assign(static_cast<size_t>(width) * height * 3, kBackground);
   int top = kGap;
   for (const ContactRow& row : rows) {
-    const int row_height = height_of(row);
+    const int row_height = static_cast<int>(height_of(row));
     // Smaller images are centred in the row.
     const auto middle = [&](const SampleImage& image) {
       return top + (row_height - image.height * zoom) / 2;
     };
     Paste(row.original, zoom, middle(row.original), kGap, &sheet);
-    int left = kGap + original_width + kOriginalGap;
+    int left = kGap + static_cast<int>(original_width) + kOriginalGap;
     for (const SampleImage& image : row.augmented) {
       Paste(image, zoom, middle(image), left, &sheet);
       left += augmented.width * zoom + kGap;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/ctl/preview/png_file.h"
 
 namespace datasetd::ctl {
@@ -29,9 +30,16 @@ struct ContactRow {
 // Returns the factor that makes the larger side about 96 pixels; at least 1.
 int DefaultZoom(int height, int width);
 
+// Returns OK if a preview may take so much memory for its images, or for its
+// sheet; else RESOURCE_EXHAUSTED, with what `what` is.
+absl::Status CheckPreviewBytes(const char* what, double bytes);
+
+// Errors: those of CheckPreviewBytes().
+//
 // REQUIRES: there is at least one row; all rows have equally many augmented
 // images, all of the same size; zoom >= 1.
-RgbImage MakeContactSheet(const std::vector<ContactRow>& rows, int zoom);
+absl::StatusOr<RgbImage> MakeContactSheet(const std::vector<ContactRow>& rows,
+                                          int zoom);
 
 }  // namespace datasetd::ctl
 

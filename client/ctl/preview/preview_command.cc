@@ -81,6 +81,7 @@ absl::StatusOr<std::vector<SampleImage>> DrawOriginals(Client* client,
   DATASETD_ASSIGN_OR_RETURN(const v1::ExplainTransformsResponse explained,
                             client->ExplainTransforms(request));
   std::vector<SampleImage> originals;
+  double bytes = 0;
   once.num_samples = 1;
   for (const v1::ExplainedSample& sample : explained.samples()) {
     int64_t right = 0;
@@ -96,6 +97,8 @@ absl::StatusOr<std::vector<SampleImage>> DrawOriginals(Client* client,
     originals.push_back(
         CutTo(images[0][0], static_cast<int>(field.largest().height() - bottom),
               static_cast<int>(field.largest().width() - right)));
+    bytes += static_cast<double>(originals.back().pixels.size());
+    DATASETD_RETURN_IF_ERROR(CheckPreviewBytes("the originals", bytes));
   }
   return originals;
 }
@@ -190,15 +193,16 @@ int PreviewCommand::Run() {
   const int zoom =
       zoom_ > 0 ? zoom_
                 : DefaultZoom(rows[0].original.height, rows[0].original.width);
-  const RgbImage sheet = MakeContactSheet(rows, zoom);
-  const absl::Status written = WritePng(sheet, output_);
+  const absl::StatusOr<RgbImage> sheet = MakeContactSheet(rows, zoom);
+  if (!sheet.ok()) return Fail(sheet.status());
+  const absl::Status written = WritePng(*sheet, output_);
   if (!written.ok()) return Fail(written);
 
   if (flags().json) {
     const nlohmann::json result = {
         {"output", std::filesystem::absolute(output_).string()},
-        {"width", sheet.width},
-        {"height", sheet.height},
+        {"width", sheet->width},
+        {"height", sheet->height},
         {"num_samples", range_.num_samples},
         {"num_epochs", range_.num_epochs},
         {"left_out", left_out}};
@@ -208,7 +212,7 @@ int PreviewCommand::Run() {
         "\n"));
   }
   std::string text = absl::StrCat(
-      output_, ": ", sheet.width, "x", sheet.height, ", ", range_.num_samples,
+      output_, ": ", sheet->width, "x", sheet->height, ", ", range_.num_samples,
       " samples, the original and ", range_.num_epochs, " epochs each\n");
   if (!left_out.empty()) {
     absl::StrAppend(&text, "left out, as they change numbers and no picture: ",

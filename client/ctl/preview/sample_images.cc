@@ -104,6 +104,10 @@ absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
 
   DATASETD_ASSIGN_OR_RETURN(client::Feed feed, connection->OpenFeed(options));
   DATASETD_ASSIGN_OR_RETURN(const int index, FindField(feed, range));
+  const auto& shape = feed.layout().fields()[index].shape;
+  DATASETD_RETURN_IF_ERROR(CheckPreviewBytes(
+      "the images", static_cast<double>(range.num_epochs) * range.num_samples *
+                        shape[1] * shape[2] * shape[3]));
   std::vector<std::vector<SampleImage>> images(range.num_epochs);
   for (uint32_t e = 0; e < range.num_epochs; ++e) {
     DATASETD_RETURN_IF_ERROR(feed.Seek(range.first_epoch + e, first_batch));

@@ -30,7 +30,8 @@ struct SampleRange {
 // Returns result[epoch][sample], the samples after the pipeline, with ToDtype
 // and Normalize undone. The result does not depend on the drawing order.
 // REQUIRES: the samples exist.
-//   INVALID_ARGUMENT  the resulting images do not have 1, 3 or 4 channels
+//   INVALID_ARGUMENT    the resulting images do not have 1, 3 or 4 channels
+//   RESOURCE_EXHAUSTED  the images are too large for a preview
 // and all errors of Client::OpenFeed and Feed::Next.
 absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
     Client* connection, const SampleRange& range, const v1::Pipeline& pipeline);

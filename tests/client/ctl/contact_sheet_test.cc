@@ -35,7 +35,7 @@ TEST(ContactSheetTest, RowsStandBelowEachOtherAndEpochsBesideTheOriginal) {
     rows[r].original = Filled(2, 3, {red, 0, 0});
     rows[r].augmented = {Filled(2, 3, {red, 1, 0}), Filled(2, 3, {red, 2, 0})};
   }
-  const RgbImage sheet = MakeContactSheet(rows, 1);
+  const RgbImage sheet = MakeContactSheet(rows, 1).value();
   // 4, the original, 16, two images with 4 after each.
   ASSERT_EQ(sheet.width, 4 + 3 + 16 + 2 * (3 + 4));
   ASSERT_EQ(sheet.height, 4 + 2 * (2 + 4));
@@ -56,7 +56,7 @@ TEST(ContactSheetTest, ZoomMakesSquaresOfPixels) {
   std::vector<ContactRow> rows(1);
   rows[0].original = SampleImage{
       .height = 1, .width = 2, .num_channels = 1, .pixels = {10, 20}};
-  const RgbImage sheet = MakeContactSheet(rows, 3);
+  const RgbImage sheet = MakeContactSheet(rows, 3).value();
   ASSERT_EQ(sheet.width, 4 + 6 + 4);
   ASSERT_EQ(sheet.height, 4 + 3 + 4);
   for (int y = 4; y < 7; ++y) {
@@ -72,7 +72,7 @@ TEST(ContactSheetTest, AlphaLetsTheGroundThrough) {
   rows[0].original = Filled(1, 1, {200, 100, 0, 255});
   rows[0].augmented = {Filled(1, 1, {200, 100, 0, 0}),
                        Filled(1, 1, {0, 0, 0, 128})};
-  const RgbImage sheet = MakeContactSheet(rows, 1);
+  const RgbImage sheet = MakeContactSheet(rows, 1).value();
   EXPECT_EQ(At(sheet, 4, 4), (Rgb{200, 100, 0}));
   EXPECT_EQ(At(sheet, 4, 21), kGround);
   // 244 * 127 / 255, rounded.
@@ -83,10 +83,23 @@ TEST(ContactSheetTest, SmallerImagesStandInTheMiddle) {
   std::vector<ContactRow> rows(1);
   rows[0].original = Filled(5, 1, {1, 1, 1});
   rows[0].augmented = {Filled(1, 1, {2, 2, 2})};
-  const RgbImage sheet = MakeContactSheet(rows, 1);
+  const RgbImage sheet = MakeContactSheet(rows, 1).value();
   EXPECT_EQ(At(sheet, 5, 21), kGround);
   EXPECT_EQ(At(sheet, 6, 21), (Rgb{2, 2, 2}));
   EXPECT_EQ(At(sheet, 7, 21), kGround);
+}
+
+TEST(ContactSheetTest, SheetsBeyondAGigabyteAreRefused) {
+  std::vector<ContactRow> rows(256);
+  for (ContactRow& row : rows) {
+    row.original = Filled(4, 4, {1, 1, 1});
+    row.augmented.assign(64, Filled(4, 4, {1, 1, 1}));
+  }
+  const absl::StatusOr<RgbImage> sheet = MakeContactSheet(rows, 64);
+  EXPECT_EQ(sheet.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(sheet.status().message(),
+            "the sheet of the preview would take 3.4 GB, of at most 1.0 GB: "
+            "ask for fewer --samples or --epochs, or a smaller --zoom");
 }
 
 TEST(ContactSheetTest, DefaultZoomAimsAt96Pixels) {
