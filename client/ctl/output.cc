@@ -12,6 +12,36 @@
 #include "absl/strings/str_replace.h"
 
 namespace datasetd::ctl {
+namespace {
+
+// Returns the number of bytes of the control character that the text begins
+// with, in UTF-8; 0 if it begins with none. Those that change the direction of
+// text are among them: they can make a line look like another one.
+size_t ControlBytes(absl::string_view text) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return byte(0) == '\n' ? 0 : 1;
+  // U+0080 to U+009F, and U+061C.
+  if (byte(0) == 0xc2 && (byte(1) & 0xe0) == 0x80) return 2;
+  if (byte(0) == 0xd8 && byte(1) == 0x9c) return 2;
+  if (byte(0) != 0xe2) return 0;
+  // U+200E, U+200F, U+202A to U+202E, and U+2066 to U+2069.
+  const bool is_direction =
+      byte(1) == 0x80 ? (byte(2) == 0x8e || byte(2) == 0x8f ||
+                         (byte(2) >= 0xaa && byte(2) <= 0xae))
+                      : byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9;
+  return is_direction ? 3 : 0;
+}
+
+// Code points of UTF-8, each of which is taken for one column.
+size_t Columns(absl::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(),
+      [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+}  // namespace
 
 std::string ToJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -38,21 +68,14 @@ std::string ErrorToJson(const absl::Status& status) {
 
 std::string WithoutControls(absl::string_view text) {
   std::string safe;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // In UTF-8, U+0080 to U+009F are C2 80 to C2 9F.
-    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() &&
-                       (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
-    if (is_c1 || (byte < 0x20 && byte != '\n') || byte == 0x7f) {
-      absl::StrAppendFormat(&safe, "\\x%02x", byte);
-      if (is_c1) {
-        ++i;
-        absl::StrAppendFormat(&safe, "\\x%02x",
-                              static_cast<unsigned char>(text[i]));
-      }
-    } else {
-      safe += text[i];
+  while (!text.empty()) {
+    const size_t bytes = ControlBytes(text);
+    for (size_t i = 0; i < bytes; ++i) {
+      absl::StrAppendFormat(&safe, "\\x%02x",
+                            static_cast<unsigned char>(text[i]));
     }
+    if (bytes == 0) safe += text[0];
+    text.remove_prefix(std::max<size_t>(bytes, 1));
   }
   return safe;
 }
@@ -94,7 +117,7 @@ std::string FormatTable(std::vector<std::vector<std::string>> rows) {
     widths.resize(std::max(widths.size(), rows[r].size()));
     is_number.resize(widths.size(), rows.size() > 1);
     for (size_t c = 0; c < rows[r].size(); ++c) {
-      widths[c] = std::max(widths[c], rows[r][c].size());
+      widths[c] = std::max(widths[c], Columns(rows[r][c]));
       const std::string& cell = rows[r][c];
       if (r > 0 && (cell.empty() || !absl::ascii_isdigit(cell[0]))) {
         is_number[c] = false;
@@ -106,7 +129,7 @@ std::string FormatTable(std::vector<std::vector<std::string>> rows) {
     std::string line;
     for (size_t c = 0; c < row.size(); ++c) {
       if (c > 0) line += "  ";
-      const std::string space(widths[c] - row[c].size(), ' ');
+      const std::string space(widths[c] - Columns(row[c]), ' ');
       absl::StrAppend(&line, is_number[c] ? space : "", row[c],
                       is_number[c] ? "" : space);
     }

@@ -54,6 +54,18 @@ TEST(OutputTest, ATerminalGetsNoControlCharacters) {
   EXPECT_EQ(FormatTable({{"NAME", "N"}, {"a\nb\x1b[m", "1"}}),
             "NAME        N\n"
             "a\\nb\\x1b[m  1\n");
+  // U+202E, U+2069 and U+061C; U+2013 and U+2070 are ordinary.
+  EXPECT_EQ(WithoutControls("\xe2\x80\xae \xe2\x81\xa9 \xd8\x9c"),
+            "\\xe2\\x80\\xae \\xe2\\x81\\xa9 \\xd8\\x9c");
+  EXPECT_EQ(WithoutControls("\xe2\x80\x93 \xe2\x81\xb0 \xe2\x80"),
+            "\xe2\x80\x93 \xe2\x81\xb0 \xe2\x80");
+}
+
+TEST(OutputTest, ColumnsOfATableCountCharacters) {
+  EXPECT_EQ(FormatTable({{"NAME", "N"}, {"\xc3\xa4", "1"}, {"abcde", "2"}}),
+            "NAME   N\n"
+            "\xc3\xa4      1\n"
+            "abcde  2\n");
 }
 
 TEST(OutputTest, MessagesHaveTheNamesOfTheProtoAndEveryField) {
