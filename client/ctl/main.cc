@@ -85,9 +85,15 @@ bool AsksForJson(int argc, char** argv) {
   return false;
 }
 
-// Returns the error if the first word of the command line is no command, else
-// an empty text.
-std::string UnknownCommand(const CLI::App& app, int argc, char** argv) {
+// Returns what is wrong with the words up to the command, as CLI11 does not say
+// it; else an empty text.
+std::string ProblemOf(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
+    // CLI11 takes the next word for the value.
+    if (std::strcmp(argv[i], "--address=") == 0) {
+      return "--address= has no value: expected the path of a daemon's socket";
+    }
+  }
   std::vector<std::string> names;
   for (const CLI::App* const command : app.get_subcommands({})) {
     names.push_back(command->get_name());
@@ -143,22 +149,23 @@ int Main(int argc, char** argv) {
   add(std::make_unique<WebCommand>(&flags));
   add(std::make_unique<RunCommand>(&flags));
 
+  // Returns the exit code.
+  const auto fail = [&](const std::string& problem) {
+    const std::string text =
+        AsksForJson(argc, argv)
+            ? ErrorToJson(absl::InvalidArgumentError(problem))
+            : absl::StrCat("datasetctl: ", WithoutControls(problem), "\n");
+    std::fputs(text.c_str(), stderr);
+    return kExitUsage;
+  };
+  const std::string problem = ProblemOf(app, argc, argv);
   try {
     app.parse(CutCommandLine(entries, argc, argv), argv);
+    if (!problem.empty()) return fail(problem);
   } catch (const CLI::ParseError& error) {
-    const std::string unknown =
-        error.get_exit_code() == 0 ? "" : UnknownCommand(app, argc, argv);
-    if (error.get_exit_code() != 0 && AsksForJson(argc, argv)) {
-      std::fputs(ErrorToJson(absl::InvalidArgumentError(
-                                 unknown.empty() ? error.what() : unknown))
-                     .c_str(),
-                 stderr);
-      return kExitUsage;
-    }
-    if (!unknown.empty()) {
-      std::fprintf(stderr, "datasetctl: %s\n",
-                   WithoutControls(unknown).c_str());
-      return kExitUsage;
+    if (error.get_exit_code() != 0) {
+      if (!problem.empty()) return fail(problem);
+      if (AsksForJson(argc, argv)) return fail(error.what());
     }
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }

@@ -139,6 +139,9 @@ class DatasetctlTest(unittest.TestCase):
         _, error = self.ctl("--json", "dataset", code=2)
         self.assertIn("did you mean 'datasets'?",
                       json.loads(error)["error"]["message"])
+        for words in (["status"], ["status", "status"]):
+            _, error = self.ctl("--address=", *words, code=2)
+            self.assertIn("--address= has no value", error)
         _, error = self.ctl(code=2)
         self.assertIn("A subcommand is required", error)
         _, error = self.ctl("unload", code=2)
