@@ -44,20 +44,24 @@ absl::StatusOr<bool> HasPackage(const std::string& python) {
   return ExitCodeOfWaitStatus(status) == 0;
 }
 
-// Returns the first Python that finds the package: that of the wheel which has
-// this program, that of PATH, Debian's.
+// Returns $DATASETD_PYTHON, which the wheel sets, or the first of the others
+// that finds the package.
 absl::StatusOr<std::string> FindPython(const std::string& what) {
-  const char* const of_wheel = getenv("DATASETD_PYTHON");
-  for (const std::string python :
-       {of_wheel == nullptr ? "" : of_wheel, "python3", "/usr/bin/python3"}) {
-    if (python.empty()) continue;
+  const char* const named = getenv("DATASETD_PYTHON");
+  const bool is_named = named != nullptr && *named != '\0';
+  const std::vector<std::string> pythons =
+      is_named ? std::vector<std::string>{named}
+               : std::vector<std::string>{"python3", "/usr/bin/python3"};
+  for (const std::string& python : pythons) {
     DATASETD_ASSIGN_OR_RETURN(const bool has_package, HasPackage(python));
     if (has_package) return python;
   }
-  return absl::NotFoundError(
-      absl::StrCat("python3 finds no package `datasetd`, which ", what,
-                   ": install the wheel, or the Debian package datasetd; "
-                   "docs/packages.md tells how"));
+  return absl::NotFoundError(absl::StrCat(
+      is_named ? absl::StrCat("'", named, "', which is $DATASETD_PYTHON,")
+               : "python3",
+      " finds no package `datasetd`, which ", what,
+      ": install the wheel, or the Debian package datasetd; docs/packages.md "
+      "tells how"));
 }
 
 }  // namespace

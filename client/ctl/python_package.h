@@ -11,10 +11,10 @@
 namespace datasetd::ctl {
 
 // Becomes `python3 -m datasetd ARGUMENTS`, but takes no package from the
-// working directory; returns only if it cannot. python3 is $DATASETD_PYTHON,
-// that of PATH or Debian's: the first that finds the package. `what` tells, in
-// the error, what the package does: "serves the page".
-//   NOT_FOUND  no python3 finds a package `datasetd`
+// working directory; returns only if it cannot. python3 is $DATASETD_PYTHON if
+// that is set; else that of PATH or Debian's, the first that finds the package.
+// `what` tells, in the error, what the package does: "serves the page".
+//   NOT_FOUND  it finds no package `datasetd`
 absl::Status ExecPythonPackage(const std::string& what,
                                const std::vector<std::string>& arguments);
 

@@ -567,6 +567,13 @@ def test_the_command_of_datasetctl(daemon, tmp_path, monkeypatch):
     assert failed.returncode == 1
     assert "finds no package `datasetd`" in failed.stderr
     assert "install" in failed.stderr
+    # Of one that is named, and no other is looked for.
+    failed = subprocess.run(
+        [datasetctl, "web"], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "DATASETD_PYTHON": str(fake)})
+    assert failed.returncode == 1
+    assert (f"'{fake}', which is $DATASETD_PYTHON, finds no package"
+            in failed.stderr)
 
 
 if __name__ == "__main__":
