@@ -58,9 +58,6 @@ namespace {
 constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
 // Maximum time that EndProcess waits for it.
 constexpr absl::Duration kMaxLastSaveTime = absl::Milliseconds(300);
-// Limits on concurrent calls, and on those that wait for loads.
-constexpr int kMaxCalls = 48;
-constexpr int kMaxWaitingLoads = 32;
 // Time that a request which would be refused waits for earlier closes to be
 // processed.
 constexpr absl::Duration kMaxEndTime = absl::Seconds(1);

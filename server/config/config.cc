@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -146,16 +148,19 @@ absl::Status CheckLogLevels(const v1::Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAtMost(absl::string_view key, uint64_t value, uint64_t most) {
+  if (value <= most) return absl::OkStatus();
+  return Error(key, absl::StrCat(value), "at most ", most);
+}
+
 absl::Status CheckStores(const v1::Config& config) {
   const std::string& state = config.state_directory();
   if (!state.empty()) {
     DATASETD_RETURN_IF_ERROR(CheckAbsolute("state_directory", state));
   }
-  if (config.user_limits().max_cache_mib() > kMaxCacheMib) {
-    return Error("user_limits.max_cache_mib",
-                 absl::StrCat(config.user_limits().max_cache_mib()), "at most ",
-                 kMaxCacheMib);
-  }
+  DATASETD_RETURN_IF_ERROR(CheckAtMost("user_limits.max_cache_mib",
+                                       config.user_limits().max_cache_mib(),
+                                       kMaxCacheMib));
   if (!config.has_cache()) return absl::OkStatus();
   const v1::Cache& cache = config.cache();
   DATASETD_RETURN_IF_ERROR(CheckAbsolute("cache.directory", cache.directory()));
@@ -163,16 +168,7 @@ absl::Status CheckStores(const v1::Config& config) {
     return Error("cache.directory", cache.directory(),
                  "another path than state_directory");
   }
-  if (cache.limit_mib() > kMaxCacheMib) {
-    return Error("cache.limit_mib", absl::StrCat(cache.limit_mib()), "at most ",
-                 kMaxCacheMib);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckAtMost(absl::string_view key, uint64_t value, uint64_t most) {
-  if (value <= most) return absl::OkStatus();
-  return Error(key, absl::StrCat(value), "at most ", most);
+  return CheckAtMost("cache.limit_mib", cache.limit_mib(), kMaxCacheMib);
 }
 
 absl::Status CheckSampleLimits(const v1::Config& config) {
@@ -335,30 +331,21 @@ absl::Status ValidateConfig(const v1::Config& config) {
     }
   }
   const v1::UserLimits& limits = config.user_limits();
-  for (const auto& [key, mib] :
-       {std::pair("user_limits.max_dataset_mib", limits.max_dataset_mib()),
-        std::pair("user_limits.max_slab_mib", limits.max_slab_mib()),
-        std::pair("user_limits.max_scratch_mib", limits.max_scratch_mib()),
-        std::pair("user_limits.max_text_mib", limits.max_text_mib())}) {
-    DATASETD_RETURN_IF_ERROR(CheckAtMost(key, mib, UINT64_MAX >> 20));
-  }
-  DATASETD_RETURN_IF_ERROR(
-      CheckAtMost("host_threads", config.host_threads(), kMaxHostThreads));
-  if (config.memory_budget_mib() > (UINT64_MAX >> 20)) {
-    return Error("memory_budget_mib", absl::StrCat(config.memory_budget_mib()),
-                 "at most ", UINT64_MAX >> 20);
-  }
-  if (config.pinned_budget_mib() > (UINT64_MAX >> 20)) {
-    return Error("pinned_budget_mib", absl::StrCat(config.pinned_budget_mib()),
-                 "at most ", UINT64_MAX >> 20);
-  }
-  if (config.push_spool_mib() > kMaxCacheMib) {
-    return Error("push_spool_mib", absl::StrCat(config.push_spool_mib()),
-                 "at most ", kMaxCacheMib);
-  }
-  if (config.text_budget_mib() > (UINT64_MAX >> 20)) {
-    return Error("text_budget_mib", absl::StrCat(config.text_budget_mib()),
-                 "at most ", UINT64_MAX >> 20);
+  constexpr uint64_t kMaxMib = UINT64_MAX >> 20;
+  for (const auto& [key, value, most] :
+       std::initializer_list<std::tuple<const char*, uint64_t, uint64_t>>{
+           {"user_limits.max_calls", limits.max_calls(), kMaxCalls},
+           {"user_limits.max_loads", limits.max_loads(), kMaxWaitingLoads},
+           {"user_limits.max_dataset_mib", limits.max_dataset_mib(), kMaxMib},
+           {"user_limits.max_slab_mib", limits.max_slab_mib(), kMaxMib},
+           {"user_limits.max_scratch_mib", limits.max_scratch_mib(), kMaxMib},
+           {"user_limits.max_text_mib", limits.max_text_mib(), kMaxMib},
+           {"host_threads", config.host_threads(), kMaxHostThreads},
+           {"memory_budget_mib", config.memory_budget_mib(), kMaxMib},
+           {"pinned_budget_mib", config.pinned_budget_mib(), kMaxMib},
+           {"push_spool_mib", config.push_spool_mib(), kMaxCacheMib},
+           {"text_budget_mib", config.text_budget_mib(), kMaxMib}}) {
+    DATASETD_RETURN_IF_ERROR(CheckAtMost(key, value, most));
   }
   for (int i = 0; i < config.data_roots_size(); ++i) {
     DATASETD_RETURN_IF_ERROR(CheckAbsolute(absl::StrCat("data_roots[", i, "]"),

@@ -23,6 +23,10 @@
 
 namespace datasetd {
 
+// Of all users: calls that run, and those of them that wait for a load.
+inline constexpr int kMaxCalls = 48;
+inline constexpr int kMaxWaitingLoads = 32;
+
 // Reads the file without applying defaults.
 //   NOT_FOUND, PERMISSION_DENIED, ...  the file cannot be read
 //   INVALID_ARGUMENT                   as YamlToProto

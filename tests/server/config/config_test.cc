@@ -131,6 +131,8 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
        "user_limits.max_scratch_mib", "at most 17592186044415"},
       {"user_limits: {max_text_mib: 17592186044416}",
        "user_limits.max_text_mib", "at most 17592186044415"},
+      {"user_limits: {max_calls: 49}", "user_limits.max_calls", "at most 48"},
+      {"user_limits: {max_loads: 33}", "user_limits.max_loads", "at most 32"},
       {"transform_limits: {max_side: 16777217}",
        "transform_limits.max_side is '16777217'", "at most 16777216"},
       {"transform_limits: {max_scratch_mib: 18446744073709551615}",
