@@ -64,6 +64,7 @@ AttachServer::AttachServer(FileDescriptor listener, FileDescriptor epoll,
       on_tick_(std::move(on_tick)) {}
 
 AttachServer::~AttachServer() {
+  if (!thread_.joinable()) return;
   is_stopping_.store(true);
   Wake();
   thread_.join();
