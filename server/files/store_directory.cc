@@ -239,6 +239,8 @@ absl::StatusOr<std::unique_ptr<StoreDirectory>> OpenStoreDirectory(
                              O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.has_value()) return ErrnoStatus(path, "opening its lock");
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    // ENOLCK, of network file systems without locks.
+    if (errno != EWOULDBLOCK) return ErrnoStatus(path, "locking its lock");
     return absl::FailedPreconditionError(absl::StrCat(
         path, ": another datasetd uses it; give each daemon its own"));
   }

@@ -36,6 +36,9 @@ absl::StatusOr<FileDescriptor> LockSocket(const std::string& socket_path) {
                             " (does the directory of 'socket_path' exist?)"));
   }
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot lock ", path));
+    }
     return absl::FailedPreconditionError(
         absl::StrCat("another datasetd serves ", socket_path,
                      "; stop it, or choose another socket_path"));
