@@ -314,10 +314,16 @@ bool DatasetRegistry::IsReady(uint64_t entry_id) const {
 
 absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
                                                  bool force,
-                                                 const Caller& caller) {
+                                                 const Caller& caller,
+                                                 const std::string& spec_id) {
   MutexLock lock(&mutex_);
   DATASETD_ASSIGN_OR_RETURN(EntryPtr found, table_.Find(name, caller));
   DatasetEntry& entry = *found;
+  if (!spec_id.empty() && spec_id != entry.spec_id) {
+    return absl::NotFoundError(absl::StrCat("dataset '", name,
+                                            "' is another one by now, which "
+                                            "stays: look at it again"));
+  }
   if (force && !caller.is_privileged) {
     for (const auto& [uid, num_feeds] : entry.num_feeds_of) {
       if (uid == caller.uid) continue;

@@ -204,12 +204,14 @@ class DatasetRegistry {
 
   // Unloads a dataset. With `force` it goes when its feeds have ended: returns
   // its replicas if it has feeds, which the caller ends
-  // (FeedTable::DropPending), else none.
-  //   NOT_FOUND            as Hold
+  // (FeedTable::DropPending), else none. `spec_id` is that of the dataset;
+  // empty: whichever has the name.
+  //   NOT_FOUND            as Hold, or it has another spec id
   //   PERMISSION_DENIED    another user loaded it or has feeds of it
   //   FAILED_PRECONDITION  it has open feeds and `force` is not set
   absl::StatusOr<Replicas> Unload(const std::string& name, bool force,
-                                  const Caller& caller);
+                                  const Caller& caller,
+                                  const std::string& spec_id = "");
 
   // Frees `bytes` on a device by evicting datasets that are neither held nor
   // used, least recently used first. Evicts nothing if that would not be

@@ -360,7 +360,8 @@ absl::Status DatasetService::Unload(const grpc::ServerContext& call,
   DATASETD_ASSIGN_OR_RETURN(
       const Replicas replicas,
       context_->TryAgainIf(absl::IsFailedPrecondition, [&] {
-        return datasets_->Unload(request.name(), request.force(), caller);
+        return datasets_->Unload(request.name(), request.force(), caller,
+                                 request.spec_id());
       }));
   for (const auto& replica : replicas) end_feeds_(*replica);
   await_saved_();

@@ -417,6 +417,29 @@ def test_replace_waits_for_a_push_that_was_faster(client, daemon, monkeypatch):
         assert len(new) == len(client.get_dataset("racing")) == 2
 
 
+def test_replace_leaves_a_push_alone_that_begins_meanwhile(
+    client, daemon, monkeypatch
+):
+    """After the look at the dataset that it replaces."""
+    slow, outcomes, threads = SlowSamples(), [], []
+    _let_go_on(monkeypatch, slow)
+    client.push_dataset("raced", [1]).close()
+    look = push._await
+
+    def look_first(session, name):
+        monkeypatch.setattr(push, "_await", look)
+        found = look(session, name)
+        client.unload_dataset(name)
+        threads.append(_begin(daemon, name, slow, outcomes))
+        return found
+
+    monkeypatch.setattr(push, "_await", look_first)
+    with client.push_dataset("raced", [1, 2], if_exists="replace") as new:
+        threads[0].join(60)
+        assert outcomes == ["pushed"]
+        assert len(new) == len(client.get_dataset("raced")) == 2
+
+
 def test_a_push_that_is_unloaded_says_so(client, daemon):
     slow, outcomes = SlowSamples(), []
     thread = _begin(daemon, "ended-rival", slow, outcomes)

@@ -549,6 +549,18 @@ TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
   EXPECT_EQ(used_bytes(), 0);
 }
 
+TEST_F(DatasetRegistryTest, UnloadOfASpecIdLeavesAnotherDatasetAlone) {
+  LoadAndAwait("a", kAlice);
+  const std::string spec_id =
+      registry_->Await("a", absl::ZeroDuration())->spec_id;
+  EXPECT_THAT(registry_->Unload("a", true, kAlice, "of another"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("'a' is another one by now")));
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+  EXPECT_THAT(registry_->Unload("a", false, kAlice, spec_id), IsOk());
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+}
+
 TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
   gate_.Close();
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());

@@ -376,7 +376,10 @@ def _make_way(session: Session, name: str) -> bool:
     session.hold(name)
     try:
         with contextlib.suppress(NotFound):
-            session.call("UnloadDataset", name=name)
+            # Not what another process may have begun to push meanwhile.
+            session.call(
+                "UnloadDataset", name=name, spec_id=message["spec_id"]
+            )
     except FailedPrecondition as error:  # loaders
         raise FailedPrecondition(
             f"{error}: loader.close(), or client.unload_dataset({name!r}, "
