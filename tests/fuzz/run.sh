@@ -30,6 +30,7 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
 # shellcheck disable=SC2054
 libraries=(-Wl,--as-needed -larchive -ljpeg -lpng -lz -lyaml-cpp -lprotobuf
   -lspdlog -lfmt -lxxhash
+  -labsl_raw_hash_set -labsl_hash
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
   -labsl_strings -labsl_synchronization -labsl_time -labsl_time_zone
   -labsl_base -labsl_bad_optional_access -labsl_throw_delegate
