@@ -14,9 +14,9 @@ that the events name are read then: the next `bazel test` overwrites them.
 
 A test that writes XML of GoogleTest or pytest counts by its cases, one of
 Python's unittest by what it printed, any other as one. Targets with failed or
-skipped cases are named, and each failed case with the end of what it said. A
-test that failed without a failed case (a crash, a time-out, a build that broke)
-is one failure.
+skipped cases are named, and each failed case with the end of its output. A test
+that failed without a failed case (a crash, a time-out, a build that broke) is
+one failure.
 """
 
 import json
@@ -27,7 +27,7 @@ import urllib.parse
 import xml.etree.ElementTree as ElementTree
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-# Of what a failed case said, and failed cases of a target.
+# Limits on what is printed of a failed case, and on cases of a target.
 _MAX_LINES = 12
 _MAX_COLUMNS = 200
 _MAX_CASES = 10
@@ -37,7 +37,7 @@ class Count(NamedTuple):
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    # What failed cases said, their names first.
+    # A text for each failed case: its name, then the end of its output.
     failures: Tuple[str, ...] = ()
 
     def __add__(self, other: "Count") -> "Count":  # type: ignore[override]
@@ -62,7 +62,7 @@ _UNITTEST_FAILURE = re.compile(
 
 
 def failure(name: str, said: str) -> str:
-    """The name, and the end of what the case said, where the error stands."""
+    """Returns the name, and the end of the output, where the error stands."""
     lines = said.strip().splitlines()[-_MAX_LINES:]
     return "\n".join([name, *("  " + line[:_MAX_COLUMNS] for line in lines)])
 

@@ -85,8 +85,8 @@ bool AsksForJson(int argc, char** argv) {
   return false;
 }
 
-// Returns what is wrong with the words up to the command, as CLI11 does not say
-// it; else an empty text.
+// Returns an error of which CLI11 has no good message: an empty --address=, or
+// an unknown command. Returns an empty text if there is none.
 std::string ProblemOf(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     // CLI11 takes the next word for the value.

@@ -14,9 +14,9 @@
 namespace datasetd::ctl {
 namespace {
 
-// Returns the number of bytes of the control character that the text begins
-// with, in UTF-8; 0 if it begins with none. Those that change the direction of
-// text are among them: they can make a line look like another one.
+// Returns the length of the control character at the start of the text, in
+// bytes of UTF-8; 0 if there is none. Characters that change the direction of
+// text count as control characters: they can make a line look like another one.
 size_t ControlBytes(absl::string_view text) {
   const auto byte = [&](size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
@@ -34,7 +34,7 @@ size_t ControlBytes(absl::string_view text) {
   return is_direction ? 3 : 0;
 }
 
-// Code points of UTF-8, each of which is taken for one column.
+// Returns the number of code points, as if each took one column.
 size_t Columns(absl::string_view text) {
   return static_cast<size_t>(std::count_if(
       text.begin(), text.end(),

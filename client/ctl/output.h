@@ -22,7 +22,7 @@ std::string ToJson(const google::protobuf::Message& message);
 std::string ErrorToJson(const absl::Status& status);
 
 // Escapes control characters, which names and paths may contain, as \x1b, for
-// terminals: those that change the direction of text, too. Keeps newlines.
+// terminals, and characters that change the direction of text. Keeps newlines.
 std::string WithoutControls(absl::string_view text);
 
 // Returns "153.6 MB": units are powers of 1000.

@@ -44,8 +44,8 @@ absl::StatusOr<bool> HasPackage(const std::string& python) {
   return ExitCodeOfWaitStatus(status) == 0;
 }
 
-// Returns $DATASETD_PYTHON, which the wheel sets, or the first of the others
-// that finds the package.
+// Returns $DATASETD_PYTHON if it is set, as by the wheel; else the first
+// python3 that finds the package. NOT_FOUND if none finds it.
 absl::StatusOr<std::string> FindPython(const std::string& what) {
   const char* const named = getenv("DATASETD_PYTHON");
   const bool is_named = named != nullptr && *named != '\0';

@@ -23,7 +23,8 @@
 
 namespace datasetd {
 
-// Of all users: calls that run, and those of them that wait for a load.
+// Limits of all users together: on calls that run, and on calls among them that
+// wait for a load.
 inline constexpr int kMaxCalls = 48;
 inline constexpr int kMaxWaitingLoads = 32;
 

@@ -204,8 +204,8 @@ class DatasetRegistry {
 
   // Unloads a dataset. With `force` it goes when its feeds have ended: returns
   // its replicas if it has feeds, which the caller ends
-  // (FeedTable::DropPending), else none. `spec_id` is that of the dataset;
-  // empty: whichever has the name.
+  // (FeedTable::DropPending), else none. Unless `spec_id` is empty, only a
+  // dataset with this spec id is unloaded.
   //   NOT_FOUND            as Hold, or it has another spec id
   //   PERMISSION_DENIED    another user loaded it or has feeds of it
   //   FAILED_PRECONDITION  it has open feeds and `force` is not set

@@ -113,7 +113,7 @@ class Place:
                 process.kill()
             process.wait()
         for pid in daemons_of(self.directory):
-            # One that lingers may end by itself first.
+            # A daemon that lingers may have ended by itself.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             await_end(pid)
@@ -420,8 +420,8 @@ def gated_daemon(place, monkeypatch):
     os.mkfifo(gate)
     program = os.path.join(place.directory, "program")
     with open(program, "w") as file:
-        # Open before it says so, in a way that waits for no writer, and of
-        # which no end is seen: whoever reads gets a line.
+        # It opens the gate before it says so, for reading and writing: that
+        # waits for no writer, and each reader gets its line.
         file.write(f"#!/bin/sh\nexec 3<>{gate}\necho started "
                    f">>{program}.started\nread line <&3\nexec 3<&-\n"
                    f'exec {harness.daemon_program()} "$@"\n')

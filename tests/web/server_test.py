@@ -567,7 +567,7 @@ def test_the_command_of_datasetctl(daemon, tmp_path, monkeypatch):
     assert failed.returncode == 1
     assert "finds no package `datasetd`" in failed.stderr
     assert "install" in failed.stderr
-    # Of one that is named, and no other is looked for.
+    # $DATASETD_PYTHON has no package: no other Python is tried.
     failed = subprocess.run(
         [datasetctl, "web"], capture_output=True, text=True, timeout=60,
         env={**os.environ, "DATASETD_PYTHON": str(fake)})

@@ -30,8 +30,8 @@ struct ContactRow {
 // Returns the factor that makes the larger side about 96 pixels; at least 1.
 int DefaultZoom(int height, int width);
 
-// Returns OK if a preview may take so much memory for its images, or for its
-// sheet; else RESOURCE_EXHAUSTED, with what `what` is.
+// Returns RESOURCE_EXHAUSTED if `bytes` is more than a preview may take for
+// `what`, a part of it such as "the sheet".
 absl::Status CheckPreviewBytes(const char* what, double bytes);
 
 // Errors: those of CheckPreviewBytes().

@@ -62,7 +62,7 @@ _MAX_ENDS, _ENDS_SECONDS = 3, 60.0
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
-# SIGALRM is of the timer that looks after the daemon.
+# SIGALRM wakes _await_end() to look after the daemon.
 _BLOCKED = (signal.SIGCHLD, signal.SIGALRM, *_FORWARDED)
 _SI_KERNEL = 0x80
 _PR_SET_PDEATHSIG = 1
@@ -192,8 +192,8 @@ def _await_end(command: "_Command", daemon: "_JobDaemon") -> int:
     """Passes signals on and keeps the daemon alive until the command ends."""
     signal.setitimer(signal.ITIMER_REAL, _WATCH_SECONDS, _WATCH_SECONDS)
     while True:
-        # Not sigtimedwait(): stopped beyond its time and continued, Python's
-        # returns whatever stands in its memory.
+        # sigtimedwait() returns uninitialized memory in Python if the process
+        # was stopped for longer than its timeout.
         info = signal.sigwaitinfo(_BLOCKED)
         code = command.exit_code()
         if code is not None:

@@ -376,7 +376,8 @@ def _make_way(session: Session, name: str) -> bool:
     session.hold(name)
     try:
         with contextlib.suppress(NotFound):
-            # Not what another process may have begun to push meanwhile.
+            # Without the spec_id, this could end a push that another process
+            # has begun since.
             session.call(
                 "UnloadDataset", name=name, spec_id=message["spec_id"]
             )
