@@ -49,10 +49,24 @@ class Job:
             for epoch, batch, rows in (line.split(" ", 2) for line in lines)
         ]
 
+    def await_held(self, times):
+        """Waits until the four ranks of a held job (Torchrun) wait, after they
+        have trained the batch of it so many times."""
+        for rank in range(4):
+            harness.poll_until(
+                lambda rank=rank: times == [
+                    line[:2] for line in self.lines(rank)].count((1, 4)),
+                f"rank {rank} waits", 120)
+
+    def let_go(self):
+        """Ends the waiting of a held job."""
+        with open(self.checkpoint + ".go", "w"):
+            pass
+
     def check(self, ranks, epochs, repeats=False):
         """Every sample once an epoch over all ranks. Batches that were trained
         again after a restart had the same samples; `repeats` says whether there
-        are any, None: either."""
+        are any."""
         for epoch in range(epochs):
             rows = []
             for rank in range(ranks):
@@ -65,8 +79,7 @@ class Job:
                 rows += sum(batches.values(), [])
             assert sorted(rows) == list(range(NUM_SAMPLES)), epoch
         numbers = [line[:2] for line in self.lines(0)]
-        if repeats is not None:
-            assert (len(numbers) > len(set(numbers))) == repeats
+        assert (len(numbers) > len(set(numbers))) == repeats
 
     def daemons(self, node):
         """Pids of the daemons whose sockets are the node's."""

@@ -76,25 +76,16 @@ def nodes_of(job, epoch):
     ]
 
 
-def await_held(job, times):
-    """Waits until all ranks wait after batch 4 of the second epoch, again."""
-    for rank in range(4):
-        harness.poll_until(
-            lambda rank=rank: times == [
-                line[:2] for line in job.lines(rank)].count((1, 4)),
-            f"rank {rank} waits", 120)
-
-
 def test_a_rank_and_a_daemon_are_killed(job):
     """The example train_shards.py on two nodes: each sample once an epoch, on
     one node, and not on the same one in every epoch."""
     torchrun = cluster_harness.Torchrun(
         job, 2, held=True, script="train_shards.py")
     try:
-        await_held(job, 1)
+        job.await_held(times=1)
         daemons = [job.daemons(node) for node in range(2)]
         os.kill(cluster_harness.rank_of(job, 3), signal.SIGKILL)
-        await_held(job, 2)
+        job.await_held(times=2)
         assert [job.daemons(node) for node in range(2)] == daemons
         (pid,) = daemons[1]
         os.kill(pid, signal.SIGKILL)
@@ -102,8 +93,7 @@ def test_a_rank_and_a_daemon_are_killed(job):
             lambda: "another one is started" in open(
                 os.path.join(job.nodes[1], "out")).read(),
             "the end of the daemon is noticed", 120)
-        with open(job.checkpoint + ".go", "w"):
-            pass
+        job.let_go()
         torchrun.wait()
     finally:
         torchrun.close()

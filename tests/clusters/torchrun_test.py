@@ -42,15 +42,14 @@ def test_two_nodes(job, launch):
 
 
 def test_elastic_restart_after_a_rank_was_killed(job, launch):
-    torchrun = launch(3)
-    harness.poll_until(lambda: len(job.lines(3)) >= 2, "two batches", 120)
+    torchrun = launch(3, held=True)
+    job.await_held(times=1)
     daemons = [job.daemons(node) for node in range(2)]
     os.kill(cluster_harness.rank_of(job, 3), signal.SIGKILL)
-    again = len(job.lines(0))
-    harness.poll_until(
-        lambda: len(job.lines(0)) > again + 4, "the restart", 120)
+    job.await_held(times=2)
     # The restarted ranks found the daemons that were there.
     assert [job.daemons(node) for node in range(2)] == daemons
+    job.let_go()
     torchrun.wait()
     job.check(ranks=4, epochs=3, repeats=True)
     assert not job.daemons(0) and not job.daemons(1)
@@ -59,10 +58,7 @@ def test_elastic_restart_after_a_rank_was_killed(job, launch):
 def test_a_job_goes_on_within_an_epoch_with_fewer_ranks(job, launch):
     """4 ranks on two nodes, then 2 on one: each sample of the epoch once."""
     held = launch(2, held=True)
-    for rank in range(4):
-        harness.poll_until(
-            lambda rank=rank: (1, 4) in [of[:2] for of in job.lines(rank)],
-            f"rank {rank} waits", 120)
+    job.await_held(times=1)
     held.cancel()
     # The checkpoint is of after batch 3.
     before = [row for rank in range(4) for epoch, batch, rows in job.lines(rank)
@@ -79,10 +75,11 @@ def test_a_job_goes_on_within_an_epoch_with_fewer_ranks(job, launch):
 
 
 def test_a_nodes_daemon_is_killed(job, launch):
-    torchrun = launch(3)
-    harness.poll_until(lambda: len(job.lines(2)) >= 2, "two batches", 120)
+    torchrun = launch(3, held=True)
+    job.await_held(times=1)
     (pid,) = job.daemons(1)
     os.kill(pid, signal.SIGKILL)
+    job.let_go()
     torchrun.wait()
     # No rank was restarted: each waited for the next daemon.
     job.check(ranks=4, epochs=3)
