@@ -4,6 +4,7 @@ Written from RFC 9113 and RFC 7541, by the parts that need no tables. Imports
 the standard library alone: attackers run its text (tests/testing/arena.py).
 """
 
+import select
 import socket
 import struct
 import time
@@ -73,21 +74,28 @@ class Connection:
         """The next frame as (kind, flags, stream, payload); None at the
         end."""
         try:
-            while True:
-                if len(self._received) >= 9:
-                    size = int.from_bytes(self._received[:3], "big")
-                    if len(self._received) >= 9 + size:
-                        kind, flags, stream = struct.unpack(
-                            ">BBI", self._received[3:9])
-                        payload = self._received[9:9 + size]
-                        self._received = self._received[9 + size:]
-                        return kind, flags, stream, payload
+            while not self._has_frame():
                 data = self.socket.recv(65536)
                 if not data:
                     return None
                 self._received += data
         except ConnectionError:
             return None
+        size = int.from_bytes(self._received[:3], "big")
+        kind, flags, stream = struct.unpack(">BBI", self._received[3:9])
+        payload = self._received[9:9 + size]
+        self._received = self._received[9 + size:]
+        return kind, flags, stream, payload
+
+    def is_readable(self, timeout):
+        """Whether a frame, a part of one or the end is there, or comes within
+        `timeout` seconds."""
+        return self._has_frame() or bool(
+            select.select([self.socket], [], [], timeout)[0])
+
+    def _has_frame(self):
+        return len(self._received) >= 9 and len(self._received) >= (
+            9 + int.from_bytes(self._received[:3], "big"))
 
     def await_status(self, stream):
         """The gRPC status of a call, by its trailers; None if there is none."""
