@@ -16,16 +16,7 @@
 #include "base/standard_streams.h"
 #include "client/ctl/arguments.h"
 #include "client/ctl/command.h"
-#include "client/ctl/commands/bench_command.h"
-#include "client/ctl/commands/datasets_command.h"
-#include "client/ctl/commands/explain_command.h"
-#include "client/ctl/commands/feeds_command.h"
-#include "client/ctl/commands/load_command.h"
-#include "client/ctl/commands/run_command.h"
-#include "client/ctl/commands/status_command.h"
-#include "client/ctl/commands/top_command.h"
-#include "client/ctl/commands/unload_command.h"
-#include "client/ctl/commands/web_command.h"
+#include "client/ctl/commands/commands.h"
 #include "client/ctl/doctor/doctor_command.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/nearest_word.h"
@@ -136,18 +127,18 @@ int Main(int argc, char** argv) {
     entries.push_back(
         {subcommand, std::move(command), arguments.command_line()});
   };
-  add(std::make_unique<StatusCommand>(&flags));
-  add(std::make_unique<DatasetsCommand>(&flags));
-  add(std::make_unique<LoadCommand>(&flags));
-  add(std::make_unique<UnloadCommand>(&flags));
-  add(std::make_unique<FeedsCommand>(&flags));
-  add(std::make_unique<TopCommand>(&flags));
-  add(std::make_unique<PreviewCommand>(&flags));
-  add(std::make_unique<BenchCommand>(&flags));
-  add(std::make_unique<ExplainCommand>(&flags));
-  add(std::make_unique<DoctorCommand>(&flags));
-  add(std::make_unique<WebCommand>(&flags));
-  add(std::make_unique<RunCommand>(&flags));
+  add(MakeStatusCommand(&flags));
+  add(MakeDatasetsCommand(&flags));
+  add(MakeLoadCommand(&flags));
+  add(MakeUnloadCommand(&flags));
+  add(MakeFeedsCommand(&flags));
+  add(MakeTopCommand(&flags));
+  add(MakePreviewCommand(&flags));
+  add(MakeBenchCommand(&flags));
+  add(MakeExplainCommand(&flags));
+  add(MakeDoctorCommand(&flags));
+  add(MakeWebCommand(&flags));
+  add(MakeRunCommand(&flags));
 
   // Returns the exit code.
   const auto fail = [&](const std::string& problem) {

@@ -1,19 +1,22 @@
-#include "client/ctl/commands/bench_command.h"
-
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/ctl/child_process.h"
+#include "client/ctl/commands/commands.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/output.h"
 
@@ -92,62 +95,76 @@ std::string Table(const std::vector<nlohmann::json>& reports) {
   return FormatTable(rows);
 }
 
+class BenchCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "bench"; }
+  const char* help() const override {
+    return "Run COMMAND, a training program in Python with a "
+           "datasetd.DataLoader, and say what share of its step is data: "
+           "rounds of steps on the loader's batches and on one constant batch "
+           "take turns. The program is ended when all is measured; what it "
+           "trained is of no use";
+  }
+
+  void AddTo(Arguments* arguments) override {
+    arguments->Add("--steps", &num_steps_, "Of one round")
+        .Positive()
+        .ShowDefault();
+    arguments->Add("--rounds", &num_rounds_, "Of each kind")
+        .Positive()
+        .ShowDefault();
+    arguments->AddCommandLine(&command_);
+  }
+
+  int Run() override {
+    if (command_.empty()) return FailUsage(kNoCommandLine);
+    const TemporaryDirectory directory;
+    if (directory.path().empty()) {
+      return Fail(absl::ErrnoToStatus(
+          errno, "no temporary directory can be made: set TMPDIR"));
+    }
+    ChildProcess::Options child;
+    child.arguments = command_;
+    child.environment = {{kDirectoryVariable, directory.path()},
+                         {kStepsVariable, absl::StrCat(num_steps_)},
+                         {kRoundsVariable, absl::StrCat(num_rounds_)}};
+    if (!flags().address.empty()) {
+      child.environment["DATASETD_ADDRESS"] = flags().address;
+    }
+    child.output_to_stderr = true;
+    const auto pid = ChildProcess::Start(child);
+    if (!pid.ok()) return Fail(pid.status());
+    // The terminal signals the command, too; this process waits for its end.
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    int status = 0;
+    while (waitpid(*pid, &status, 0) != *pid) {
+      if (errno != EINTR) return Fail(absl::ErrnoToStatus(errno, "waitpid"));
+    }
+    const std::vector<nlohmann::json> reports = ReadReports(directory.path());
+    if (reports.empty()) {
+      return Fail(absl::FailedPreconditionError(absl::StrCat(
+          command_[0], " ", DescribeWaitStatus(status),
+          " before anything was measured: it needs a datasetd.DataLoader in "
+          "Python, an epoch of at least 2 batches, and ",
+          2 * (num_rounds_ + 1), " rounds of ", num_steps_,
+          " steps; see --steps and --rounds")));
+    }
+    if (!flags().json) return Print(Table(reports));
+    return Print(nlohmann::json(reports).dump(2) + "\n");
+  }
+
+ private:
+  std::vector<std::string> command_;
+  uint32_t num_steps_ = 50;
+  uint32_t num_rounds_ = 5;
+};
+
 }  // namespace
 
-const char* BenchCommand::help() const {
-  return "Run COMMAND, a training program in Python with a "
-         "datasetd.DataLoader, and say what share of its step is data: rounds "
-         "of steps on the loader's batches and on one constant batch take "
-         "turns. The program is ended when all is measured; what it trained "
-         "is of no use";
-}
-
-void BenchCommand::AddTo(Arguments* arguments) {
-  arguments->Add("--steps", &num_steps_, "Of one round")
-      .Positive()
-      .ShowDefault();
-  arguments->Add("--rounds", &num_rounds_, "Of each kind")
-      .Positive()
-      .ShowDefault();
-  arguments->AddCommandLine(&command_);
-}
-
-int BenchCommand::Run() {
-  if (command_.empty()) return FailUsage(kNoCommandLine);
-  const TemporaryDirectory directory;
-  if (directory.path().empty()) {
-    return Fail(absl::ErrnoToStatus(
-        errno, "no temporary directory can be made: set TMPDIR"));
-  }
-  ChildProcess::Options child;
-  child.arguments = command_;
-  child.environment = {{kDirectoryVariable, directory.path()},
-                       {kStepsVariable, absl::StrCat(num_steps_)},
-                       {kRoundsVariable, absl::StrCat(num_rounds_)}};
-  if (!flags().address.empty()) {
-    child.environment["DATASETD_ADDRESS"] = flags().address;
-  }
-  child.output_to_stderr = true;
-  const auto pid = ChildProcess::Start(child);
-  if (!pid.ok()) return Fail(pid.status());
-  // The terminal signals the command, too; this process waits for its end.
-  signal(SIGINT, SIG_IGN);
-  signal(SIGQUIT, SIG_IGN);
-  int status = 0;
-  while (waitpid(*pid, &status, 0) != *pid) {
-    if (errno != EINTR) return Fail(absl::ErrnoToStatus(errno, "waitpid"));
-  }
-  const std::vector<nlohmann::json> reports = ReadReports(directory.path());
-  if (reports.empty()) {
-    return Fail(absl::FailedPreconditionError(absl::StrCat(
-        command_[0], " ", DescribeWaitStatus(status),
-        " before anything was measured: it needs a datasetd.DataLoader in "
-        "Python, an epoch of at least 2 batches, and ",
-        2 * (num_rounds_ + 1), " rounds of ", num_steps_,
-        " steps; see --steps and --rounds")));
-  }
-  if (!flags().json) return Print(Table(reports));
-  return Print(nlohmann::json(reports).dump(2) + "\n");
+std::unique_ptr<Command> MakeBenchCommand(const GlobalFlags* flags) {
+  return std::make_unique<BenchCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

@@ -1,8 +1,9 @@
-#include "client/ctl/commands/datasets_command.h"
-
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/commands/commands.h"
 #include "client/ctl/describe.h"
 #include "client/ctl/output.h"
 
@@ -29,30 +30,42 @@ std::string List(const std::vector<v1::Dataset>& datasets) {
   return FormatTable(rows);
 }
 
+class DatasetsCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "datasets"; }
+  const char* help() const override {
+    return "What is resident; with NAME, all about that dataset";
+  }
+
+  void AddTo(Arguments* arguments) override {
+    arguments->Add("name", &name_, "A dataset's name");
+  }
+
+  int Run() override {
+    auto client = Connect();
+    if (!client.ok()) return Fail(client.status());
+    if (!name_.empty()) {
+      const auto dataset = client->GetDataset(name_);
+      if (!dataset.ok()) return Fail(dataset.status());
+      return Print(flags().json ? ToJson(*dataset) : DescribeDataset(*dataset));
+    }
+    const auto datasets = client->ListDatasets();
+    if (!datasets.ok()) return Fail(datasets.status());
+    if (!flags().json) return Print(List(*datasets));
+    v1::ListDatasetsResponse response;
+    response.mutable_datasets()->Assign(datasets->begin(), datasets->end());
+    return Print(ToJson(response));
+  }
+
+ private:
+  std::string name_;
+};
+
 }  // namespace
 
-const char* DatasetsCommand::help() const {
-  return "What is resident; with NAME, all about that dataset";
-}
-
-void DatasetsCommand::AddTo(Arguments* arguments) {
-  arguments->Add("name", &name_, "A dataset's name");
-}
-
-int DatasetsCommand::Run() {
-  auto client = Connect();
-  if (!client.ok()) return Fail(client.status());
-  if (!name_.empty()) {
-    const auto dataset = client->GetDataset(name_);
-    if (!dataset.ok()) return Fail(dataset.status());
-    return Print(flags().json ? ToJson(*dataset) : DescribeDataset(*dataset));
-  }
-  const auto datasets = client->ListDatasets();
-  if (!datasets.ok()) return Fail(datasets.status());
-  if (!flags().json) return Print(List(*datasets));
-  v1::ListDatasetsResponse response;
-  response.mutable_datasets()->Assign(datasets->begin(), datasets->end());
-  return Print(ToJson(response));
+std::unique_ptr<Command> MakeDatasetsCommand(const GlobalFlags* flags) {
+  return std::make_unique<DatasetsCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

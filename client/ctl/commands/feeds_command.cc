@@ -1,8 +1,8 @@
-#include "client/ctl/commands/feeds_command.h"
-
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/commands/commands.h"
 #include "client/ctl/output.h"
 
 namespace datasetd::ctl {
@@ -30,22 +30,31 @@ std::string List(const std::vector<v1::Feed>& feeds) {
   return FormatTable(rows);
 }
 
+class FeedsCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "feeds"; }
+  const char* help() const override {
+    return "Who draws from what; POSITION is epoch:batch of the next batch to "
+           "be made, HELD the batches that the job has of all that it may have";
+  }
+
+  int Run() override {
+    auto client = Connect();
+    if (!client.ok()) return Fail(client.status());
+    const auto feeds = client->ListFeeds();
+    if (!feeds.ok()) return Fail(feeds.status());
+    if (!flags().json) return Print(List(*feeds));
+    v1::ListFeedsResponse response;
+    response.mutable_feeds()->Assign(feeds->begin(), feeds->end());
+    return Print(ToJson(response));
+  }
+};
+
 }  // namespace
 
-const char* FeedsCommand::help() const {
-  return "Who draws from what; POSITION is epoch:batch of the next batch to "
-         "be made, HELD the batches that the job has of all that it may have";
-}
-
-int FeedsCommand::Run() {
-  auto client = Connect();
-  if (!client.ok()) return Fail(client.status());
-  const auto feeds = client->ListFeeds();
-  if (!feeds.ok()) return Fail(feeds.status());
-  if (!flags().json) return Print(List(*feeds));
-  v1::ListFeedsResponse response;
-  response.mutable_feeds()->Assign(feeds->begin(), feeds->end());
-  return Print(ToJson(response));
+std::unique_ptr<Command> MakeFeedsCommand(const GlobalFlags* flags) {
+  return std::make_unique<FeedsCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

@@ -1,160 +1,191 @@
-#include "client/ctl/commands/load_command.h"
-
+#include <cstdint>
 #include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "client/ctl/commands/commands.h"
 #include "client/ctl/describe.h"
 #include "client/ctl/output.h"
 #include "client/ctl/progress_line.h"
 #include "client/ctl/transforms_argument.h"
 
 namespace datasetd::ctl {
+namespace {
 
-const char* LoadCommand::help() const {
-  return "Make a dataset resident, or attach to the one that the same "
-         "arguments made. It stays when this command ends, until it is "
-         "unloaded, or until its memory is needed and nobody uses it";
-}
+class LoadCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "load"; }
+  const char* help() const override {
+    return "Make a dataset resident, or attach to the one that the same "
+           "arguments made. It stays when this command ends, until it is "
+           "unloaded, or until its memory is needed and nobody uses it";
+  }
 
-void LoadCommand::AddTo(Arguments* arguments) {
-  arguments->Add("name", &name_, "1 to 128 of [A-Za-z0-9._-]").Required();
-  arguments
-      ->Add("--format", &format_,
-            "A reader: see `datasetctl status` for the daemon's")
-      .Required();
-  arguments->Add("--path", &path_, "Read by the daemon, below its data roots")
-      .Required();
-  arguments->Add("--split", &split_, "Empty is the reader's default");
-  arguments->Add("--device", &device_,
-                 "cpu, cuda:N or GPU-UUID; a list, or each, for a "
-                 "replica on several; shard, or shard:cuda:0,cuda:1, for "
-                 "the memory of several; empty is the daemon's first");
-  arguments->Add("--option", &options_, "KEY=VALUE for the reader; repeatable")
-      .OneValueEach();
-  arguments->Add("--pretransforms", &pretransforms_,
-                 "Of the images, run once: a JSON list of Transform "
-                 "messages, or @FILE");
-  arguments
-      ->Add("--bad_samples", &bad_samples_,
-            "What becomes of samples that cannot be read or decoded")
-      .OneOf({"fail", "skip", "replace"})
-      .ShowDefault();
-  arguments
-      ->Add("--max_bad_samples", &max_bad_samples_,
-            "A load that skips or replaces more fails")
-      .ShowDefault();
-  arguments
-      ->Add("--residency", &residency_,
-            "Where samples lie: on the device, in pinned host memory, "
-            "the first --device_bytes there and the rest pinned, auto: "
-            "as many there as the memory budget allows; or, of device "
-            "cpu, in a mapped file of the cache")
-      .OneOf({"device", "pinned", "split", "auto", "mapped"})
-      .ShowDefault();
-  arguments->Add("--device_bytes", &device_bytes_,
-                 "With --residency split: the most bytes of samples on "
-                 "the device, or on each of a shard");
-  arguments->AddFlag("--private", &is_private_,
-                     "Hide it from other users, root left out");
-  arguments->AddFlag("--pin", &is_pinned_,
-                     "Never evict it for the memory of another; for root and "
-                     "the daemon's user");
-  arguments->AddFlag("--dry_run", &is_dry_run_,
-                     "Look at the source, say what a load would find and need, "
-                     "and load nothing");
-}
+  void AddTo(Arguments* arguments) override {
+    arguments->Add("name", &name_, "1 to 128 of [A-Za-z0-9._-]").Required();
+    arguments
+        ->Add("--format", &format_,
+              "A reader: see `datasetctl status` for the daemon's")
+        .Required();
+    arguments->Add("--path", &path_, "Read by the daemon, below its data roots")
+        .Required();
+    arguments->Add("--split", &split_, "Empty is the reader's default");
+    arguments->Add("--device", &device_,
+                   "cpu, cuda:N or GPU-UUID; a list, or each, for a "
+                   "replica on several; shard, or shard:cuda:0,cuda:1, for "
+                   "the memory of several; empty is the daemon's first");
+    arguments
+        ->Add("--option", &options_, "KEY=VALUE for the reader; repeatable")
+        .OneValueEach();
+    arguments->Add("--pretransforms", &pretransforms_,
+                   "Of the images, run once: a JSON list of Transform "
+                   "messages, or @FILE");
+    arguments
+        ->Add("--bad_samples", &bad_samples_,
+              "What becomes of samples that cannot be read or decoded")
+        .OneOf({"fail", "skip", "replace"})
+        .ShowDefault();
+    arguments
+        ->Add("--max_bad_samples", &max_bad_samples_,
+              "A load that skips or replaces more fails")
+        .ShowDefault();
+    arguments
+        ->Add("--residency", &residency_,
+              "Where samples lie: on the device, in pinned host memory, "
+              "the first --device_bytes there and the rest pinned, auto: "
+              "as many there as the memory budget allows; or, of device "
+              "cpu, in a mapped file of the cache")
+        .OneOf({"device", "pinned", "split", "auto", "mapped"})
+        .ShowDefault();
+    arguments->Add("--device_bytes", &device_bytes_,
+                   "With --residency split: the most bytes of samples on "
+                   "the device, or on each of a shard");
+    arguments->AddFlag("--private", &is_private_,
+                       "Hide it from other users, root left out");
+    arguments->AddFlag("--pin", &is_pinned_,
+                       "Never evict it for the memory of another; for root and "
+                       "the daemon's user");
+    arguments->AddFlag(
+        "--dry_run", &is_dry_run_,
+        "Look at the source, say what a load would find and need, "
+        "and load nothing");
+  }
 
-absl::StatusOr<v1::DatasetSpec> LoadCommand::Spec() const {
-  v1::DatasetSpec spec;
-  spec.set_name(name_);
-  spec.set_format(format_);
-  spec.set_path(path_);
-  spec.set_split(split_);
-  spec.set_device(device_);
-  for (const std::string& option : options_) {
-    const size_t equals = option.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--option ", option, ": expected KEY=VALUE"));
+  int Run() override {
+    const auto spec = Spec();
+    if (!spec.ok()) return FailUsage(std::string(spec.status().message()));
+    if (is_dry_run_) return DryRun(*spec);
+    auto client = Connect();
+    if (!client.ok()) return Fail(client.status());
+    absl::StatusOr<v1::Dataset> dataset;
+    {
+      ProgressLine line(name_, stderr);
+      dataset = client->LoadDataset(*spec, [&](const v1::Dataset& now) {
+        line.Show(now, absl::Now());
+        return true;
+      });
     }
-    const std::string key = option.substr(0, equals);
-    if (!spec.mutable_options()
-             ->insert({key, option.substr(equals + 1)})
-             .second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--option ", key, " is given twice"));
-    }
+    if (!dataset.ok()) return Fail(dataset.status());
+    return Print(flags().json ? ToJson(*dataset) : DescribeDataset(*dataset));
   }
-  if (!pretransforms_.empty()) {
-    const auto pipeline = ParseTransforms(pretransforms_, 1, 1);
-    if (!pipeline.ok()) {
-      return absl::InvalidArgumentError(absl::StrReplaceAll(
-          pipeline.status().message(), {{"--transforms", "--pretransforms"}}));
-    }
-    (*spec.mutable_pretransforms())["image"] = *pipeline;
-  }
-  spec.set_bad_samples(bad_samples_ == "skip" ? v1::BAD_SAMPLE_POLICY_SKIP
-                       : bad_samples_ == "replace"
-                           ? v1::BAD_SAMPLE_POLICY_REPLACE
-                           : v1::BAD_SAMPLE_POLICY_FAIL);
-  spec.set_max_bad_samples(max_bad_samples_);
-  v1::Residency residency = v1::RESIDENCY_DEVICE;
-  v1::Residency_Parse(
-      absl::StrCat("RESIDENCY_", absl::AsciiStrToUpper(residency_)),
-      &residency);
-  spec.set_residency(residency);
-  spec.set_device_bytes(device_bytes_);
-  spec.set_private_(is_private_);
-  spec.set_pin(is_pinned_);
-  return spec;
-}
 
-int LoadCommand::DryRun(const v1::DatasetSpec& spec) {
-  auto client = Connect();
-  if (!client.ok()) return Fail(client.status());
-  absl::StatusOr<v1::LoadEstimate> estimate;
-  {
-    ProgressLine line(name_, stderr);
-    const absl::Time begin = absl::Now();
-    estimate =
-        client->EstimateLoad(spec, [&](const v1::EstimateLoadResponse& now) {
-          v1::Dataset scanned;
-          scanned.mutable_progress()->set_is_scanning(now.num_samples() == 0);
-          scanned.mutable_progress()->set_num_entries_scanned(
-              now.num_entries_scanned());
-          scanned.mutable_progress()->set_num_samples(now.num_samples());
-          scanned.mutable_progress()->set_num_samples_loaded(
-              now.num_samples_scanned());
-          scanned.mutable_progress()->set_elapsed_seconds(
-              absl::ToDoubleSeconds(absl::Now() - begin));
-          line.Show(scanned, absl::Now());
-          return true;
-        });
+ private:
+  absl::StatusOr<v1::DatasetSpec> Spec() const {
+    v1::DatasetSpec spec;
+    spec.set_name(name_);
+    spec.set_format(format_);
+    spec.set_path(path_);
+    spec.set_split(split_);
+    spec.set_device(device_);
+    for (const std::string& option : options_) {
+      const size_t equals = option.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--option ", option, ": expected KEY=VALUE"));
+      }
+      const std::string key = option.substr(0, equals);
+      if (!spec.mutable_options()
+               ->insert({key, option.substr(equals + 1)})
+               .second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--option ", key, " is given twice"));
+      }
+    }
+    if (!pretransforms_.empty()) {
+      const auto pipeline = ParseTransforms(pretransforms_, 1, 1);
+      if (!pipeline.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrReplaceAll(pipeline.status().message(),
+                                {{"--transforms", "--pretransforms"}}));
+      }
+      (*spec.mutable_pretransforms())["image"] = *pipeline;
+    }
+    spec.set_bad_samples(bad_samples_ == "skip" ? v1::BAD_SAMPLE_POLICY_SKIP
+                         : bad_samples_ == "replace"
+                             ? v1::BAD_SAMPLE_POLICY_REPLACE
+                             : v1::BAD_SAMPLE_POLICY_FAIL);
+    spec.set_max_bad_samples(max_bad_samples_);
+    v1::Residency residency = v1::RESIDENCY_DEVICE;
+    v1::Residency_Parse(
+        absl::StrCat("RESIDENCY_", absl::AsciiStrToUpper(residency_)),
+        &residency);
+    spec.set_residency(residency);
+    spec.set_device_bytes(device_bytes_);
+    spec.set_private_(is_private_);
+    spec.set_pin(is_pinned_);
+    return spec;
   }
-  if (!estimate.ok()) return Fail(estimate.status());
-  return Print(flags().json ? ToJson(*estimate) : DescribeEstimate(*estimate));
-}
 
-int LoadCommand::Run() {
-  const auto spec = Spec();
-  if (!spec.ok()) return FailUsage(std::string(spec.status().message()));
-  if (is_dry_run_) return DryRun(*spec);
-  auto client = Connect();
-  if (!client.ok()) return Fail(client.status());
-  absl::StatusOr<v1::Dataset> dataset;
-  {
-    ProgressLine line(name_, stderr);
-    dataset = client->LoadDataset(*spec, [&](const v1::Dataset& now) {
-      line.Show(now, absl::Now());
-      return true;
-    });
+  int DryRun(const v1::DatasetSpec& spec) {
+    auto client = Connect();
+    if (!client.ok()) return Fail(client.status());
+    absl::StatusOr<v1::LoadEstimate> estimate;
+    {
+      ProgressLine line(name_, stderr);
+      const absl::Time begin = absl::Now();
+      estimate =
+          client->EstimateLoad(spec, [&](const v1::EstimateLoadResponse& now) {
+            v1::Dataset scanned;
+            scanned.mutable_progress()->set_is_scanning(now.num_samples() == 0);
+            scanned.mutable_progress()->set_num_entries_scanned(
+                now.num_entries_scanned());
+            scanned.mutable_progress()->set_num_samples(now.num_samples());
+            scanned.mutable_progress()->set_num_samples_loaded(
+                now.num_samples_scanned());
+            scanned.mutable_progress()->set_elapsed_seconds(
+                absl::ToDoubleSeconds(absl::Now() - begin));
+            line.Show(scanned, absl::Now());
+            return true;
+          });
+    }
+    if (!estimate.ok()) return Fail(estimate.status());
+    return Print(flags().json ? ToJson(*estimate)
+                              : DescribeEstimate(*estimate));
   }
-  if (!dataset.ok()) return Fail(dataset.status());
-  return Print(flags().json ? ToJson(*dataset) : DescribeDataset(*dataset));
+
+  std::string name_, format_, path_, split_, device_, pretransforms_;
+  std::string bad_samples_ = "fail";
+  std::vector<std::string> options_;
+  std::string residency_ = "device";
+  uint32_t max_bad_samples_ = 100;
+  uint64_t device_bytes_ = 0;
+  bool is_private_ = false;
+  bool is_pinned_ = false;
+  bool is_dry_run_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeLoadCommand(const GlobalFlags* flags) {
+  return std::make_unique<LoadCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

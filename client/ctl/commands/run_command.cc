@@ -1,18 +1,22 @@
-#include "client/ctl/commands/run_command.h"
-
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/connection/guarded_fd.h"
 #include "client/ctl/child_process.h"
+#include "client/ctl/commands/commands.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/private_daemon.h"
 #include "client/ctl/python_package.h"
 
 namespace datasetd::ctl {
@@ -31,193 +35,215 @@ bool IsIgnored(int signal) {
   return action.sa_handler == SIG_IGN;
 }
 
+class RunCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "run"; }
+  const char* help() const override {
+    return "Run COMMAND with a daemon of its own, whose address it finds in "
+           "$DATASETD_ADDRESS. Ends with COMMAND's exit code (128 and the "
+           "signal if one killed it, 127 if there is no such command, 126 if "
+           "it cannot be run), or with 3 if the daemon cannot be started";
+  }
+
+  void AddTo(Arguments* arguments) override {
+    arguments
+        ->Add("--device", &devices_,
+              "cpu, cuda:N; repeatable; default: every GPU, or cpu "
+              "where there is none")
+        .OneValueEach();
+    arguments
+        ->Add("--data_root", &data_roots_,
+              "Where the daemon may read; repeatable; default: where "
+              "this user may")
+        .OneValueEach();
+    arguments->Add("--memory_budget_mib", &memory_budget_mib_,
+                   "Of each device; default: nine tenths of what is free");
+    arguments->Add("--host_threads", &host_threads_,
+                   "Threads of the host backend; default: one per core");
+    arguments->Add("--daemon", &daemon_,
+                   "The program; default: $DATASETD_DAEMON, the one beside "
+                   "datasetctl, or the one on PATH");
+    arguments->Add("--daemon_log", &daemon_log_,
+                   "A file for the daemon's log; default: it is lost");
+    arguments
+        ->Add("--timeout", &timeout_seconds_,
+              "Seconds until the daemon must serve")
+        .Positive()
+        .ShowDefault();
+    const Argument per_node = arguments->AddFlag(
+        "--per-node", &is_per_node_,
+        "One daemon for all processes of a job on this node, each started by a "
+        "command like this one. It runs `python3 -m datasetd run`");
+    arguments
+        ->Add("--job", &job_,
+              "With --per-node: processes that name the same job share a "
+              "daemon; default: the job of Slurm, torchrun or PMIx, else "
+              "all of this user")
+        .Needs(per_node);
+    arguments
+        ->Add("--linger", &linger_seconds_,
+              "With --per-node: seconds that the daemon outlives the last "
+              "process if that failed or was killed")
+        .Needs(per_node)
+        .Positive()
+        .ShowDefault();
+    arguments->AddCommandLine(&command_);
+  }
+
+  int Run() override {
+    if (command_.empty()) return FailUsage(kNoCommandLine);
+    if (is_per_node_) return RunPerNode();
+    auto program = FindDaemon(daemon_);
+    if (!program.ok()) {
+      Fail(program.status());
+      return kExitNoDaemon;
+    }
+    PrivateDaemon::Options options;
+    options.program = *program;
+    for (const std::string& device : devices_) {
+      options.arguments.push_back("--device=" + device);
+    }
+    if (data_roots_.empty()) data_roots_ = {"/"};
+    for (const std::string& root : data_roots_) {
+      std::error_code error;
+      const auto path = std::filesystem::absolute(root, error);
+      if (error) {
+        return FailUsage(absl::StrCat("--data_root '", root, "': ",
+                                      error.message(), "; name a directory"));
+      }
+      options.arguments.push_back("--data_root=" +
+                                  path.lexically_normal().string());
+    }
+    if (memory_budget_mib_ != 0) {
+      options.arguments.push_back(
+          absl::StrCat("--memory_budget_mib=", memory_budget_mib_));
+    }
+    if (host_threads_ != 0) {
+      options.arguments.push_back(
+          absl::StrCat("--host_threads=", host_threads_));
+    }
+    options.log_path = daemon_log_;
+    options.timeout = absl::Seconds(timeout_seconds_);
+
+    // Signals are read from a descriptor from now on, but for those that the
+    // caller ignores, as nohup does. Children start unblocked.
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (const int signal : kForwardedSignals) {
+      if (!IsIgnored(signal)) sigaddset(&set, signal);
+    }
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    const client::GuardedFd signals(signalfd(-1, &set, SFD_CLOEXEC));
+    // Only signals that end this program end the wait for the daemon.
+    sigdelset(&set, SIGCHLD);
+    sigdelset(&set, SIGUSR1);
+    sigdelset(&set, SIGUSR2);
+    const client::GuardedFd interrupt(
+        signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+
+    auto daemon = PrivateDaemon::Start(options, interrupt.get());
+    if (absl::IsCancelled(daemon.status())) {
+      signalfd_siginfo info = {};
+      const ssize_t size = read(interrupt.get(), &info, sizeof(info));
+      return size == sizeof(info) ? 128 + static_cast<int>(info.ssi_signo)
+                                  : kExitNoDaemon;
+    }
+    if (!daemon.ok()) {
+      Fail(daemon.status());
+      return kExitNoDaemon;
+    }
+    return RunIn(daemon->get(), signals.get());
+  }
+
+ private:
+  int RunPerNode() {
+    std::vector<std::string> arguments = {"run", "--per-node"};
+    if (!job_.empty()) arguments.push_back("--job=" + job_);
+    for (const std::string& device : devices_) {
+      arguments.push_back("--device=" + device);
+    }
+    for (const std::string& root : data_roots_) {
+      arguments.push_back("--data_root=" + root);
+    }
+    if (memory_budget_mib_ != 0) {
+      arguments.push_back(
+          absl::StrCat("--memory_budget_mib=", memory_budget_mib_));
+    }
+    if (host_threads_ != 0) {
+      arguments.push_back(absl::StrCat("--host_threads=", host_threads_));
+    }
+    const auto program = FindDaemon(daemon_);
+    if (program.ok()) {
+      arguments.push_back("--daemon=" + *program);
+    } else if (!daemon_.empty()) {
+      Fail(program.status());
+      return kExitNoDaemon;
+    }
+    if (!daemon_log_.empty())
+      arguments.push_back("--daemon_log=" + daemon_log_);
+    arguments.push_back(absl::StrCat("--linger=", linger_seconds_));
+    arguments.push_back(absl::StrCat("--timeout=", timeout_seconds_));
+    arguments.push_back("--");
+    arguments.insert(arguments.end(), command_.begin(), command_.end());
+    Fail(ExecPythonPackage("runs commands per node", arguments));
+    return kExitNoDaemon;
+  }
+
+  int RunIn(PrivateDaemon* daemon, int signals) {
+    ChildProcess::Options child;
+    child.arguments = command_;
+    child.environment = {{"DATASETD_ADDRESS", daemon->address()}};
+    const auto pid = ChildProcess::Start(child);
+    if (!pid.ok()) {
+      Fail(pid.status());
+      return absl::IsNotFound(pid.status()) ? kExitNoCommand : kExitCannotRun;
+    }
+    bool is_daemon_gone = false;
+    while (true) {
+      signalfd_siginfo info = {};
+      if (read(signals, &info, sizeof(info)) != sizeof(info)) {
+        if (errno == EINTR) continue;
+        kill(*pid, SIGTERM);
+        return Fail(absl::ErrnoToStatus(errno, "read of a signalfd"));
+      }
+      if (info.ssi_signo != SIGCHLD) {
+        // Signals from the terminal have reached the command already.
+        if (info.ssi_code != SI_KERNEL) {
+          kill(*pid, static_cast<int>(info.ssi_signo));
+        }
+        continue;
+      }
+      int status = 0;
+      if (waitpid(*pid, &status, WNOHANG) == *pid) {
+        daemon->Stop();
+        return ExitCodeOfWaitStatus(status);
+      }
+      if (!is_daemon_gone) {
+        const std::string ending = daemon->Ending();
+        if (ending.empty()) continue;
+        is_daemon_gone = true;
+        Fail(absl::UnavailableError(ending));
+      }
+    }
+  }
+
+  std::vector<std::string> command_;
+  std::vector<std::string> devices_, data_roots_;
+  uint64_t memory_budget_mib_ = 0;
+  uint32_t host_threads_ = 0;
+  std::string daemon_, daemon_log_;
+  double timeout_seconds_ = 60;
+  bool is_per_node_ = false;
+  std::string job_;
+  double linger_seconds_ = 10;
+};
+
 }  // namespace
 
-const char* RunCommand::help() const {
-  return "Run COMMAND with a daemon of its own, whose address it finds in "
-         "$DATASETD_ADDRESS. Ends with COMMAND's exit code (128 and the "
-         "signal if one killed it, 127 if there is no such command, 126 if it "
-         "cannot be run), or with 3 if the daemon cannot be started";
-}
-
-void RunCommand::AddTo(Arguments* arguments) {
-  arguments
-      ->Add("--device", &devices_,
-            "cpu, cuda:N; repeatable; default: every GPU, or cpu "
-            "where there is none")
-      .OneValueEach();
-  arguments
-      ->Add("--data_root", &data_roots_,
-            "Where the daemon may read; repeatable; default: where "
-            "this user may")
-      .OneValueEach();
-  arguments->Add("--memory_budget_mib", &memory_budget_mib_,
-                 "Of each device; default: nine tenths of what is free");
-  arguments->Add("--host_threads", &host_threads_,
-                 "Threads of the host backend; default: one per core");
-  arguments->Add("--daemon", &daemon_,
-                 "The program; default: $DATASETD_DAEMON, the one beside "
-                 "datasetctl, or the one on PATH");
-  arguments->Add("--daemon_log", &daemon_log_,
-                 "A file for the daemon's log; default: it is lost");
-  arguments
-      ->Add("--timeout", &timeout_seconds_,
-            "Seconds until the daemon must serve")
-      .Positive()
-      .ShowDefault();
-  const Argument per_node = arguments->AddFlag(
-      "--per-node", &is_per_node_,
-      "One daemon for all processes of a job on this node, each started by a "
-      "command like this one. It runs `python3 -m datasetd run`");
-  arguments
-      ->Add("--job", &job_,
-            "With --per-node: processes that name the same job share a "
-            "daemon; default: the job of Slurm, torchrun or PMIx, else "
-            "all of this user")
-      .Needs(per_node);
-  arguments
-      ->Add("--linger", &linger_seconds_,
-            "With --per-node: seconds that the daemon outlives the last "
-            "process if that failed or was killed")
-      .Needs(per_node)
-      .Positive()
-      .ShowDefault();
-  arguments->AddCommandLine(&command_);
-}
-
-int RunCommand::RunPerNode() {
-  std::vector<std::string> arguments = {"run", "--per-node"};
-  if (!job_.empty()) arguments.push_back("--job=" + job_);
-  for (const std::string& device : devices_) {
-    arguments.push_back("--device=" + device);
-  }
-  for (const std::string& root : data_roots_) {
-    arguments.push_back("--data_root=" + root);
-  }
-  if (memory_budget_mib_ != 0) {
-    arguments.push_back(
-        absl::StrCat("--memory_budget_mib=", memory_budget_mib_));
-  }
-  if (host_threads_ != 0) {
-    arguments.push_back(absl::StrCat("--host_threads=", host_threads_));
-  }
-  const auto program = FindDaemon(daemon_);
-  if (program.ok()) {
-    arguments.push_back("--daemon=" + *program);
-  } else if (!daemon_.empty()) {
-    Fail(program.status());
-    return kExitNoDaemon;
-  }
-  if (!daemon_log_.empty()) arguments.push_back("--daemon_log=" + daemon_log_);
-  arguments.push_back(absl::StrCat("--linger=", linger_seconds_));
-  arguments.push_back(absl::StrCat("--timeout=", timeout_seconds_));
-  arguments.push_back("--");
-  arguments.insert(arguments.end(), command_.begin(), command_.end());
-  Fail(ExecPythonPackage("runs commands per node", arguments));
-  return kExitNoDaemon;
-}
-
-int RunCommand::Run() {
-  if (command_.empty()) return FailUsage(kNoCommandLine);
-  if (is_per_node_) return RunPerNode();
-  auto program = FindDaemon(daemon_);
-  if (!program.ok()) {
-    Fail(program.status());
-    return kExitNoDaemon;
-  }
-  PrivateDaemon::Options options;
-  options.program = *program;
-  for (const std::string& device : devices_) {
-    options.arguments.push_back("--device=" + device);
-  }
-  if (data_roots_.empty()) data_roots_ = {"/"};
-  for (const std::string& root : data_roots_) {
-    std::error_code error;
-    const auto path = std::filesystem::absolute(root, error);
-    if (error) {
-      return FailUsage(absl::StrCat(
-          "--data_root '", root, "': ", error.message(), "; name a directory"));
-    }
-    options.arguments.push_back("--data_root=" +
-                                path.lexically_normal().string());
-  }
-  if (memory_budget_mib_ != 0) {
-    options.arguments.push_back(
-        absl::StrCat("--memory_budget_mib=", memory_budget_mib_));
-  }
-  if (host_threads_ != 0) {
-    options.arguments.push_back(absl::StrCat("--host_threads=", host_threads_));
-  }
-  options.log_path = daemon_log_;
-  options.timeout = absl::Seconds(timeout_seconds_);
-
-  // Signals are read from a descriptor from now on, but for those that the
-  // caller ignores, as nohup does. Children start unblocked.
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  for (const int signal : kForwardedSignals) {
-    if (!IsIgnored(signal)) sigaddset(&set, signal);
-  }
-  sigprocmask(SIG_BLOCK, &set, nullptr);
-  const client::GuardedFd signals(signalfd(-1, &set, SFD_CLOEXEC));
-  // Only signals that end this program end the wait for the daemon.
-  sigdelset(&set, SIGCHLD);
-  sigdelset(&set, SIGUSR1);
-  sigdelset(&set, SIGUSR2);
-  const client::GuardedFd interrupt(
-      signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-
-  auto daemon = PrivateDaemon::Start(options, interrupt.get());
-  if (absl::IsCancelled(daemon.status())) {
-    signalfd_siginfo info = {};
-    const ssize_t size = read(interrupt.get(), &info, sizeof(info));
-    return size == sizeof(info) ? 128 + static_cast<int>(info.ssi_signo)
-                                : kExitNoDaemon;
-  }
-  if (!daemon.ok()) {
-    Fail(daemon.status());
-    return kExitNoDaemon;
-  }
-  return RunIn(daemon->get(), signals.get());
-}
-
-int RunCommand::RunIn(PrivateDaemon* daemon, int signals) {
-  ChildProcess::Options child;
-  child.arguments = command_;
-  child.environment = {{"DATASETD_ADDRESS", daemon->address()}};
-  const auto pid = ChildProcess::Start(child);
-  if (!pid.ok()) {
-    Fail(pid.status());
-    return absl::IsNotFound(pid.status()) ? kExitNoCommand : kExitCannotRun;
-  }
-  bool is_daemon_gone = false;
-  while (true) {
-    signalfd_siginfo info = {};
-    if (read(signals, &info, sizeof(info)) != sizeof(info)) {
-      if (errno == EINTR) continue;
-      kill(*pid, SIGTERM);
-      return Fail(absl::ErrnoToStatus(errno, "read of a signalfd"));
-    }
-    if (info.ssi_signo != SIGCHLD) {
-      // Signals from the terminal have reached the command already.
-      if (info.ssi_code != SI_KERNEL) {
-        kill(*pid, static_cast<int>(info.ssi_signo));
-      }
-      continue;
-    }
-    int status = 0;
-    if (waitpid(*pid, &status, WNOHANG) == *pid) {
-      daemon->Stop();
-      return ExitCodeOfWaitStatus(status);
-    }
-    if (!is_daemon_gone) {
-      const std::string ending = daemon->Ending();
-      if (ending.empty()) continue;
-      is_daemon_gone = true;
-      Fail(absl::UnavailableError(ending));
-    }
-  }
+std::unique_ptr<Command> MakeRunCommand(const GlobalFlags* flags) {
+  return std::make_unique<RunCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

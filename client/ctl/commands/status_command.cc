@@ -1,10 +1,10 @@
-#include "client/ctl/commands/status_command.h"
-
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/gpu_uuid.h"
+#include "client/ctl/commands/commands.h"
 #include "client/ctl/output.h"
 #include "client/ctl/progress_line.h"
 
@@ -58,22 +58,31 @@ std::string Describe(const v1::GetStatusResponse& status,
   return absl::StrCat(text, failures);
 }
 
+class StatusCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "status"; }
+  const char* help() const override {
+    return "The daemon, its devices and memory, and what it loads";
+  }
+
+  int Run() override {
+    auto client = Connect();
+    if (!client.ok()) return Fail(client.status());
+    const auto status = client->GetStatus();
+    if (!status.ok()) return Fail(status.status());
+    if (flags().json) return Print(ToJson(*status));
+    const auto datasets = client->ListDatasets();
+    if (!datasets.ok()) return Fail(datasets.status());
+    return Print(Describe(*status, client->address().socket_path) +
+                 DescribeLoads(*datasets));
+  }
+};
+
 }  // namespace
 
-const char* StatusCommand::help() const {
-  return "The daemon, its devices and memory, and what it loads";
-}
-
-int StatusCommand::Run() {
-  auto client = Connect();
-  if (!client.ok()) return Fail(client.status());
-  const auto status = client->GetStatus();
-  if (!status.ok()) return Fail(status.status());
-  if (flags().json) return Print(ToJson(*status));
-  const auto datasets = client->ListDatasets();
-  if (!datasets.ok()) return Fail(datasets.status());
-  return Print(Describe(*status, client->address().socket_path) +
-               DescribeLoads(*datasets));
+std::unique_ptr<Command> MakeStatusCommand(const GlobalFlags* flags) {
+  return std::make_unique<StatusCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

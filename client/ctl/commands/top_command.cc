@@ -1,14 +1,15 @@
-#include "client/ctl/commands/top_command.h"
-
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "client/ctl/commands/commands.h"
+#include "client/ctl/commands/top_view.h"
 #include "client/ctl/exit_code.h"
 
 namespace datasetd::ctl {
@@ -29,49 +30,62 @@ std::string Screen(const std::string& text) {
   return FitTo(size.ws_row - 1, size.ws_col, text) + "\n";
 }
 
+class TopCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "top"; }
+  const char* help() const override {
+    return "Live: datasets, feeds, samples per second, who waits for whom; "
+           "ends with Ctrl-C. HELD are the batches that the job has of all "
+           "that it may have";
+  }
+
+  void AddTo(Arguments* arguments) override {
+    arguments->Add("--interval", &interval_seconds_, "Seconds between looks")
+        .Between(0.05, 3600.0)
+        .ShowDefault();
+    arguments->Add("--count", &count_, "Looks, then end; 0: for ever")
+        .ShowDefault();
+  }
+
+  int Run() override {
+    auto client = Connect();
+    if (!client.ok()) return Fail(client.status());
+    const bool is_screen = !flags().json && isatty(STDOUT_FILENO) != 0;
+    auto before = Look(*client);
+    if (!before.ok()) return Fail(before.status());
+    for (uint64_t looks = 0; count_ == 0 || looks < count_; ++looks) {
+      absl::SleepFor(absl::Seconds(interval_seconds_));
+      auto now = Look(*client);
+      if (!now.ok()) return Fail(now.status());
+      if (is_screen) std::fputs(kClear, stdout);
+      const int printed = Print(flags().json ? TopJson(*before, *now)
+                                : is_screen  ? Screen(TopText(*before, *now))
+                                             : TopText(*before, *now) + "\n");
+      if (printed != kExitOk) return printed;
+      before = std::move(now);
+    }
+    return kExitOk;
+  }
+
+ private:
+  static absl::StatusOr<TopSample> Look(Client& client) {
+    TopSample sample;
+    DATASETD_ASSIGN_OR_RETURN(sample.status, client.GetStatus());
+    DATASETD_ASSIGN_OR_RETURN(sample.datasets, client.ListDatasets());
+    DATASETD_ASSIGN_OR_RETURN(sample.feeds, client.ListFeeds());
+    sample.time = absl::Now();
+    return sample;
+  }
+
+  double interval_seconds_ = 1;
+  uint64_t count_ = 0;  // 0: until interrupted
+};
+
 }  // namespace
 
-const char* TopCommand::help() const {
-  return "Live: datasets, feeds, samples per second, who waits for whom; ends "
-         "with Ctrl-C. HELD are the batches that the job has of all that it "
-         "may have";
-}
-
-void TopCommand::AddTo(Arguments* arguments) {
-  arguments->Add("--interval", &interval_seconds_, "Seconds between looks")
-      .Between(0.05, 3600.0)
-      .ShowDefault();
-  arguments->Add("--count", &count_, "Looks, then end; 0: for ever")
-      .ShowDefault();
-}
-
-absl::StatusOr<TopSample> TopCommand::Look(Client& client) {
-  TopSample sample;
-  DATASETD_ASSIGN_OR_RETURN(sample.status, client.GetStatus());
-  DATASETD_ASSIGN_OR_RETURN(sample.datasets, client.ListDatasets());
-  DATASETD_ASSIGN_OR_RETURN(sample.feeds, client.ListFeeds());
-  sample.time = absl::Now();
-  return sample;
-}
-
-int TopCommand::Run() {
-  auto client = Connect();
-  if (!client.ok()) return Fail(client.status());
-  const bool is_screen = !flags().json && isatty(STDOUT_FILENO) != 0;
-  auto before = Look(*client);
-  if (!before.ok()) return Fail(before.status());
-  for (uint64_t looks = 0; count_ == 0 || looks < count_; ++looks) {
-    absl::SleepFor(absl::Seconds(interval_seconds_));
-    auto now = Look(*client);
-    if (!now.ok()) return Fail(now.status());
-    if (is_screen) std::fputs(kClear, stdout);
-    const int printed = Print(flags().json ? TopJson(*before, *now)
-                              : is_screen  ? Screen(TopText(*before, *now))
-                                           : TopText(*before, *now) + "\n");
-    if (printed != kExitOk) return printed;
-    before = std::move(now);
-  }
-  return kExitOk;
+std::unique_ptr<Command> MakeTopCommand(const GlobalFlags* flags) {
+  return std::make_unique<TopCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

@@ -1,27 +1,43 @@
-#include "client/ctl/commands/unload_command.h"
+#include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/commands/commands.h"
 #include "client/ctl/output.h"
 
 namespace datasetd::ctl {
+namespace {
 
-const char* UnloadCommand::help() const {
-  return "Take a dataset out of memory";
-}
+class UnloadCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "unload"; }
+  const char* help() const override { return "Take a dataset out of memory"; }
 
-void UnloadCommand::AddTo(Arguments* arguments) {
-  arguments->Add("name", &name_, "The dataset's name").Required();
-  arguments->AddFlag("--force", &force_,
-                     "Also if it has open feeds: their jobs get an error");
-}
+  void AddTo(Arguments* arguments) override {
+    arguments->Add("name", &name_, "The dataset's name").Required();
+    arguments->AddFlag("--force", &force_,
+                       "Also if it has open feeds: their jobs get an error");
+  }
 
-int UnloadCommand::Run() {
-  auto client = Connect();
-  if (!client.ok()) return Fail(client.status());
-  const absl::Status status = client->UnloadDataset(name_, force_);
-  if (!status.ok()) return Fail(status);
-  return Print(flags().json ? ToJson(v1::UnloadDatasetResponse())
-                            : absl::StrCat(name_, ": unloaded\n"));
+  int Run() override {
+    auto client = Connect();
+    if (!client.ok()) return Fail(client.status());
+    const absl::Status status = client->UnloadDataset(name_, force_);
+    if (!status.ok()) return Fail(status);
+    return Print(flags().json ? ToJson(v1::UnloadDatasetResponse())
+                              : absl::StrCat(name_, ": unloaded\n"));
+  }
+
+ private:
+  std::string name_;
+  bool force_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeUnloadCommand(const GlobalFlags* flags) {
+  return std::make_unique<UnloadCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

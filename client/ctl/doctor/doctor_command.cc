@@ -1,6 +1,9 @@
 #include "client/ctl/doctor/doctor_command.h"
 
+#include <sys/types.h>
+
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -11,6 +14,7 @@
 #include "base/gpu_uuid.h"
 #include "client/connection/address.h"
 #include "client/ctl/doctor/doctor_cache.h"
+#include "client/ctl/doctor/doctor_finding.h"
 #include "client/ctl/doctor/doctor_gpu.h"
 #include "client/ctl/doctor/doctor_memory.h"
 #include "client/ctl/doctor/doctor_process.h"
@@ -87,79 +91,93 @@ void CheckDevice(const v1::Device& device, Findings* findings) {
        ""});
 }
 
+class DoctorCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "doctor"; }
+  const char* help() const override {
+    return "Check the sockets, the daemon and its memory, the disk of its "
+           "cache, the GPUs with their nodes and peers, and the sharing of "
+           "memory: a line each, with what to do; exit code 1 if there is a "
+           "fault";
+  }
+
+  void AddTo(Arguments* arguments) override {
+    arguments->AddFlag("--no_sharing", &skip_sharing_,
+                       "Do not start a private daemon to share memory with");
+    arguments->Add("--cache_directory", &cache_directory_,
+                   "The daemon's cache.directory; default: "
+                   "/var/cache/datasetd, if it is there");
+  }
+
+  int Run() override {
+    Findings findings;
+    const pid_t daemon = CheckDaemon(&findings);
+    CheckCache(cache_directory_, &findings);
+    const int num_gpus = CheckGpus(&findings);
+    const std::vector<GpuPlace> gpus = FindGpus();
+    CheckNodes(gpus, daemon, /*root=*/"", &findings);
+    CheckPeers(gpus, &findings);
+    if (!skip_sharing_) CheckSharing(num_gpus, &findings);
+    const int printed =
+        Print(flags().json ? FindingsToJson(findings) : ToText(findings));
+    if (printed != kExitOk) return printed;
+    const bool has_fault = std::any_of(
+        findings.begin(), findings.end(),
+        [](const Finding& f) { return f.severity == Severity::kFault; });
+    return has_fault ? kExitRefused : kExitOk;
+  }
+
+ private:
+  // Returns the daemon's process; 0 if it does not answer.
+  pid_t CheckDaemon(Findings* findings) {
+    const auto address = client::ResolveAddress(flags().address);
+    if (!address.ok()) {
+      findings->push_back({Severity::kFault, "address",
+                           std::string(address.status().message()),
+                           "correct --address or $DATASETD_ADDRESS"});
+      return 0;
+    }
+    if (!CheckSockets(*address, findings)) return 0;
+    auto client = Connect();
+    absl::StatusOr<v1::GetStatusResponse> status =
+        client.ok() ? client->GetStatus()
+                    : absl::StatusOr<v1::GetStatusResponse>(client.status());
+    if (!status.ok()) {
+      findings->push_back({Severity::kFault, "daemon",
+                           std::string(status.status().message()),
+                           "see `systemctl status datasetd` and `journalctl -u "
+                           "datasetd`"});
+      return 0;
+    }
+    std::string devices;
+    bool serves_gpu = false;
+    for (const v1::Device& device : status->devices()) {
+      absl::StrAppend(&devices, devices.empty() ? "" : ", ", device.name());
+      serves_gpu |= !device.gpu_uuid().empty();
+    }
+    findings->push_back(
+        {status->is_draining() ? Severity::kWarning : Severity::kOk, "daemon",
+         absl::StrCat("datasetd ", status->version(), ", process ",
+                      status->pid(), ", serves ", devices,
+                      status->is_draining() ? ", and shuts down" : ""),
+         status->is_draining() ? "wait for its restart" : ""});
+    for (const v1::Device& device : status->devices()) {
+      CheckDevice(device, findings);
+    }
+    const pid_t seen = CheckDaemonProcess(status->pid(), serves_gpu, findings);
+    CheckCgroupMemory(seen, /*root=*/"", findings);
+    return seen;
+  }
+
+  bool skip_sharing_ = false;
+  std::string cache_directory_;
+};
+
 }  // namespace
 
-const char* DoctorCommand::help() const {
-  return "Check the sockets, the daemon and its memory, the disk of its "
-         "cache, the GPUs with their nodes and peers, and the sharing of "
-         "memory: a line each, with what to do; exit code 1 if there is a "
-         "fault";
-}
-
-void DoctorCommand::AddTo(Arguments* arguments) {
-  arguments->AddFlag("--no_sharing", &skip_sharing_,
-                     "Do not start a private daemon to share memory with");
-  arguments->Add("--cache_directory", &cache_directory_,
-                 "The daemon's cache.directory; default: "
-                 "/var/cache/datasetd, if it is there");
-}
-
-pid_t DoctorCommand::CheckDaemon(Findings* findings) {
-  const auto address = client::ResolveAddress(flags().address);
-  if (!address.ok()) {
-    findings->push_back({Severity::kFault, "address",
-                         std::string(address.status().message()),
-                         "correct --address or $DATASETD_ADDRESS"});
-    return 0;
-  }
-  if (!CheckSockets(*address, findings)) return 0;
-  auto client = Connect();
-  absl::StatusOr<v1::GetStatusResponse> status =
-      client.ok() ? client->GetStatus()
-                  : absl::StatusOr<v1::GetStatusResponse>(client.status());
-  if (!status.ok()) {
-    findings->push_back({Severity::kFault, "daemon",
-                         std::string(status.status().message()),
-                         "see `systemctl status datasetd` and `journalctl -u "
-                         "datasetd`"});
-    return 0;
-  }
-  std::string devices;
-  bool serves_gpu = false;
-  for (const v1::Device& device : status->devices()) {
-    absl::StrAppend(&devices, devices.empty() ? "" : ", ", device.name());
-    serves_gpu |= !device.gpu_uuid().empty();
-  }
-  findings->push_back(
-      {status->is_draining() ? Severity::kWarning : Severity::kOk, "daemon",
-       absl::StrCat("datasetd ", status->version(), ", process ", status->pid(),
-                    ", serves ", devices,
-                    status->is_draining() ? ", and shuts down" : ""),
-       status->is_draining() ? "wait for its restart" : ""});
-  for (const v1::Device& device : status->devices()) {
-    CheckDevice(device, findings);
-  }
-  const pid_t seen = CheckDaemonProcess(status->pid(), serves_gpu, findings);
-  CheckCgroupMemory(seen, /*root=*/"", findings);
-  return seen;
-}
-
-int DoctorCommand::Run() {
-  Findings findings;
-  const pid_t daemon = CheckDaemon(&findings);
-  CheckCache(cache_directory_, &findings);
-  const int num_gpus = CheckGpus(&findings);
-  const std::vector<GpuPlace> gpus = FindGpus();
-  CheckNodes(gpus, daemon, /*root=*/"", &findings);
-  CheckPeers(gpus, &findings);
-  if (!skip_sharing_) CheckSharing(num_gpus, &findings);
-  const int printed =
-      Print(flags().json ? FindingsToJson(findings) : ToText(findings));
-  if (printed != kExitOk) return printed;
-  const bool has_fault = std::any_of(
-      findings.begin(), findings.end(),
-      [](const Finding& f) { return f.severity == Severity::kFault; });
-  return has_fault ? kExitRefused : kExitOk;
+std::unique_ptr<Command> MakeDoctorCommand(const GlobalFlags* flags) {
+  return std::make_unique<DoctorCommand>(flags);
 }
 
 }  // namespace datasetd::ctl

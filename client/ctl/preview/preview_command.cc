@@ -1,9 +1,12 @@
 #include "client/ctl/preview/preview_command.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "client/ctl/exit_code.h"
 #include "client/ctl/preview/contact_sheet.h"
 #include "client/ctl/preview/png_file.h"
+#include "client/ctl/preview/sample_images.h"
 #include "client/ctl/transforms_argument.h"
 
 namespace datasetd::ctl {
@@ -103,122 +107,139 @@ absl::StatusOr<std::vector<SampleImage>> DrawOriginals(Client* client,
   return originals;
 }
 
+class PreviewCommand final : public Command {
+ public:
+  using Command::Command;
+  const char* name() const override { return "preview"; }
+  const char* help() const override {
+    return "Write a PNG contact sheet: a row for each sample, the original on "
+           "the left, then one column for each epoch, as a job with that seed "
+           "gets it";
+  }
+
+  void AddTo(Arguments* arguments) override {
+    arguments->Add("name", &range_.dataset, "The dataset's name").Required();
+    arguments->Add("--output", &output_, "The file").ShowDefault();
+    range_.num_samples = 8;
+    range_.num_epochs = 8;
+    arguments->Add("--samples,--rows", &range_.num_samples, "Rows")
+        .Between(1, 256)
+        .ShowDefault();
+    arguments
+        ->Add("--epochs,--columns", &range_.num_epochs,
+              "Columns beside the original")
+        .Between(1, 64)
+        .ShowDefault();
+    arguments->Add("--first", &range_.first_sample, "First sample's index")
+        .ShowDefault();
+    arguments->Add("--seed", &range_.seed, "The job's seed").ShowDefault();
+    arguments->Add("--epoch", &range_.first_epoch, "First epoch").ShowDefault();
+    arguments->Add("--field", &range_.field,
+                   "Image field; empty is the first one");
+    arguments
+        ->Add("--zoom", &zoom_,
+              "Enlarges pixels; 0 makes images about 96 pixels large")
+        .Between(0, 64)
+        .ShowDefault();
+    arguments
+        ->Add("--transforms", &transforms_,
+              "none; or crop, flip, vflip, altflip, resizedcrop, rotate, "
+              "jitter joined by '-'; or a JSON list of Transform "
+              "messages; or @FILE that holds one")
+        .ShowDefault();
+  }
+
+  int Run() override {
+    auto client = Connect();
+    if (!client.ok()) return Fail(client.status());
+    const auto dataset = client->GetDataset(range_.dataset);
+    if (!dataset.ok()) return Fail(dataset.status());
+    const auto field = FindImage(*dataset, range_.field);
+    if (!field.ok()) return Fail(field.status());
+    range_.field = field->name();
+    range_.dtype = field->dtype();
+
+    const auto num_samples = static_cast<uint64_t>(dataset->num_samples());
+    if (range_.first_sample >= num_samples) {
+      return FailUsage(absl::StrCat("--first ", range_.first_sample,
+                                    ": the dataset has ", num_samples,
+                                    " samples, from 0"));
+    }
+    range_.num_samples = static_cast<uint32_t>(std::min<uint64_t>(
+        range_.num_samples, num_samples - range_.first_sample));
+
+    for (const v1::Field& other : dataset->fields()) {
+      if (IsRagged(other) && other.name() != range_.field) {
+        range_.other_ragged_fields.push_back(other.name());
+      }
+    }
+    // Presets depend on the image's size.
+    auto pipeline =
+        IsRagged(*field)
+            ? ParseTransforms(transforms_, field->smallest().height(),
+                              field->smallest().width())
+            : ParseTransforms(transforms_, field->shape(0), field->shape(1));
+    if (!pipeline.ok()) {
+      return FailUsage(std::string(pipeline.status().message()));
+    }
+    const std::vector<std::string> left_out = TakeNumberOps(&*pipeline);
+
+    auto originals = DrawOriginals(&*client, range_, *field);
+    if (!originals.ok()) return Fail(originals.status());
+    auto augmented = DrawSampleImages(&*client, range_, *pipeline);
+    if (!augmented.ok()) return Fail(augmented.status());
+
+    std::vector<ContactRow> rows(range_.num_samples);
+    for (uint32_t i = 0; i < range_.num_samples; ++i) {
+      rows[i].original = std::move((*originals)[i]);
+      for (auto& epoch : *augmented) {
+        rows[i].augmented.push_back(std::move(epoch[i]));
+      }
+    }
+    const int zoom = zoom_ > 0 ? zoom_
+                               : DefaultZoom(rows[0].original.height,
+                                             rows[0].original.width);
+    const absl::StatusOr<RgbImage> sheet = MakeContactSheet(rows, zoom);
+    if (!sheet.ok()) return Fail(sheet.status());
+    const absl::Status written = WritePng(*sheet, output_);
+    if (!written.ok()) return Fail(written);
+
+    if (flags().json) {
+      const nlohmann::json result = {
+          {"output", std::filesystem::absolute(output_).string()},
+          {"width", sheet->width},
+          {"height", sheet->height},
+          {"num_samples", range_.num_samples},
+          {"num_epochs", range_.num_epochs},
+          {"left_out", left_out}};
+      // A file's name need not be UTF-8.
+      return Print(absl::StrCat(
+          result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace),
+          "\n"));
+    }
+    std::string text =
+        absl::StrCat(output_, ": ", sheet->width, "x", sheet->height, ", ",
+                     range_.num_samples, " samples, the original and ",
+                     range_.num_epochs, " epochs each\n");
+    if (!left_out.empty()) {
+      absl::StrAppend(&text,
+                      "left out, as they change numbers and no picture: ",
+                      absl::StrJoin(left_out, ", "), "\n");
+    }
+    return Print(text);
+  }
+
+ private:
+  SampleRange range_;
+  std::string transforms_ = "crop-flip";
+  std::string output_ = "preview.png";
+  int zoom_ = 0;  // 0: about 96 pixels an image
+};
+
 }  // namespace
 
-const char* PreviewCommand::help() const {
-  return "Write a PNG contact sheet: a row for each sample, the original on "
-         "the left, then one column for each epoch, as a job with that seed "
-         "gets it";
-}
-
-void PreviewCommand::AddTo(Arguments* arguments) {
-  arguments->Add("name", &range_.dataset, "The dataset's name").Required();
-  arguments->Add("--output", &output_, "The file").ShowDefault();
-  range_.num_samples = 8;
-  range_.num_epochs = 8;
-  arguments->Add("--samples,--rows", &range_.num_samples, "Rows")
-      .Between(1, 256)
-      .ShowDefault();
-  arguments
-      ->Add("--epochs,--columns", &range_.num_epochs,
-            "Columns beside the original")
-      .Between(1, 64)
-      .ShowDefault();
-  arguments->Add("--first", &range_.first_sample, "First sample's index")
-      .ShowDefault();
-  arguments->Add("--seed", &range_.seed, "The job's seed").ShowDefault();
-  arguments->Add("--epoch", &range_.first_epoch, "First epoch").ShowDefault();
-  arguments->Add("--field", &range_.field,
-                 "Image field; empty is the first one");
-  arguments
-      ->Add("--zoom", &zoom_,
-            "Enlarges pixels; 0 makes images about 96 pixels large")
-      .Between(0, 64)
-      .ShowDefault();
-  arguments
-      ->Add("--transforms", &transforms_,
-            "none; or crop, flip, vflip, altflip, resizedcrop, rotate, "
-            "jitter joined by '-'; or a JSON list of Transform "
-            "messages; or @FILE that holds one")
-      .ShowDefault();
-}
-
-int PreviewCommand::Run() {
-  auto client = Connect();
-  if (!client.ok()) return Fail(client.status());
-  const auto dataset = client->GetDataset(range_.dataset);
-  if (!dataset.ok()) return Fail(dataset.status());
-  const auto field = FindImage(*dataset, range_.field);
-  if (!field.ok()) return Fail(field.status());
-  range_.field = field->name();
-  range_.dtype = field->dtype();
-
-  const auto num_samples = static_cast<uint64_t>(dataset->num_samples());
-  if (range_.first_sample >= num_samples) {
-    return FailUsage(absl::StrCat("--first ", range_.first_sample,
-                                  ": the dataset has ", num_samples,
-                                  " samples, from 0"));
-  }
-  range_.num_samples = static_cast<uint32_t>(std::min<uint64_t>(
-      range_.num_samples, num_samples - range_.first_sample));
-
-  for (const v1::Field& other : dataset->fields()) {
-    if (IsRagged(other) && other.name() != range_.field) {
-      range_.other_ragged_fields.push_back(other.name());
-    }
-  }
-  // Presets depend on the image's size.
-  auto pipeline =
-      IsRagged(*field)
-          ? ParseTransforms(transforms_, field->smallest().height(),
-                            field->smallest().width())
-          : ParseTransforms(transforms_, field->shape(0), field->shape(1));
-  if (!pipeline.ok()) {
-    return FailUsage(std::string(pipeline.status().message()));
-  }
-  const std::vector<std::string> left_out = TakeNumberOps(&*pipeline);
-
-  auto originals = DrawOriginals(&*client, range_, *field);
-  if (!originals.ok()) return Fail(originals.status());
-  auto augmented = DrawSampleImages(&*client, range_, *pipeline);
-  if (!augmented.ok()) return Fail(augmented.status());
-
-  std::vector<ContactRow> rows(range_.num_samples);
-  for (uint32_t i = 0; i < range_.num_samples; ++i) {
-    rows[i].original = std::move((*originals)[i]);
-    for (auto& epoch : *augmented) {
-      rows[i].augmented.push_back(std::move(epoch[i]));
-    }
-  }
-  const int zoom =
-      zoom_ > 0 ? zoom_
-                : DefaultZoom(rows[0].original.height, rows[0].original.width);
-  const absl::StatusOr<RgbImage> sheet = MakeContactSheet(rows, zoom);
-  if (!sheet.ok()) return Fail(sheet.status());
-  const absl::Status written = WritePng(*sheet, output_);
-  if (!written.ok()) return Fail(written);
-
-  if (flags().json) {
-    const nlohmann::json result = {
-        {"output", std::filesystem::absolute(output_).string()},
-        {"width", sheet->width},
-        {"height", sheet->height},
-        {"num_samples", range_.num_samples},
-        {"num_epochs", range_.num_epochs},
-        {"left_out", left_out}};
-    // A file's name need not be UTF-8.
-    return Print(absl::StrCat(
-        result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace),
-        "\n"));
-  }
-  std::string text = absl::StrCat(
-      output_, ": ", sheet->width, "x", sheet->height, ", ", range_.num_samples,
-      " samples, the original and ", range_.num_epochs, " epochs each\n");
-  if (!left_out.empty()) {
-    absl::StrAppend(&text, "left out, as they change numbers and no picture: ",
-                    absl::StrJoin(left_out, ", "), "\n");
-  }
-  return Print(text);
+std::unique_ptr<Command> MakePreviewCommand(const GlobalFlags* flags) {
+  return std::make_unique<PreviewCommand>(flags);
 }
 
 }  // namespace datasetd::ctl
