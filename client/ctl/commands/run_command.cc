@@ -95,15 +95,10 @@ class RunCommand final : public Command {
     if (command_.empty()) return FailUsage(kNoCommandLine);
     if (is_per_node_) return RunPerNode();
     auto program = FindDaemon(daemon_);
-    if (!program.ok()) {
-      Fail(program.status());
-      return kExitNoDaemon;
-    }
+    if (!program.ok()) return FailWithoutDaemon(program.status());
     PrivateDaemon::Options options;
     options.program = *program;
-    for (const std::string& device : devices_) {
-      options.arguments.push_back("--device=" + device);
-    }
+    options.arguments = DaemonArguments();
     if (data_roots_.empty()) data_roots_ = {"/"};
     for (const std::string& root : data_roots_) {
       std::error_code error;
@@ -114,14 +109,6 @@ class RunCommand final : public Command {
       }
       options.arguments.push_back("--data_root=" +
                                   path.lexically_normal().string());
-    }
-    if (memory_budget_mib_ != 0) {
-      options.arguments.push_back(
-          absl::StrCat("--memory_budget_mib=", memory_budget_mib_));
-    }
-    if (host_threads_ != 0) {
-      options.arguments.push_back(
-          absl::StrCat("--host_threads=", host_threads_));
     }
     options.log_path = daemon_log_;
     options.timeout = absl::Seconds(timeout_seconds_);
@@ -150,22 +137,21 @@ class RunCommand final : public Command {
       return size == sizeof(info) ? 128 + static_cast<int>(info.ssi_signo)
                                   : kExitNoDaemon;
     }
-    if (!daemon.ok()) {
-      Fail(daemon.status());
-      return kExitNoDaemon;
-    }
+    if (!daemon.ok()) return FailWithoutDaemon(daemon.status());
     return RunIn(daemon->get(), signals.get());
   }
 
  private:
-  int RunPerNode() {
-    std::vector<std::string> arguments = {"run", "--per-node"};
-    if (!job_.empty()) arguments.push_back("--job=" + job_);
+  int FailWithoutDaemon(const absl::Status& status) const {
+    Fail(status);
+    return kExitNoDaemon;
+  }
+
+  // The arguments that any daemon is given as they are.
+  std::vector<std::string> DaemonArguments() const {
+    std::vector<std::string> arguments;
     for (const std::string& device : devices_) {
       arguments.push_back("--device=" + device);
-    }
-    for (const std::string& root : data_roots_) {
-      arguments.push_back("--data_root=" + root);
     }
     if (memory_budget_mib_ != 0) {
       arguments.push_back(
@@ -174,21 +160,31 @@ class RunCommand final : public Command {
     if (host_threads_ != 0) {
       arguments.push_back(absl::StrCat("--host_threads=", host_threads_));
     }
+    return arguments;
+  }
+
+  int RunPerNode() {
+    std::vector<std::string> arguments = DaemonArguments();
+    arguments.insert(arguments.begin(), {"run", "--per-node"});
+    if (!job_.empty()) arguments.push_back("--job=" + job_);
+    for (const std::string& root : data_roots_) {
+      arguments.push_back("--data_root=" + root);
+    }
     const auto program = FindDaemon(daemon_);
     if (program.ok()) {
       arguments.push_back("--daemon=" + *program);
     } else if (!daemon_.empty()) {
-      Fail(program.status());
-      return kExitNoDaemon;
+      return FailWithoutDaemon(program.status());
     }
-    if (!daemon_log_.empty())
+    if (!daemon_log_.empty()) {
       arguments.push_back("--daemon_log=" + daemon_log_);
+    }
     arguments.push_back(absl::StrCat("--linger=", linger_seconds_));
     arguments.push_back(absl::StrCat("--timeout=", timeout_seconds_));
     arguments.push_back("--");
     arguments.insert(arguments.end(), command_.begin(), command_.end());
-    Fail(ExecPythonPackage("runs commands per node", arguments));
-    return kExitNoDaemon;
+    return FailWithoutDaemon(
+        ExecPythonPackage("runs commands per node", arguments));
   }
 
   int RunIn(PrivateDaemon* daemon, int signals) {
