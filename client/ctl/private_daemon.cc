@@ -22,6 +22,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "client/connection/guarded_fd.h"
 #include "client/ctl/child_process.h"
 
@@ -91,15 +92,8 @@ absl::StatusOr<std::string> FindDaemon(const std::string& named) {
 absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
     const Options& options, int interrupt) {
   std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon());
-  const char* const temporary = getenv("TMPDIR");
-  std::string directory = absl::StrCat(
-      temporary != nullptr && *temporary != '\0' ? temporary : "/tmp",
-      "/datasetd-XXXXXX");
-  // mkdtemp uses mode 0700.
-  if (mkdtemp(directory.data()) == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("mkdtemp ", directory));
-  }
-  daemon->directory_ = directory;
+  DATASETD_ASSIGN_OR_RETURN(daemon->directory_, TemporaryDirectory::Create());
+  const std::string& directory = daemon->directory_->path();
   daemon->program_ = options.program;
   daemon->log_path_ =
       options.log_path.empty() ? directory + "/datasetd.log" : options.log_path;
@@ -125,11 +119,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   return daemon;
 }
 
-PrivateDaemon::~PrivateDaemon() {
-  Stop();
-  std::error_code error;
-  std::filesystem::remove_all(directory_, error);
-}
+PrivateDaemon::~PrivateDaemon() { Stop(); }
 
 absl::Status PrivateDaemon::AwaitReady(int notices, int interrupt,
                                        absl::Duration timeout) {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/ctl/temporary_directory.h"
 
 namespace datasetd::ctl {
 
@@ -45,7 +46,7 @@ class PrivateDaemon {
   PrivateDaemon& operator=(const PrivateDaemon&) = delete;
 
   // Returns the value for DATASETD_ADDRESS.
-  std::string address() const { return directory_ + "/datasetd.sock"; }
+  std::string address() const { return directory_->path() + "/datasetd.sock"; }
   pid_t pid() const { return pid_; }
 
   // Returns how the daemon ended, with the end of its log; empty while it runs.
@@ -59,7 +60,7 @@ class PrivateDaemon {
   absl::Status AwaitReady(int notices, int interrupt, absl::Duration timeout);
   std::string LogTail() const;
 
-  std::string directory_;
+  std::unique_ptr<TemporaryDirectory> directory_;
   std::string log_path_;
   std::string program_;
   pid_t pid_ = -1;

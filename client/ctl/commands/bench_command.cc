@@ -1,5 +1,4 @@
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "client/ctl/commands/commands.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/output.h"
+#include "client/ctl/temporary_directory.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -27,29 +27,6 @@ namespace {
 constexpr char kDirectoryVariable[] = "DATASETD_BENCH_DIRECTORY";
 constexpr char kStepsVariable[] = "DATASETD_BENCH_STEPS";
 constexpr char kRoundsVariable[] = "DATASETD_BENCH_ROUNDS";
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::error_code error;
-    const auto parent = std::filesystem::temp_directory_path(error);
-    std::string name = (parent / "datasetctl-XXXXXX").string();
-    if (error) {
-      errno = error.value();
-    } else if (mkdtemp(name.data()) != nullptr) {
-      path_ = name;
-    }
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;  // empty: it could not be made, and errno says why
-};
 
 // Returns the reports of all loaders, sorted by pid.
 std::vector<nlohmann::json> ReadReports(const std::string& directory) {
@@ -119,14 +96,11 @@ class BenchCommand final : public Command {
 
   int Run() override {
     if (command_.empty()) return FailUsage(kNoCommandLine);
-    const TemporaryDirectory directory;
-    if (directory.path().empty()) {
-      return Fail(absl::ErrnoToStatus(
-          errno, "no temporary directory can be made: set TMPDIR"));
-    }
+    const auto directory = TemporaryDirectory::Create();
+    if (!directory.ok()) return Fail(directory.status());
     ChildProcess::Options child;
     child.arguments = command_;
-    child.environment = {{kDirectoryVariable, directory.path()},
+    child.environment = {{kDirectoryVariable, (*directory)->path()},
                          {kStepsVariable, absl::StrCat(num_steps_)},
                          {kRoundsVariable, absl::StrCat(num_rounds_)}};
     if (!flags().address.empty()) {
@@ -142,7 +116,8 @@ class BenchCommand final : public Command {
     while (waitpid(*pid, &status, 0) != *pid) {
       if (errno != EINTR) return Fail(absl::ErrnoToStatus(errno, "waitpid"));
     }
-    const std::vector<nlohmann::json> reports = ReadReports(directory.path());
+    const std::vector<nlohmann::json> reports =
+        ReadReports((*directory)->path());
     if (reports.empty()) {
       return Fail(absl::FailedPreconditionError(absl::StrCat(
           command_[0], " ", DescribeWaitStatus(status),

@@ -1,8 +1,5 @@
 #include "client/ctl/doctor/doctor_sharing.h"
 
-#include <stdlib.h>
-
-#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +13,7 @@
 #include "base/status_macros.h"
 #include "client/client.h"
 #include "client/ctl/private_daemon.h"
+#include "client/ctl/temporary_directory.h"
 #include "client/feed/feed.h"
 
 namespace datasetd::ctl {
@@ -23,33 +21,6 @@ namespace {
 
 constexpr int kNumSamples = 64;
 constexpr absl::Duration kTimeout = absl::Seconds(60);
-
-// A temporary directory, removed by the destructor.
-class Workspace {
- public:
-  static absl::StatusOr<std::unique_ptr<Workspace>> Create() {
-    std::error_code error;
-    const auto parent = std::filesystem::temp_directory_path(error);
-    if (error) {
-      return absl::ErrnoToStatus(error.value(),
-                                 "there is no temporary directory: set TMPDIR");
-    }
-    std::string path = (parent / "datasetd-doctor-XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("mkdtemp ", path));
-    }
-    return std::unique_ptr<Workspace>(new Workspace(path));
-  }
-  ~Workspace() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit Workspace(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-};
 
 uint8_t SampleValue(int index) { return static_cast<uint8_t>(255 - 3 * index); }
 
@@ -107,8 +78,7 @@ absl::Status ReadSamples(const std::string& address, const std::string& data) {
 
 absl::Status Share(const std::string& program, const std::string& device,
                    const std::string& way) {
-  DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<Workspace> workspace,
-                            Workspace::Create());
+  DATASETD_ASSIGN_OR_RETURN(const auto workspace, TemporaryDirectory::Create());
   const std::string data = workspace->path() + "/data";
   DATASETD_RETURN_IF_ERROR(WriteSamples(data));
   const std::string config = workspace->path() + "/datasetd.yaml";
