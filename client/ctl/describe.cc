@@ -129,8 +129,7 @@ std::string DescribeDataset(const v1::Dataset& dataset) {
       dataset.name(), ": ", StateText(dataset), " on ", dataset.device(), "\n",
       "  samples       ", dataset.num_samples(), "\n", "  fields        ",
       FieldsText(dataset.fields()), "\n", "  resident      ",
-      FormatBytes(static_cast<uint64_t>(dataset.resident_bytes())), " (",
-      dataset.resident_bytes(), " bytes), once for ", dataset.num_feeds(),
+      BytesText(dataset.resident_bytes()), ", once for ", dataset.num_feeds(),
       AreReplicas(dataset.placements(), dataset.resident_bytes())
           ? " feeds, on each device\n"
           : " feeds\n",

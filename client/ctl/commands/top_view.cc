@@ -1,7 +1,6 @@
 #include "client/ctl/commands/top_view.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/ctl/describe.h"
 #include "client/ctl/output.h"
 
 namespace datasetd::ctl {
@@ -19,25 +19,6 @@ constexpr double kMinShare = 0.05;
 
 double Share(double before, double now, double seconds) {
   return std::clamp((now - before) / seconds, 0.0, 1.0);
-}
-
-std::string StateOf(const v1::Dataset& dataset) {
-  if (dataset.progress().is_scanning()) return "scanning";
-  if (dataset.state() == v1::DATASET_STATE_LOADING) {
-    const double all =
-        std::max(1.0, static_cast<double>(dataset.num_samples()));
-    return absl::StrFormat(
-        "loading %.0f%%",
-        100 * static_cast<double>(dataset.progress().num_samples_loaded()) /
-            all);
-  }
-  std::string name = v1::DatasetState_Name(dataset.state());
-  const absl::string_view rest = absl::StripPrefix(name, "DATASET_STATE_");
-  std::string state(rest);
-  std::transform(state.begin(), state.end(), state.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return state;
 }
 
 std::string Count(double value) {
@@ -93,12 +74,12 @@ std::string TopText(const TopSample& before, const TopSample& now) {
   std::vector<std::vector<std::string>> datasets = {
       {"DATASET", "STATE", "DEVICE", "SAMPLES", "MEMORY", "FEEDS", "HOLDERS"}};
   for (const v1::Dataset& dataset : now.datasets) {
-    datasets.push_back({dataset.name(), StateOf(dataset), dataset.device(),
-                        absl::StrCat(dataset.num_samples()),
-                        FormatBytes(static_cast<uint64_t>(
-                            std::max<int64_t>(0, dataset.resident_bytes()))),
-                        absl::StrCat(dataset.num_feeds()),
-                        absl::StrCat(dataset.num_holders())});
+    datasets.push_back(
+        {dataset.name(), StateText(dataset), dataset.device(),
+         absl::StrCat(dataset.num_samples()),
+         FormatBytes(static_cast<uint64_t>(dataset.resident_bytes())),
+         absl::StrCat(dataset.num_feeds()),
+         absl::StrCat(dataset.num_holders())});
   }
   std::string text = absl::StrCat(
       "datasetd ", now.status.version(), ", up ",

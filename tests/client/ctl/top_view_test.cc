@@ -75,7 +75,7 @@ TEST(TopViewTest, TheScreenHasEveryDatasetAndFeed) {
   v1::Dataset loading;
   loading.set_name("train");
   loading.set_state(v1::DATASET_STATE_LOADING);
-  loading.set_num_samples(200);
+  loading.mutable_progress()->set_num_samples(200);
   loading.mutable_progress()->set_num_samples_loaded(50);
   v1::Dataset ready;
   ready.set_name("test");
