@@ -98,13 +98,10 @@ IndexSender::Result IndexSender::Send(uint64_t generation,
 
 absl::Status IndexSender::ToStatus(const grpc::Status& status,
                                    absl::Duration timeout) {
-  switch (status.error_code()) {
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return absl::DeadlineExceededError(absl::StrCat(
-          "SendIndices: the daemon did not take the indices within ",
-          absl::FormatDuration(timeout)));
-    default:
-      break;
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("SendIndices: the daemon did not take the indices within ",
+                     absl::FormatDuration(timeout)));
   }
   absl::Status said = session_->ToStatus(status);
   if (absl::IsCancelled(said)) {
