@@ -2,7 +2,6 @@
 //
 //   Saturating*  clamps to the range of int64_t; the largest value exceeds
 //                every limit, so one comparison rejects it
-//   Checked*     returns nullopt if the result does not fit
 //   Narrow       converts a number that was checked before; aborts if it does
 //                not fit
 //
@@ -14,7 +13,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -51,11 +49,6 @@ constexpr int64_t Hold(Wide value) {
                         : static_cast<int64_t>(value);
 }
 
-constexpr std::optional<int64_t> Check(Wide value) {
-  if (Hold(value) != value) return std::nullopt;
-  return static_cast<int64_t>(value);
-}
-
 }  // namespace checked_math_internal
 
 constexpr int64_t SaturatingAdd(int64_t a, int64_t b) {
@@ -84,22 +77,6 @@ constexpr int64_t SaturatingProduct(int64_t first, Rest... rest) {
 // largest one. REQUIRES: value >= 0, multiple >= 1.
 constexpr int64_t SaturatingRoundUp(int64_t value, int64_t multiple) {
   return SaturatingAdd(value, multiple - 1) / multiple * multiple;
-}
-
-constexpr std::optional<int64_t> CheckedAdd(int64_t a, int64_t b) {
-  return checked_math_internal::Check(checked_math_internal::Wide{a} + b);
-}
-
-constexpr std::optional<int64_t> CheckedMultiply(int64_t a, int64_t b) {
-  return checked_math_internal::Check(checked_math_internal::Wide{a} * b);
-}
-
-// Returns nullopt if `value` is outside To's range.
-template <typename To, typename From>
-constexpr std::optional<To> CheckedCast(From value) {
-  static_assert(std::is_integral_v<To> && std::is_integral_v<From>);
-  if (!std::in_range<To>(value)) return std::nullopt;
-  return static_cast<To>(value);
 }
 
 // REQUIRES: `value` is in To's range.
