@@ -4,9 +4,7 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -48,83 +46,6 @@ bool TurnPage(Message* response, Message* request) {
   return true;
 }
 
-// Reads a stream without a thread: polls the queue, and reports the last
-// message in between.
-template <typename Response>
-class StreamCall {
- public:
-  using Reader = std::unique_ptr<grpc::ClientAsyncReader<Response>>;
-  using Report = std::function<bool(const Response&)>;
-
-  // `start` begins the call; its tag is `tag`.
-  template <typename Start>
-  StreamCall(Session* session, Start start, Report report)
-      : report_(std::move(report)) {
-    session->Prepare(&context_, absl::InfiniteDuration());
-    void* const tag = this;
-    reader_ = start(&context_, &queue_, tag);
-  }
-  ~StreamCall() {
-    queue_.Shutdown();
-    void* tag;
-    bool is_ok;
-    while (queue_.Next(&tag, &is_ok)) {
-    }
-  }
-
-  // Runs the call and stores the last message in `last`.
-  grpc::Status Run(Response* last) {
-    bool is_open = Await(*last);
-    while (is_open) {
-      Response response;
-      reader_->Read(&response, this);
-      is_open = Await(*last);
-      if (!is_open) break;
-      *last = std::move(response);
-      Tell(*last);
-    }
-    grpc::Status status;
-    reader_->Finish(&status, this);
-    Await(*last);
-    return status;
-  }
-
-  bool is_cancelled() const { return is_cancelled_; }
-
- private:
-  // Whether the pending operation succeeded.
-  bool Await(const Response& last) {
-    for (;;) {
-      void* tag;
-      bool is_ok = false;
-      switch (queue_.AsyncNext(&tag, &is_ok,
-                               std::chrono::system_clock::now() +
-                                   absl::ToChronoMilliseconds(kWaitInterval))) {
-        case grpc::CompletionQueue::GOT_EVENT:
-          return is_ok;
-        case grpc::CompletionQueue::TIMEOUT:
-          Tell(last);
-          break;
-        case grpc::CompletionQueue::SHUTDOWN:
-          return false;
-      }
-    }
-  }
-
-  void Tell(const Response& last) {
-    if (!is_cancelled_ && !report_(last)) {
-      is_cancelled_ = true;
-      context_.TryCancel();
-    }
-  }
-
-  const Report report_;
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  Reader reader_;
-  bool is_cancelled_ = false;
-};
-
 // Makes the path absolute, as the daemon requires.
 absl::Status MakePathAbsolute(v1::DatasetSpec* spec) {
   if (spec->path().empty()) return absl::OkStatus();
@@ -136,6 +57,53 @@ absl::Status MakePathAbsolute(v1::DatasetSpec* spec) {
   }
   spec->set_path(path.lexically_normal().string());
   return absl::OkStatus();
+}
+
+template <typename Request, typename Response>
+using StartFunction = std::unique_ptr<grpc::ClientAsyncReader<Response>> (
+    v1::DatasetService::Stub::*)(grpc::ClientContext*, const Request&,
+                                 grpc::CompletionQueue*, void* tag);
+
+// Makes a call about `spec` whose answer is a stream, without a thread, and
+// returns the last message. Reports each message, and the last one while it
+// waits; CANCELLED with the text `cancelled` if `report` returned false.
+template <typename Request, typename Response, typename Report>
+absl::StatusOr<Response> ReadStream(Session* session,
+                                    StartFunction<Request, Response> start,
+                                    v1::DatasetSpec spec, const Report& report,
+                                    const std::string& cancelled) {
+  DATASETD_RETURN_IF_ERROR(session->CheckProcess());
+  DATASETD_RETURN_IF_ERROR(MakePathAbsolute(&spec));
+  Request request;
+  *request.mutable_spec() = std::move(spec);
+  Response last;
+  grpc::ClientContext context;
+  session->Prepare(&context, absl::InfiniteDuration());
+  bool is_cancelled = false;
+  const auto tell = [&] {
+    if (is_cancelled || report(last)) return;
+    is_cancelled = true;
+    context.TryCancel();
+  };
+  std::unique_ptr<grpc::ClientAsyncReader<Response>> reader;
+  CallQueue queue;
+  reader =
+      (session->datasets()->*start)(&context, request, queue.get(), &queue);
+  bool is_open = queue.Await(tell);
+  while (is_open) {
+    Response response;
+    reader->Read(&response, &queue);
+    is_open = queue.Await(tell);
+    if (!is_open) break;
+    last = std::move(response);
+    tell();
+  }
+  grpc::Status status;
+  reader->Finish(&status, &queue);
+  queue.Await(tell);
+  if (is_cancelled) return absl::CancelledError(cancelled);
+  DATASETD_RETURN_IF_ERROR(session->ToStatus(status));
+  return last;
 }
 
 // Names the GPU as the daemon knows it: its numbers of GPUs may be others.
@@ -174,29 +142,17 @@ absl::StatusOr<Client> Client::Connect(const ClientOptions& options) {
 
 absl::StatusOr<v1::Dataset> Client::LoadDataset(
     v1::DatasetSpec spec, const ProgressFunction& on_progress) {
-  DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
-  DATASETD_RETURN_IF_ERROR(MakePathAbsolute(&spec));
   const std::string name = spec.name();
-  v1::LoadDatasetRequest request;
-  *request.mutable_spec() = std::move(spec);
-  StreamCall<v1::LoadDatasetResponse> call(
-      session_.get(),
-      [&](grpc::ClientContext* context, grpc::CompletionQueue* queue,
-          void* tag) {
-        return session_->datasets()->AsyncLoadDataset(context, request, queue,
-                                                      tag);
-      },
-      [&](const v1::LoadDatasetResponse& response) {
-        return limits_.MayGoOn() &&
-               (!on_progress || on_progress(response.dataset()));
-      });
-  v1::LoadDatasetResponse last;
-  const grpc::Status status = call.Run(&last);
-  if (call.is_cancelled()) {
-    return absl::CancelledError(
-        absl::StrCat("loading dataset '", name, "' was cancelled"));
-  }
-  DATASETD_RETURN_IF_ERROR(session_->ToStatus(status));
+  DATASETD_ASSIGN_OR_RETURN(
+      v1::LoadDatasetResponse last,
+      ReadStream(
+          session_.get(), &v1::DatasetService::Stub::AsyncLoadDataset,
+          std::move(spec),
+          [&](const v1::LoadDatasetResponse& response) {
+            return limits_.MayGoOn() &&
+                   (!on_progress || on_progress(response.dataset()));
+          },
+          absl::StrCat("loading dataset '", name, "' was cancelled")));
   v1::Dataset& dataset = *last.mutable_dataset();
   if (dataset.state() != v1::DATASET_STATE_READY) {
     return absl::InternalError(absl::StrCat(
@@ -209,26 +165,15 @@ absl::StatusOr<v1::Dataset> Client::LoadDataset(
 
 absl::StatusOr<v1::LoadEstimate> Client::EstimateLoad(
     v1::DatasetSpec spec, const EstimateFunction& on_progress) {
-  DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
-  DATASETD_RETURN_IF_ERROR(MakePathAbsolute(&spec));
-  v1::EstimateLoadRequest request;
-  *request.mutable_spec() = std::move(spec);
-  StreamCall<v1::EstimateLoadResponse> call(
-      session_.get(),
-      [&](grpc::ClientContext* context, grpc::CompletionQueue* queue,
-          void* tag) {
-        return session_->datasets()->AsyncEstimateLoad(context, request, queue,
-                                                       tag);
-      },
-      [&](const v1::EstimateLoadResponse& response) {
-        return limits_.MayGoOn() && (!on_progress || on_progress(response));
-      });
-  v1::EstimateLoadResponse last;
-  const grpc::Status status = call.Run(&last);
-  if (call.is_cancelled()) {
-    return absl::CancelledError("the dry run was cancelled");
-  }
-  DATASETD_RETURN_IF_ERROR(session_->ToStatus(status));
+  DATASETD_ASSIGN_OR_RETURN(
+      v1::EstimateLoadResponse last,
+      ReadStream(
+          session_.get(), &v1::DatasetService::Stub::AsyncEstimateLoad,
+          std::move(spec),
+          [&](const v1::EstimateLoadResponse& response) {
+            return limits_.MayGoOn() && (!on_progress || on_progress(response));
+          },
+          "the dry run was cancelled"));
   if (!last.has_estimate()) {
     return absl::InternalError("the daemon ended the dry run without a result");
   }

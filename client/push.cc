@@ -3,12 +3,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/connection/session.h"
+#include "client/connection/unary_call.h"
 #include "proto/push_metadata.h"
 
 namespace datasetd::client {
@@ -18,15 +18,14 @@ constexpr size_t kBlockBytes = 1 << 20;
 
 }  // namespace
 
-// The gRPC stream, without a thread: one operation is pending at a time, and
-// waiting for it polls on_wait.
+// The gRPC stream, without a thread: waiting polls on_wait.
 class Push::Call {
  public:
   Call(Session* session, const v1::PushHeader& header, WaitFunction on_wait)
       : session_(session), on_wait_(std::move(on_wait)) {
     session->Prepare(&context_, absl::InfiniteDuration());
     writer_ = session->datasets()->AsyncPushDataset(&context_, &response_,
-                                                    &queue_, this);
+                                                    queue_.get(), this);
     name_ = header.name();
     is_open_ = Await();
     if (!is_open_) return;
@@ -51,11 +50,6 @@ class Push::Call {
     if (!is_finished_) {
       context_.TryCancel();
       Drain();
-    }
-    queue_.Shutdown();
-    void* tag;
-    bool is_ok;
-    while (queue_.Next(&tag, &is_ok)) {
     }
   }
 
@@ -126,34 +120,22 @@ class Push::Call {
 
   // Whether the pending operation succeeded.
   bool Await() {
-    for (;;) {
-      void* tag;
-      bool is_ok = false;
-      switch (queue_.AsyncNext(&tag, &is_ok,
-                               std::chrono::system_clock::now() +
-                                   absl::ToChronoMilliseconds(kWaitInterval))) {
-        case grpc::CompletionQueue::GOT_EVENT:
-          return is_ok;
-        case grpc::CompletionQueue::TIMEOUT:
-          if (on_wait_ && !is_cancelled_ && !on_wait_()) {
-            is_cancelled_ = true;
-            context_.TryCancel();
-          }
-          break;
-        case grpc::CompletionQueue::SHUTDOWN:
-          return false;
+    return queue_.Await([this] {
+      if (on_wait_ && !is_cancelled_ && !on_wait_()) {
+        is_cancelled_ = true;
+        context_.TryCancel();
       }
-    }
+    });
   }
 
   Session* const session_;
   const WaitFunction on_wait_;
   std::string name_;
   grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
   v1::PushDatasetRequest request_;
   v1::PushDatasetResponse response_;
   std::unique_ptr<grpc::ClientAsyncWriter<v1::PushDatasetRequest>> writer_;
+  CallQueue queue_;
   std::string block_;  // bytes not sent yet
   bool is_open_ = false;
   bool is_cancelled_ = false;

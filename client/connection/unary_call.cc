@@ -45,30 +45,6 @@ std::string PathOf(const google::protobuf::Descriptor* type) {
   std::abort();  // not a request
 }
 
-// Blocks until the queue's only operation has completed and set `status`.
-// Cancels the call if on_wait returns false.
-void AwaitCall(grpc::CompletionQueue* queue, grpc::ClientContext* context,
-               const CallLimits& limits, grpc::Status* status) {
-  const auto interval = absl::ToChronoMilliseconds(kWaitInterval);
-  void* tag;
-  bool is_ok;
-  while (queue->AsyncNext(&tag, &is_ok,
-                          std::chrono::system_clock::now() + interval) ==
-         grpc::CompletionQueue::TIMEOUT) {
-    if (!limits.MayGoOn()) {
-      context->TryCancel();
-      queue->Next(&tag, &is_ok);
-      if (!status->ok()) {
-        *status = {grpc::StatusCode::CANCELLED, kBrokenOff};
-      }
-      break;
-    }
-  }
-  queue->Shutdown();
-  while (queue->Next(&tag, &is_ok)) {
-  }
-}
-
 // Whether the daemon refused the call for the moment and there is time for
 // another attempt; pauses before it returns true. CANCELLED in `status` if
 // on_wait returned false.
@@ -87,6 +63,26 @@ bool ShouldRetry(absl::Duration deadline, const CallLimits& limits,
 
 }  // namespace
 
+CallQueue::~CallQueue() {
+  queue_.Shutdown();
+  void* tag;
+  bool is_ok;
+  while (queue_.Next(&tag, &is_ok)) {
+  }
+}
+
+bool CallQueue::Await(absl::FunctionRef<void()> on_wait) {
+  const auto interval = absl::ToChronoMilliseconds(kWaitInterval);
+  void* tag;
+  bool is_ok = false;
+  while (queue_.AsyncNext(&tag, &is_ok,
+                          std::chrono::system_clock::now() + interval) ==
+         grpc::CompletionQueue::TIMEOUT) {
+    on_wait();
+  }
+  return is_ok;
+}
+
 grpc::Status UnaryCall(Session* session,
                        const google::protobuf::Message& request,
                        const CallLimits& limits,
@@ -98,12 +94,20 @@ grpc::Status UnaryCall(Session* session,
   do {
     grpc::ClientContext context;
     session->Prepare(&context, deadline - MonotonicNow());
-    grpc::CompletionQueue queue;
-    const auto call = session->any_method()->PrepareUnaryCall(&context, path,
-                                                              request, &queue);
+    CallQueue queue;
+    const auto call = session->any_method()->PrepareUnaryCall(
+        &context, path, request, queue.get());
     call->StartCall();
     call->Finish(response, &status, &queue);
-    AwaitCall(&queue, &context, limits, &status);
+    bool is_cancelled = false;
+    queue.Await([&] {
+      if (is_cancelled || limits.MayGoOn()) return;
+      is_cancelled = true;
+      context.TryCancel();
+    });
+    if (is_cancelled && !status.ok()) {
+      status = {grpc::StatusCode::CANCELLED, kBrokenOff};
+    }
   } while (ShouldRetry(deadline, limits, &pause, &status));
   return status;
 }

@@ -10,10 +10,28 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
+#include "absl/functional/function_ref.h"
 #include "client/connection/call_limits.h"
 #include "client/connection/session.h"
 
 namespace datasetd::client {
+
+// The completion queue of one call, of which one operation is pending at a
+// time.
+class CallQueue {
+ public:
+  CallQueue() = default;
+  ~CallQueue();
+
+  // Blocks until the pending operation has completed, and calls `on_wait` every
+  // kWaitInterval meanwhile. Returns whether it succeeded.
+  bool Await(absl::FunctionRef<void()> on_wait);
+
+  grpc::CompletionQueue* get() { return &queue_; }
+
+ private:
+  grpc::CompletionQueue queue_;
+};
 
 // Calls the method that takes messages of `request`'s type. CANCELLED if
 // on_wait returned false before the answer arrived; RESOURCE_EXHAUSTED if the
