@@ -1,5 +1,3 @@
-#include "client/ctl/doctor/doctor_cache.h"
-
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -9,12 +7,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/doctor/doctor_checks.h"
 #include "client/ctl/output.h"
 
 namespace datasetd::ctl {
 namespace {
 
 constexpr char kCheck[] = "cache disk";
+// Directory set by CacheDirectory=datasetd of the systemd unit.
+constexpr char kDefaultCacheDirectory[] = "/var/cache/datasetd";
 // With less, the next load is unlikely to be cached.
 constexpr uint64_t kMinFreeBytes = 1 << 30;
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "client/ctl/doctor/doctor_finding.h"
+#include "client/ctl/doctor/doctor_checks.h"
 
 namespace datasetd::ctl {
 

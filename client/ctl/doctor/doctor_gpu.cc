@@ -1,5 +1,3 @@
-#include "client/ctl/doctor/doctor_gpu.h"
-
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/ctl/doctor/doctor_checks.h"
 #include "client/ctl/doctor/doctor_driver.h"
 #include "client/ctl/doctor/machine.h"
 

@@ -1,5 +1,3 @@
-#include "client/ctl/doctor/doctor_memory.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -10,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/ctl/doctor/doctor_checks.h"
 #include "client/ctl/output.h"
 
 namespace datasetd::ctl {

@@ -1,5 +1,3 @@
-#include "client/ctl/doctor/doctor_process.h"
-
 #include <climits>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/ctl/doctor/doctor_checks.h"
 
 namespace datasetd::ctl {
 namespace {

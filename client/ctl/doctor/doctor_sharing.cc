@@ -1,5 +1,3 @@
-#include "client/ctl/doctor/doctor_sharing.h"
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/client.h"
+#include "client/ctl/doctor/doctor_checks.h"
 #include "client/ctl/private_daemon.h"
 #include "client/ctl/temporary_directory.h"
 #include "client/feed/feed.h"

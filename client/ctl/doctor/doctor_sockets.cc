@@ -1,5 +1,3 @@
-#include "client/ctl/doctor/doctor_sockets.h"
-
 #include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
@@ -13,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/ctl/doctor/doctor_checks.h"
 
 namespace datasetd::ctl {
 namespace {

@@ -1,5 +1,3 @@
-#include "client/ctl/doctor/doctor_topology.h"
-
 #include <optional>
 #include <set>
 #include <string>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/ctl/doctor/doctor_checks.h"
 #include "client/ctl/doctor/machine.h"
 
 namespace datasetd::ctl {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/gpu_uuid.h"
-#include "client/ctl/doctor/doctor_topology.h"
+#include "client/ctl/doctor/doctor_checks.h"
 #include "client/ctl/doctor/machine.h"
 #include "cuda/device/driver_api.h"
 

@@ -1,4 +1,4 @@
-#include "client/ctl/doctor/doctor_topology.h"
+#include "client/ctl/doctor/doctor_checks.h"
 
 namespace datasetd::ctl {
 

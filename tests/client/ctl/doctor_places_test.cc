@@ -5,8 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "client/ctl/doctor/doctor_memory.h"
-#include "client/ctl/doctor/doctor_topology.h"
+#include "client/ctl/doctor/doctor_checks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
