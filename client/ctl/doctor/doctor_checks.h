@@ -46,6 +46,12 @@ void CheckCache(const std::string& directory, Findings* findings);
 // this process can use.
 int CheckGpus(Findings* findings);
 
+// The driver's part of CheckGpus, which returns 0 in a build without the CUDA
+// toolkit's headers. `has_mps`: an MPS server runs. `kernel_module` describes
+// the driver's part in the kernel, or is empty.
+int CheckDriver(bool has_mps, const std::string& kernel_module,
+                Findings* findings);
+
 struct GpuPlace {
   std::string name;         // "cuda:0", in this process's numbering
   std::string uuid;         // "GPU-..."

@@ -1,6 +1,6 @@
 // For builds without the CUDA toolkit's headers.
 
-#include "client/ctl/doctor/doctor_driver.h"
+#include "client/ctl/doctor/doctor_checks.h"
 
 namespace datasetd::ctl {
 
@@ -14,5 +14,7 @@ int CheckDriver(bool /*has_mps*/, const std::string& /*kernel_module*/,
        "else set devices: [cpu]"});
   return 0;
 }
+
+std::vector<GpuPlace> FindGpus() { return {}; }
 
 }  // namespace datasetd::ctl

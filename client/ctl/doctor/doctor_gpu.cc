@@ -13,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "client/ctl/doctor/doctor_checks.h"
-#include "client/ctl/doctor/doctor_driver.h"
 #include "client/ctl/doctor/machine.h"
 
 namespace datasetd::ctl {

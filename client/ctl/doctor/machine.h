@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 namespace datasetd::ctl {
 
 // Empty if there is no such file.
@@ -16,6 +18,11 @@ inline std::string FirstLine(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
+}
+
+// Converts 13020 to "13.2".
+inline std::string CudaVersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 // A function of a library that dlopen returned; null if it has none of the

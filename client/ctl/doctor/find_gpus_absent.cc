@@ -1,7 +1,0 @@
-#include "client/ctl/doctor/doctor_checks.h"
-
-namespace datasetd::ctl {
-
-std::vector<GpuPlace> FindGpus() { return {}; }
-
-}  // namespace datasetd::ctl
