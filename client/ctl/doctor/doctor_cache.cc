@@ -30,24 +30,16 @@ void CheckCache(const std::string& directory, Findings* findings) {
   const std::string path =
       directory.empty() ? kDefaultCacheDirectory : directory;
   struct stat status;
-  if (stat(path.c_str(), &status) != 0) {
-    if (errno == ENOENT && directory.empty()) return;
-    findings->push_back({Severity::kFault, kCheck,
-                         absl::StrCat(path, ": ", std::strerror(errno)),
-                         kFixDirectory});
-    return;
-  }
-  if (!S_ISDIR(status.st_mode)) {
-    findings->push_back({Severity::kFault, kCheck,
-                         absl::StrCat(path, " is no directory"),
-                         kFixDirectory});
-    return;
-  }
   struct statvfs disk;
-  if (statvfs(path.c_str(), &disk) != 0) {
-    findings->push_back({Severity::kFault, kCheck,
-                         absl::StrCat(path, ": ", std::strerror(errno)),
-                         kFixDirectory});
+  std::string fault;
+  if (stat(path.c_str(), &status) != 0 || statvfs(path.c_str(), &disk) != 0) {
+    if (errno == ENOENT && directory.empty()) return;
+    fault = absl::StrCat(path, ": ", std::strerror(errno));
+  } else if (!S_ISDIR(status.st_mode)) {
+    fault = absl::StrCat(path, " is no directory");
+  }
+  if (!fault.empty()) {
+    findings->push_back({Severity::kFault, kCheck, fault, kFixDirectory});
     return;
   }
   const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
@@ -61,7 +53,7 @@ void CheckCache(const std::string& directory, Findings* findings) {
          "and in ReadWritePaths= of the daemon's unit: what does not fit is "
          "read from its source at the next start"});
   } else {
-    findings->push_back({Severity::kOk, kCheck, what, ""});
+    findings->push_back({Severity::kOk, kCheck, what});
   }
 }
 

@@ -80,8 +80,7 @@ void CheckDevice(const v1::Device& device, Findings* findings) {
                     device.pinned_bytes() == 0
                         ? ""
                         : absl::StrCat("; ", FormatBytes(device.pinned_bytes()),
-                                       " of host memory are pinned")),
-       ""});
+                                       " of host memory are pinned"))});
 }
 
 class DoctorCommand final : public Command {

@@ -54,8 +54,7 @@ void CheckComputeMode(const DriverApi& driver, int ordinal, bool has_mps,
     findings->push_back({Severity::kOk, "compute mode",
                          what + (mode == CU_COMPUTEMODE_DEFAULT
                                      ? "DEFAULT"
-                                     : "EXCLUSIVE_PROCESS, under MPS"),
-                         ""});
+                                     : "EXCLUSIVE_PROCESS, under MPS")});
   }
 }
 
@@ -128,7 +127,7 @@ int CheckDriver(bool has_mps, const std::string& kernel_module,
       num_gpus == 1 ? " GPU" : " GPUs",
       kernel_module.empty() ? "" : absl::StrCat("; ", kernel_module));
   if (const absl::Status runs = CheckRunsKernels(version); runs.ok()) {
-    findings->push_back({Severity::kOk, "GPU driver", text, ""});
+    findings->push_back({Severity::kOk, "GPU driver", text});
   } else {
     NoGpu(absl::StrCat(text, "; ", runs.message()),
           "update NVIDIA's driver; after it restart the machine", findings);

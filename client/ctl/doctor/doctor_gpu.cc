@@ -54,7 +54,7 @@ void CheckMps(Findings* findings) {
                       ", but no control daemon is there"),
          "start it (systemctl start datasetd-mps), or unset the variable"});
   } else {
-    findings->push_back({Severity::kOk, "MPS", "not in use", ""});
+    findings->push_back({Severity::kOk, "MPS", "not in use"});
   }
 }
 
@@ -94,7 +94,7 @@ void CheckMig(int num_gpus, Findings* findings) {
     }
   }
   if (divided.empty()) {
-    findings->push_back({Severity::kOk, "MIG", "not in use", ""});
+    findings->push_back({Severity::kOk, "MIG", "not in use"});
   } else {
     findings->push_back(
         {Severity::kWarning, "MIG",
@@ -133,12 +133,11 @@ void CheckToolkit(Findings* findings) {
     findings->push_back(
         {Severity::kOk, "CUDA toolkit",
          absl::StrCat(version.empty() ? "version unknown" : version, ", in ",
-                      path == nullptr ? root : std::string(path)),
-         ""});
+                      path == nullptr ? root : std::string(path))});
     return;
   }
   findings->push_back({Severity::kOk, "CUDA toolkit",
-                       "none; only building with CUDA needs it", ""});
+                       "none; only building with CUDA needs it"});
 }
 
 }  // namespace
@@ -151,7 +150,7 @@ int CheckGpus(Findings* findings) {
          "set slab_export: cuda_vmm_fd; if that fails below, too, serve from "
          "device cpu"});
   } else {
-    findings->push_back({Severity::kOk, "WSL", "not in use", ""});
+    findings->push_back({Severity::kOk, "WSL", "not in use"});
   }
   CheckToolkit(findings);
   const int num_gpus =

@@ -118,9 +118,9 @@ void CheckCgroupMemory(pid_t daemon, const std::string& root,
   if (!limit.has_value()) {
     findings->push_back(
         {Severity::kOk, "cgroup memory",
-         cgroup.has_value() ? "no cgroup limits it, or none is to be seen here"
-                            : "the daemon's cgroup is not to be seen from here",
-         ""});
+         cgroup.has_value()
+             ? "no cgroup limits it, or none is to be seen here"
+             : "the daemon's cgroup is not to be seen from here"});
     return;
   }
   const std::string which =
@@ -129,8 +129,7 @@ void CheckCgroupMemory(pid_t daemon, const std::string& root,
     findings->push_back(
         {Severity::kOk, "cgroup memory",
          absl::StrCat("no limit; ", FormatBytes(limit->used_bytes), " used",
-                      which),
-         ""});
+                      which)});
     return;
   }
   const std::string text =
@@ -138,7 +137,7 @@ void CheckCgroupMemory(pid_t daemon, const std::string& root,
                    FormatBytes(limit->bytes), " used", which);
   if (static_cast<double>(limit->used_bytes) <
       kNearlyFull * static_cast<double>(limit->bytes)) {
-    findings->push_back({Severity::kOk, "cgroup memory", text, ""});
+    findings->push_back({Severity::kOk, "cgroup memory", text});
     return;
   }
   findings->push_back(

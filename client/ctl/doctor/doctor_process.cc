@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/ctl/doctor/doctor_checks.h"
+#include "client/ctl/doctor/machine.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -28,10 +29,7 @@ std::string Namespace(const std::string& process, const std::string& kind) {
 }
 
 bool IsDatasetd(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  std::getline(file, name);
-  return name == "datasetd";
+  return FirstLine(absl::StrCat("/proc/", pid, "/comm")) == "datasetd";
 }
 
 void CheckNamespaces(pid_t pid, Findings* findings) {
@@ -66,12 +64,10 @@ void CheckNamespaces(pid_t pid, Findings* findings) {
     findings->push_back(
         {Severity::kOk, "namespaces",
          "the daemon is to be seen from here; as another user's process it "
-         "tells no more (root may ask)",
-         ""});
+         "tells no more (root may ask)"});
   } else {
     findings->push_back({Severity::kOk, "namespaces",
-                         "daemon and this process share PID, IPC and user",
-                         ""});
+                         "daemon and this process share PID, IPC and user"});
   }
 }
 
@@ -107,8 +103,7 @@ Finding CheckMemlock(std::optional<uint64_t> bytes) {
   }
   return {Severity::kOk, "memlock",
           *bytes == UINT64_MAX ? std::string("unlimited")
-                               : absl::StrCat(*bytes, " bytes"),
-          ""};
+                               : absl::StrCat(*bytes, " bytes")};
 }
 
 }  // namespace
@@ -119,7 +114,7 @@ pid_t CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings) {
   findings->push_back(
       serves_gpu ? CheckMemlock(is_seen ? MaxLockedBytes(pid) : std::nullopt)
                  : Finding{Severity::kOk, "memlock",
-                           "a daemon without a GPU locks none", ""});
+                           "a daemon without a GPU locks none"});
   return is_seen ? pid : 0;
 }
 

@@ -102,7 +102,7 @@ Finding CheckWay(const std::string& program, const std::string& device,
   const absl::Status status = Share(program, device, way);
   if (status.ok()) {
     return {Severity::kOk, "sharing",
-            absl::StrCat(what, ": two processes read the same memory"), ""};
+            absl::StrCat(what, ": two processes read the same memory")};
   }
   return {is_only_way ? Severity::kFault : Severity::kWarning, "sharing",
           absl::StrCat(what, ": ", std::string(status.message())),

@@ -101,7 +101,7 @@ bool CheckSocket(const char* check, const std::string& path,
          kFixMode});
     return true;
   }
-  findings->push_back({Severity::kOk, check, what, ""});
+  findings->push_back({Severity::kOk, check, what});
   return true;
 }
 
@@ -112,10 +112,10 @@ void CheckGroup(const std::string& path, Findings* findings) {
   const std::string self = UserName(geteuid());
   if (geteuid() == 0 || geteuid() == status.st_uid) {
     findings->push_back(
-        {Severity::kOk, "group", absl::StrCat(self, " needs no group"), ""});
+        {Severity::kOk, "group", absl::StrCat(self, " needs no group")});
   } else if (IsInGroup(status.st_gid)) {
     findings->push_back(
-        {Severity::kOk, "group", absl::StrCat(self, " is in ", name), ""});
+        {Severity::kOk, "group", absl::StrCat(self, " is in ", name)});
   } else if (IsListedInGroup(status.st_gid)) {
     findings->push_back(
         {Severity::kWarning, "group",

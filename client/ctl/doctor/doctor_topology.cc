@@ -73,8 +73,7 @@ void CheckNodes(const std::vector<GpuPlace>& gpus, pid_t daemon,
       findings->push_back({Severity::kOk, "NUMA node",
                            absl::StrCat(Describe(gpu),
                                         ": on no node of its own; the machine "
-                                        "has one, or does not tell"),
-                           ""});
+                                        "has one, or does not tell")});
       continue;
     }
     const std::string cores = FirstLine(
@@ -91,7 +90,7 @@ void CheckNodes(const std::vector<GpuPlace>& gpus, pid_t daemon,
       }
     }
     if (may_run_there) {
-      findings->push_back({Severity::kOk, "NUMA node", where, ""});
+      findings->push_back({Severity::kOk, "NUMA node", where});
     } else {
       findings->push_back(
           {Severity::kWarning, "NUMA node",
@@ -117,8 +116,7 @@ void CheckPeers(const std::vector<GpuPlace>& gpus, Findings* findings) {
   if (refused.empty()) {
     findings->push_back(
         {Severity::kOk, "peer access",
-         absl::StrCat("all ", gpus.size(), " GPUs read one another's memory"),
-         ""});
+         absl::StrCat("all ", gpus.size(), " GPUs read one another's memory")});
   } else {
     findings->push_back(
         {Severity::kWarning, "peer access",
