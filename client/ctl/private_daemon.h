@@ -47,7 +47,6 @@ class PrivateDaemon {
 
   // Returns the value for DATASETD_ADDRESS.
   std::string address() const { return directory_->path() + "/datasetd.sock"; }
-  pid_t pid() const { return pid_; }
 
   // Returns how the daemon ended, with the end of its log; empty while it runs.
   std::string Ending();

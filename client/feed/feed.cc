@@ -170,11 +170,12 @@ absl::Status Feed::SendIndices(const IndexBlock& block,
         "SendIndices: the feed has the daemon's order; open it with "
         "client_order");
   }
-  DATASETD_RETURN_IF_ERROR(core_->CheckOrder());
+  FeedCursor& cursor = core_->cursor();
+  DATASETD_RETURN_IF_ERROR(cursor.CheckOrder());
   const IndexSender::Result result =
-      sender_->Send(core_->generation(), block, limits);
-  core_->AddSent(result.num_sent);
-  if (result.is_unanswered) core_->LoseOrder();
+      sender_->Send(cursor.generation(), block, limits);
+  cursor.AddSent(result.num_sent);
+  if (result.is_unanswered) cursor.LoseOrder();
   if (result.status.ok() || absl::IsCancelled(result.status)) {
     return result.status;
   }

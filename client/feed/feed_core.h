@@ -79,11 +79,8 @@ class FeedCore {
 
   // Errors as Feed::Seek.
   absl::Status Seek(uint64_t epoch, uint64_t batch);
-  // As in FeedCursor, for client_order.
-  uint64_t generation() const { return cursor_.generation(); }
-  void AddSent(uint64_t num_batches) { cursor_.AddSent(num_batches); }
-  void LoseOrder() { cursor_.LoseOrder(); }
-  absl::Status CheckOrder() const { return cursor_.CheckOrder(); }
+  // For client_order, and for the thread that calls Next.
+  FeedCursor& cursor() { return cursor_; }
   // Returns why the lease has ended, if it has, else `status`. Blocks up to
   // `timeout` for the daemon's message. For the thread that calls Next.
   absl::Status ExplainedByLease(const absl::Status& status,
@@ -121,7 +118,6 @@ class FeedCore {
            field.offset_bytes;
   }
   const SlotLayout& layout() const { return layout_; }
-  uint64_t batches_per_epoch() const { return cursor_.batches_per_epoch(); }
   DLDevice device() const;
   bool is_this_process() const { return fork_generation_ == ForkGeneration(); }
   // Total time that Next has waited. For the thread that calls Next.

@@ -28,7 +28,6 @@ class FeedCursor {
         epoch_(options.start_epoch),
         batch_(options.start_batch) {}
 
-  uint64_t batches_per_epoch() const { return batches_per_epoch_; }
   // Position of the batch that is due.
   uint64_t epoch() const { return epoch_; }
   uint64_t batch() const { return batch_; }

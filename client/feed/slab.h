@@ -29,7 +29,6 @@ class Slab {
   ~Slab();
 
   char* data() const { return static_cast<char*>(data_); }
-  uint64_t size_bytes() const { return size_bytes_; }
   // Null on the host.
   CudaDriver* cuda() const { return cuda_.get(); }
 
