@@ -1,6 +1,7 @@
 #include "client/ctl/transforms_argument.h"
 
 #include <fcntl.h>
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
@@ -16,10 +17,45 @@
 #include "absl/strings/string_view.h"
 #include "base/file_descriptor.h"
 #include "base/status_macros.h"
-#include "client/ctl/short_enums.h"
+#include "proto/short_name.h"
 
 namespace datasetd::ctl {
 namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+void ExpandShortEnums(const Descriptor& descriptor, nlohmann::json* json);
+
+void ExpandValue(const FieldDescriptor& field, nlohmann::json* value) {
+  if (field.message_type() != nullptr) {
+    ExpandShortEnums(*field.message_type(), value);
+    return;
+  }
+  if (field.enum_type() == nullptr || !value->is_string()) return;
+  std::string name = absl::AsciiStrToUpper(value->get<std::string>());
+  std::replace(name.begin(), name.end(), '-', '_');
+  name = NamePrefix(*field.enum_type()) + name;
+  if (field.enum_type()->FindValueByName(name) != nullptr) *value = name;
+}
+
+// Replaces short names of enum values in `json`, a message of the type
+// `descriptor`, by the full names: {"padding_mode": "reflect"} means
+// "PADDING_MODE_REFLECT". Short names ignore case and may use - for _. Leaves
+// everything else unchanged, valid or not.
+void ExpandShortEnums(const Descriptor& descriptor, nlohmann::json* json) {
+  if (!json->is_object()) return;
+  for (auto& [key, value] : json->items()) {
+    const FieldDescriptor* field = descriptor.FindFieldByName(key);
+    if (field == nullptr) field = descriptor.FindFieldByCamelcaseName(key);
+    if (field == nullptr || field->is_map()) continue;
+    if (!field->is_repeated()) {
+      ExpandValue(*field, &value);
+    } else if (value.is_array()) {
+      for (nlohmann::json& element : value) ExpandValue(*field, &element);
+    }
+  }
+}
 
 absl::StatusOr<v1::Pipeline> ParseJson(absl::string_view text) {
   // A list becomes the transforms of a Pipeline.
