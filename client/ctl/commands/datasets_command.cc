@@ -10,15 +10,15 @@
 namespace datasetd::ctl {
 namespace {
 
-std::string List(const std::vector<v1::Dataset>& datasets) {
-  if (datasets.empty()) {
+std::string List(const v1::ListDatasetsResponse& response) {
+  if (response.datasets().empty()) {
     return "no datasets; load one: datasetctl load NAME --format FORMAT --path "
            "PATH\n";
   }
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "STATE", "DEVICE", "RESIDENCY", "SAMPLES", "RESIDENT", "FEEDS",
        "HOLDERS"}};
-  for (const v1::Dataset& dataset : datasets) {
+  for (const v1::Dataset& dataset : response.datasets()) {
     rows.push_back(
         {dataset.name(), StateText(dataset), dataset.device(),
          ResidencyText(dataset.residency()),
@@ -50,12 +50,11 @@ class DatasetsCommand final : public Command {
       if (!dataset.ok()) return Fail(dataset.status());
       return Print(flags().json ? ToJson(*dataset) : DescribeDataset(*dataset));
     }
-    const auto datasets = client->ListDatasets();
-    if (!datasets.ok()) return Fail(datasets.status());
-    if (!flags().json) return Print(List(*datasets));
     v1::ListDatasetsResponse response;
-    response.mutable_datasets()->Assign(datasets->begin(), datasets->end());
-    return Print(ToJson(response));
+    const absl::Status status =
+        client->Call(v1::ListDatasetsRequest(), &response);
+    if (!status.ok()) return Fail(status);
+    return Print(flags().json ? ToJson(response) : List(response));
   }
 
  private:

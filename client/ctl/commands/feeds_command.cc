@@ -8,12 +8,12 @@
 namespace datasetd::ctl {
 namespace {
 
-std::string List(const std::vector<v1::Feed>& feeds) {
-  if (feeds.empty()) return "no feeds\n";
+std::string List(const v1::ListFeedsResponse& response) {
+  if (response.feeds().empty()) return "no feeds\n";
   std::vector<std::vector<std::string>> rows = {
       {"ID", "NAME", "DATASET", "PID", "UID", "BATCH", "RANK", "SEED",
        "POSITION", "SAMPLES", "HELD", "JOB WAITED", "DAEMON WAITED", "SLAB"}};
-  for (const v1::Feed& feed : feeds) {
+  for (const v1::Feed& feed : response.feeds()) {
     rows.push_back(
         {absl::StrCat(feed.feed_id()), feed.name().empty() ? "-" : feed.name(),
          feed.dataset(), feed.pid() == 0 ? "-" : absl::StrCat(feed.pid()),
@@ -42,12 +42,10 @@ class FeedsCommand final : public Command {
   int Run() override {
     auto client = Connect();
     if (!client.ok()) return Fail(client.status());
-    const auto feeds = client->ListFeeds();
-    if (!feeds.ok()) return Fail(feeds.status());
-    if (!flags().json) return Print(List(*feeds));
     v1::ListFeedsResponse response;
-    response.mutable_feeds()->Assign(feeds->begin(), feeds->end());
-    return Print(ToJson(response));
+    const absl::Status status = client->Call(v1::ListFeedsRequest(), &response);
+    if (!status.ok()) return Fail(status);
+    return Print(flags().json ? ToJson(response) : List(response));
   }
 };
 
