@@ -68,10 +68,10 @@ int CutCommandLine(const std::vector<Entry>& entries, int argc, char** argv) {
   return argc;
 }
 
-// Searches for --json, which a failed parse may not have reached.
-bool AsksForJson(int argc, char** argv) {
+// Searches for an option, which a failed parse may not have reached.
+bool HasWord(int argc, char** argv, const char* word) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0) return true;
+    if (std::strcmp(argv[i], word) == 0) return true;
   }
   return false;
 }
@@ -79,11 +79,9 @@ bool AsksForJson(int argc, char** argv) {
 // Returns an error of which CLI11 has no good message: an empty --address=, or
 // an unknown command. Returns an empty text if there is none.
 std::string ProblemOf(const CLI::App& app, int argc, char** argv) {
-  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
-    // CLI11 takes the next word for the value.
-    if (std::strcmp(argv[i], "--address=") == 0) {
-      return "--address= has no value: expected the path of a daemon's socket";
-    }
+  // CLI11 takes the next word for the value.
+  if (HasWord(argc, argv, "--address=")) {
+    return "--address= has no value: expected the path of a daemon's socket";
   }
   std::vector<std::string> names;
   for (const CLI::App* const command : app.get_subcommands({})) {
@@ -143,7 +141,7 @@ int Main(int argc, char** argv) {
   // Returns the exit code.
   const auto fail = [&](const std::string& problem) {
     const std::string text =
-        AsksForJson(argc, argv)
+        HasWord(argc, argv, "--json")
             ? ErrorToJson(absl::InvalidArgumentError(problem))
             : absl::StrCat("datasetctl: ", WithoutControls(problem), "\n");
     std::fputs(text.c_str(), stderr);
@@ -156,7 +154,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) {
       if (!problem.empty()) return fail(problem);
-      if (AsksForJson(argc, argv)) return fail(error.what());
+      if (HasWord(argc, argv, "--json")) return fail(error.what());
     }
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
