@@ -3,23 +3,38 @@
 # proto/version.h and the Python package say the same; tests compare.
 VERSION = "0.1.0"
 
-PYTHON = ["/usr/bin/python3", "-I", "-B"]
+def run_python(ctx, script, outputs, arguments, inputs, mnemonic):
+    """Runs a script of this package by the system's Python."""
+    args = ctx.actions.args()
+    args.add_all(["-I", "-B", script])
+    args.add_all(arguments)
+    ctx.actions.run(
+        executable = "/usr/bin/python3",
+        arguments = [args],
+        inputs = inputs + [script],
+        outputs = outputs,
+        mnemonic = mnemonic,
+        use_default_shell_env = True,
+    )
+
+def pack(ctx, script, out, arguments, inputs):
+    """Runs a script that packs the archive `out`; returns what a rule does."""
+    run_python(ctx, script, [out], [out.path] + arguments, inputs, "Package")
+    return [DefaultInfo(
+        files = depset([out]),
+        runfiles = ctx.runfiles([out]),
+    )]
 
 def bundle_library(ctx, name = "libdatasetd.so"):
     """The directory with the library, called `name`, and those it needs."""
     lib = ctx.actions.declare_directory(ctx.label.name + ".lib")
-    ctx.actions.run(
-        executable = PYTHON[0],
-        arguments = PYTHON[1:] + [
-            ctx.file._bundle_library.path,
-            ctx.file.library.path,
-            lib.path,
-            name,
-        ],
-        inputs = [ctx.file._bundle_library, ctx.file.library],
-        outputs = [lib],
-        mnemonic = "BundleLibrary",
-        use_default_shell_env = True,
+    run_python(
+        ctx,
+        ctx.file._bundle_library,
+        [lib],
+        [ctx.file.library.path, lib.path, name],
+        [ctx.file.library],
+        "BundleLibrary",
     )
     return lib
 

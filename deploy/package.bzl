@@ -1,32 +1,15 @@
 """deb and wheel: what package managers install."""
 
-load(":entries.bzl", "ENTRIES_ATTRS", "PYTHON", "VERSION", "bundle_library", "entries")
+load(":entries.bzl", "ENTRIES_ATTRS", "VERSION", "bundle_library", "entries", "pack")
 
 # DATASETD_ABI_VERSION of client/c_api/datasetd.h; tests/deploy compares.
 ABI = "1"
-
-def _run(ctx, script, out, arguments, inputs):
-    args = ctx.actions.args()
-    args.add_all(PYTHON[1:] + [script, out])
-    args.add_all(arguments)
-    ctx.actions.run(
-        executable = PYTHON[0],
-        arguments = [args],
-        inputs = inputs + [script],
-        outputs = [out],
-        mnemonic = "Package",
-        use_default_shell_env = True,
-    )
-    return [DefaultInfo(
-        files = depset([out]),
-        runfiles = ctx.runfiles([out]),
-    )]
 
 def _deb_impl(ctx):
     deb = ctx.actions.declare_file("datasetd_%s-1_amd64.deb" % VERSION)
     lib = bundle_library(ctx, "libdatasetd.so." + ABI)
     arguments, inputs = entries(ctx)
-    return _run(
+    return pack(
         ctx,
         ctx.file._make_deb,
         deb,
@@ -58,7 +41,7 @@ def _wheel_impl(ctx):
     wheel = ctx.actions.declare_file("datasetd-%s-%s.whl" % (VERSION, tag))
     lib = bundle_library(ctx)
     arguments, inputs = entries(ctx)
-    return _run(
+    return pack(
         ctx,
         ctx.file._make_wheel,
         wheel,

@@ -1,22 +1,21 @@
 """pages: the documentation, with links that work in an archive."""
 
-load(":entries.bzl", "PYTHON")
+load(":entries.bzl", "run_python")
 
 def _pages_impl(ctx):
     out = ctx.actions.declare_directory(ctx.label.name)
     paths = {file: ctx.attr.folder + "/" + file.basename for file in ctx.files.srcs}
     for target, path in ctx.attr.files.items():
         paths[target.files.to_list()[0]] = path
-    args = ctx.actions.args()
-    args.add_all(PYTHON[1:] + [ctx.file._make_pages, out.path])
-    args.add_all(["%s=%s" % (file.path, path) for file, path in paths.items()])
-    args.add_all(["%s->%s" % item for item in ctx.attr.others.items()])
-    ctx.actions.run(
-        executable = PYTHON[0],
-        arguments = [args],
-        inputs = paths.keys() + [ctx.file._make_pages],
-        outputs = [out],
-        mnemonic = "Pages",
+    run_python(
+        ctx,
+        ctx.file._make_pages,
+        [out],
+        [out.path] +
+        ["%s=%s" % (file.path, path) for file, path in paths.items()] +
+        ["%s->%s" % item for item in ctx.attr.others.items()],
+        paths.keys(),
+        "Pages",
     )
     return [DefaultInfo(files = depset([out]))]
 

@@ -1,6 +1,6 @@
 """release: the self-contained archive, and private libraries for it."""
 
-load(":entries.bzl", "ENTRIES_ATTRS", "PYTHON", "VERSION", "bundle_library", "entries")
+load(":entries.bzl", "ENTRIES_ATTRS", "VERSION", "bundle_library", "entries", "pack", "run_python")
 
 def _release_impl(ctx):
     name = "datasetd-%s-linux-x86_64" % VERSION
@@ -19,22 +19,14 @@ def _release_impl(ctx):
     )
 
     arguments, inputs = entries(ctx)
-    args = ctx.actions.args()
-    args.add_all(PYTHON[1:] + [ctx.file._make_release, archive, name])
-    args.add_all(["COMMIT=" + commit.path, "lib=" + lib.path])
-    args.add_all(arguments)
-    args.add_all([path + "=/dev/null" for path in ctx.attr.empty_files])
-    ctx.actions.run(
-        executable = PYTHON[0],
-        arguments = [args],
-        inputs = inputs + [commit, lib, ctx.file._make_release],
-        outputs = [archive],
-        mnemonic = "Release",
+    return pack(
+        ctx,
+        ctx.file._make_release,
+        archive,
+        [name, "COMMIT=" + commit.path, "lib=" + lib.path] + arguments +
+        [path + "=/dev/null" for path in ctx.attr.empty_files],
+        inputs + [commit, lib],
     )
-    return [DefaultInfo(
-        files = depset([archive]),
-        runfiles = ctx.runfiles([archive]),
-    )]
 
 release = rule(
     implementation = _release_impl,
@@ -51,18 +43,13 @@ release = rule(
 
 def _private_libraries_impl(ctx):
     folder = ctx.actions.declare_directory(ctx.label.name)
-    ctx.actions.run(
-        executable = PYTHON[0],
-        arguments = PYTHON[1:] + [
-            ctx.file._bundle_library.path,
-            "--only",
-            ctx.attr.soname,
-            folder.path,
-        ],
-        inputs = [ctx.file._bundle_library],
-        outputs = [folder],
-        mnemonic = "BundleLibrary",
-        use_default_shell_env = True,
+    run_python(
+        ctx,
+        ctx.file._bundle_library,
+        [folder],
+        ["--only", ctx.attr.soname, folder.path],
+        [],
+        "BundleLibrary",
     )
     return [DefaultInfo(files = depset([folder]))]
 
