@@ -1,6 +1,5 @@
 #include "client/feed/copied_tensor.h"
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -14,11 +13,7 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 
 // The data follows.
-struct alignas(64) CopiedTensor {
-  DLManagedTensor tensor = {};
-  std::array<int64_t, kMaxDimensions> shape = {};
-  std::array<int64_t, kMaxDimensions> strides = {};
-};
+struct alignas(64) CopiedTensor : ShapedTensor {};
 
 void Delete(DLManagedTensor* tensor) {
   operator delete(tensor->manager_ctx, kAlignment);
@@ -35,16 +30,7 @@ DLManagedTensor* MakeCopiedTensor(const FieldLayout& layout,
       new (operator new(sizeof(CopiedTensor) + size, kAlignment)) CopiedTensor;
   void* const copy = item + 1;
   std::memcpy(copy, data, size);
-  item->shape = layout.shape;
-  item->shape[0] = num_samples;
-  item->strides = layout.strides;
-  item->tensor.dl_tensor = {.data = copy,
-                            .device = {kDLCPU, 0},
-                            .ndim = layout.num_dimensions,
-                            .dtype = ToDlpack(layout.dtype),
-                            .shape = item->shape.data(),
-                            .strides = item->strides.data(),
-                            .byte_offset = 0};
+  item->Set(layout, num_samples, copy, {kDLCPU, 0});
   item->tensor.manager_ctx = item;
   item->tensor.deleter = &Delete;
   return &item->tensor;

@@ -583,16 +583,7 @@ DLManagedTensor* FeedCore::MakeTensor(const BatchInfo& info, uint32_t field) {
   item->core = this;
   item->slot = info.slot;
   item->field = field;
-  item->shape = layout.shape;
-  item->shape[0] = info.num_samples;
-  item->strides = layout.strides;
-  item->tensor.dl_tensor = {.data = FieldData(info.slot, layout),
-                            .device = device(),
-                            .ndim = layout.num_dimensions,
-                            .dtype = ToDlpack(layout.dtype),
-                            .shape = item->shape.data(),
-                            .strides = item->strides.data(),
-                            .byte_offset = 0};
+  item->Set(layout, info.num_samples, FieldData(info.slot, layout), device());
   item->tensor.manager_ctx = item;
   item->tensor.deleter = &DeleteTensor;
   Hold(info.slot, field);

@@ -38,12 +38,30 @@ constexpr DLDataType ToDlpack(Dtype dtype) {
   return {kDLOpaqueHandle, 0, 0};
 }
 
-// The feed keeps one per slot and field, which avoids an allocation per batch.
-// A second tensor of the same field while the first exists is heap-allocated.
-struct FieldTensor {
+// A DLPack tensor with the extents that it points to.
+struct ShapedTensor {
   DLManagedTensor tensor = {};
   std::array<int64_t, kMaxDimensions> shape = {};
   std::array<int64_t, kMaxDimensions> strides = {};
+
+  void Set(const FieldLayout& layout, int64_t num_samples, void* data,
+           DLDevice device) {
+    shape = layout.shape;
+    shape[0] = num_samples;
+    strides = layout.strides;
+    tensor.dl_tensor = {.data = data,
+                        .device = device,
+                        .ndim = layout.num_dimensions,
+                        .dtype = ToDlpack(layout.dtype),
+                        .shape = shape.data(),
+                        .strides = strides.data(),
+                        .byte_offset = 0};
+  }
+};
+
+// The feed keeps one per slot and field, which avoids an allocation per batch.
+// A second tensor of the same field while the first exists is heap-allocated.
+struct FieldTensor : ShapedTensor {
   FeedCore* core = nullptr;
   uint32_t slot = 0;
   uint32_t field = 0;
