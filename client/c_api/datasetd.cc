@@ -119,6 +119,13 @@ int32_t ReturnJson(const absl::StatusOr<T>& message, char** json,
   return Return(message.status(), error);
 }
 
+// Calls `progress`, if there is one, with a message as JSON.
+auto Reporting(datasetd_progress_function progress, void* argument) {
+  return [progress, argument](const Message& now) {
+    return progress == nullptr || progress(ToJson(now).c_str(), argument) == 0;
+  };
+}
+
 std::string Text(const char* text) { return text == nullptr ? "" : text; }
 
 std::unique_ptr<Message> NewMessage(const Descriptor* type) {
@@ -238,13 +245,8 @@ int32_t datasetd_load_dataset(datasetd_client* client, const char* spec_json,
   if (absl::Status status = FromJson(*client, spec_json, &spec); !status.ok()) {
     return Return(status, error);
   }
-  Client::ProgressFunction on_progress;
-  if (progress != nullptr) {
-    on_progress = [progress, argument](const v1::Dataset& dataset) {
-      return progress(ToJson(dataset).c_str(), argument) == 0;
-    };
-  }
-  return ReturnJson(client->client.LoadDataset(std::move(spec), on_progress),
+  return ReturnJson(client->client.LoadDataset(std::move(spec),
+                                               Reporting(progress, argument)),
                     dataset_json, error);
 }
 
@@ -288,13 +290,8 @@ int32_t datasetd_estimate_load(datasetd_client* client, const char* spec_json,
   if (absl::Status status = FromJson(*client, spec_json, &spec); !status.ok()) {
     return Return(status, error);
   }
-  Client::EstimateFunction on_progress;
-  if (progress != nullptr) {
-    on_progress = [progress, argument](const v1::EstimateLoadResponse& now) {
-      return progress(ToJson(now).c_str(), argument) == 0;
-    };
-  }
-  return ReturnJson(client->client.EstimateLoad(std::move(spec), on_progress),
+  return ReturnJson(client->client.EstimateLoad(std::move(spec),
+                                                Reporting(progress, argument)),
                     estimate_json, error);
 }
 
