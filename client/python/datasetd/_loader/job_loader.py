@@ -18,10 +18,17 @@ from typing import (
 
 from .._arguments import checked_int, loader_timeout
 from .._batches.batch import ArrayT, Batch
-from ..errors import InvalidArgument
+from ..errors import FailedPrecondition, InvalidArgument
 from . import accelerate, benchmark, torch_loader
 from .opening import OpenJob
-from .resume import batches_per_epoch
+from .resume import (
+    ORDER_KEYS,
+    VERSION,
+    batches_per_epoch,
+    check_state,
+    checked_order_state,
+    checked_position,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +62,6 @@ class JobLoader(Generic[ArrayT]):
         self._feeds = opened.feeds
         self._start = opened.start
         self._collective = opened.collective
-        self._state = opened.state
 
     # -- Iterating ------------------------------------------------------------
 
@@ -81,7 +87,7 @@ class JobLoader(Generic[ArrayT]):
         """iter() for the package's own loaders: no part of the job's epochs."""
         self._settle()
         self._start.repeat_unused()
-        self._collective.check(self._state.identity())
+        self._collective.check(self._identity())
         epoch, _ = self._start.position()
         iterator = self._feeds.iterate(self._start)
         self._start.begin(epoch, iterator.use)
@@ -156,7 +162,33 @@ class JobLoader(Generic[ArrayT]):
 
         Contains plain values, the same for all ranks.
         """
-        return self._state.save()
+        self._collective.follow()
+        self._start.forget_unused()
+        progress = self._feeds.progress
+        position, first = progress.position, progress.first_position
+        order = progress.order_state
+        asked_for = self._start.asked_for()
+        if asked_for is not None:
+            position, first = asked_for, self._start.first_position
+            order = self._start.order_state or {}
+        # The keys are those of every state of the job: torch.distributed.
+        # checkpoint loads only the keys that a new loader's state has.
+        state: Dict[str, Any] = {
+            "version": VERSION,
+            **self._identity(),
+            "epoch": position[0],
+            "batch": position[1],
+            "first_position": first,
+        }
+        queue = self._feeds.current.queue
+        if queue is not None and self._order.is_given:
+            state.update({key: order.get(key) for key in ORDER_KEYS})
+            if "sampler_state" not in order and state["batch"] == 0:
+                state["sampler_state"] = queue.order.present_state()
+            state["sampler_epoch"] = order.get(
+                "sampler_epoch", self._order.sampler_epoch()
+            )
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iter() continue where state_dict() was taken.
@@ -169,7 +201,45 @@ class JobLoader(Generic[ArrayT]):
         sampler they may differ at batch 0 only. iter() checks that a sampler
         yields the same indices.
         """
-        self._state.load(state)
+        self._collective.follow()
+        identity = self._identity()
+        check_state(state)
+        if not self._share.has_seed and "seed" in state:
+            identity["seed"] = checked_int(
+                "state_dict: seed", state["seed"], 0, 2**64 - 1
+            )
+        queue = self._feeds.newest.queue
+        position, first = checked_position(
+            state,
+            identity,
+            self.num_samples if self._order.is_global else None,
+        )
+        # A state of a version before does not say what the sampler was told.
+        told = state.get("sampler_epoch", position[0])
+        if told is not None:
+            told = checked_int("state_dict: sampler_epoch", told, 0, 2**63 - 1)
+        order_state = None
+        if queue is not None and self._order.is_given:
+            order_state = checked_order_state(state, position[1])
+        self._collective.set_seed(identity["seed"])
+        self._share.keep_seed()
+        self._feeds.forget_peeked()
+        if told is not None:
+            self._order.tell_sampler(told)
+        self._start.load(position, first, order_state)
+
+    def _identity(self) -> Dict[str, Any]:
+        """Returns the values that must be equal to resume from a state."""
+        return {
+            "content_hash": self.content_hash,
+            "seed": self.seed,
+            "batch_size": self._order.batch_size,
+            "drop_last": self._order.drop_last,
+            "sampler": self._order.kind,
+            "world_size": self.world_size,
+            "transforms_hash": self.transforms_hash,
+            **self._order.identity(),
+        }
 
     # -- What it is -----------------------------------------------------------
 
@@ -202,7 +272,10 @@ class JobLoader(Generic[ArrayT]):
     @property
     def num_samples(self) -> int:
         """Samples in the dataset or subset, over all ranks and nodes."""
-        return self._state.num_samples()
+        if self._order.partition is not None:
+            self._collective.follow()
+            return self._order.partition.total
+        return self._feeds.newest.num_samples
 
     @property
     def waited_seconds(self) -> float:
@@ -218,13 +291,44 @@ class JobLoader(Generic[ArrayT]):
         self._collective.settle()
         self._start.forget_unused()
         self._feeds.forget_peeked()
-        return iter(self) if self._state.skip(count) else iter(())
+        if self._start.order_state is not None:
+            raise FailedPrecondition(
+                "skip_first_batches: load_state_dict() has set the place in "
+                "the sampler's order: no batches can be skipped from there"
+            )
+        epoch, index = self._start.position()
+        index += count
+        first = self._start.first_position
+        partition = self._order.partition
+        num_batches = (
+            batches_per_epoch(
+                self.num_samples - first,
+                self._order.batch_size,
+                self.world_size,
+                self._order.drop_last,
+            )
+            if partition is None
+            else len(partition)
+        )
+        self._start.load((epoch, index), first, None)
+        is_known = self._feeds.newest.queue is None or partition is not None
+        if is_known and index >= num_batches:
+            self._start.skip(epoch)
+            return iter(())
+        return iter(self)
 
     def _has_partition(self) -> bool:
         return self._order.partition is not None
 
     def _num_padding(self) -> int:
-        return self._state.num_padding()
+        """Returns how many samples the epoch repeats, over all ranks."""
+        order = self._order
+        if order.partition is not None and order.is_partition:
+            return order.partition.num_padding_of_all()
+        if order.drop_last or order.weighted or not order.is_global:
+            return 0
+        first = self._feeds.progress.first_position
+        return -(self.num_samples - first) % self.world_size
 
     @property
     def collate_fn(self) -> NoReturn:

@@ -32,7 +32,6 @@ from .feeds import Feeds
 from .job_order import JobOrder
 from .next_epoch import NextEpoch
 from .share import Share
-from .state import State
 
 # Rows that a loader's fetch() has room for, where its batches have as many.
 _MIN_FETCHED = 16
@@ -47,7 +46,6 @@ class OpenJob(NamedTuple):
     feeds: Feeds
     start: NextEpoch
     collective: Collective
-    state: State
 
 
 def open_job(
@@ -159,5 +157,4 @@ def open_job(
     start = NextEpoch()
     agreement = Agreement(whole_name(whole.name), name)
     collective = Collective(share, order, feeds, start, agreement)
-    state = State(share, order, feeds, start, collective)
-    return OpenJob(job, share, order, feeds, start, collective, state)
+    return OpenJob(job, share, order, feeds, start, collective)

@@ -1,4 +1,4 @@
-"""Resume states of loaders: creation and checks."""
+"""Checks of the states from which loaders resume."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .._arguments import checked_int
 from .._feed.reconnecting_feed import Position
 from ..errors import FailedPrecondition, InvalidArgument
 
-_VERSION = 1
+VERSION = 1
 # Hashes of arguments that not every job has.
 _OPTIONAL = ("subset", "weights", "partition")
 # These depend on which node holds which samples.
@@ -17,25 +17,6 @@ _OF_PARTS = ("content_hash", "subset", "weights", "partition")
 _SHARE = ("batch_size", "world_size")
 # A sampler's part of the state; None where it is not known.
 ORDER_KEYS = ("row", "order_hash", "sampler_state")
-
-
-def make_state(
-    job: Mapping[str, Any], position: Position, first: int
-) -> Dict[str, Any]:
-    """Returns plain values. `job` has the values that must match to resume;
-    the epoch began at place `first` of the global order.
-
-    The keys are those of every state of the job: torch.distributed.checkpoint
-    loads only the keys that a new loader's state has.
-    """
-    epoch, index = position
-    return {
-        "version": _VERSION,
-        **job,
-        "epoch": epoch,
-        "batch": index,
-        "first_position": first,
-    }
 
 
 def check_state(state: Any) -> None:
@@ -63,10 +44,10 @@ def checked_position(
     missing = sorted(needed - set(state))
     if missing:
         raise InvalidArgument(f"state_dict: {missing} is missing")
-    if state["version"] != _VERSION:
+    if state["version"] != VERSION:
         raise FailedPrecondition(
             f"state_dict: version is {state['version']!r}, this package "
-            f"reads {_VERSION}"
+            f"reads {VERSION}"
         )
     epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
     index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
