@@ -18,9 +18,15 @@ from typing import (
 
 from .._arguments import checked_int, loader_timeout
 from .._batches.batch import ArrayT, Batch
+from .._datasets.parts import whole_name
+from .._feed.reconnecting_feed import Job
+from .._ranks.agreement import Agreement
 from ..errors import FailedPrecondition, InvalidArgument
 from . import accelerate, benchmark, torch_loader
-from .opening import OpenJob
+from .collective import Collective
+from .feeds import Feeds
+from .job_order import JobOrder
+from .next_epoch import NextEpoch
 from .resume import (
     ORDER_KEYS,
     VERSION,
@@ -29,6 +35,7 @@ from .resume import (
     checked_order_state,
     checked_position,
 )
+from .share import Share
 
 if TYPE_CHECKING:
     import torch
@@ -52,16 +59,23 @@ class EpochFollower:
 class JobLoader(Generic[ArrayT]):
     """The work of a DataLoader, whose documentation holds here, too."""
 
-    def __init__(self, opened: OpenJob) -> None:
-        self.batch_size = opened.order.batch_size
-        self.shuffle = opened.order.shuffle
-        self.drop_last = opened.order.drop_last
-        self._job = opened.job
-        self._share = opened.share
-        self._order = opened.order
-        self._feeds = opened.feeds
-        self._start = opened.start
-        self._collective = opened.collective
+    def __init__(
+        self, job: Job, share: Share, order: JobOrder, feeds: Feeds
+    ) -> None:
+        self.batch_size = order.batch_size
+        self.shuffle = order.shuffle
+        self.drop_last = order.drop_last
+        self._job = job
+        self._share = share
+        self._order = order
+        self._feeds = feeds
+        self._start = NextEpoch()
+        agreement = Agreement(
+            whole_name(job.dataset.name), job.options["name"]
+        )
+        self._collective = Collective(
+            share, order, feeds, self._start, agreement
+        )
 
     # -- Iterating ------------------------------------------------------------
 

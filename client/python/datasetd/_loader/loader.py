@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import (
     TYPE_CHECKING,
@@ -14,21 +15,39 @@ from typing import (
     overload,
 )
 
+from .._arguments import checked_int, loader_timeout
+from .._batches import frameworks
 from .._batches.batch import ArrayT
+from .._batches.held import Held
 from .._datasets.subset import Samples
 from .._feed.fetch import Fetcher, SingleBatchSampler
 from .._feed.options import FieldNames, Layout
+from .._feed.reconnecting_feed import Job
 from .._order.weights import Weights
 from .._ranks import nodes
 from .._ranks.ranks import Number
+from ..errors import InvalidArgument
 from ..transforms._pipeline import Pipelines
 from . import torch_arguments as _torch_arguments
+from .arguments import (
+    chosen_subset,
+    dataset_of,
+    feed_options,
+    loader_device,
+    reconnect_seconds,
+)
+from .balanced import balanced_weights
+from .feeds import Feeds
 from .job_loader import EpochFollower, JobLoader
-from .opening import open_job
+from .job_order import JobOrder
+from .share import Share
 
 if TYPE_CHECKING:
     import numpy
     import torch
+
+# Rows that a loader's fetch() has room for, where its batches have as many.
+_MIN_FETCHED = 16
 
 BatchSampler = Iterable[Iterable[int]]
 Device = Union[None, str, "torch.device"]
@@ -302,36 +321,78 @@ class DataLoader(JobLoader[ArrayT]):
         if sampler is None and batch_sampler is None:
             self.sampler = EpochFollower(self)
         self.batch_sampler = batch_sampler
-        opened = open_job(
-            dataset,
-            batch_size=batch_size,
-            shuffle=bool(shuffle),
-            sampler=sampler,
-            batch_sampler=batch_sampler,
-            seed=seed,
-            generator=generator,
-            drop_last=bool(drop_last),
-            rank=rank,
-            world_size=world_size,
-            partition=partition,
-            prefetch=prefetch,
-            transforms=transforms,
-            layout=layout,
-            framework=framework,
-            weights=weights,
-            subset=subset,
-            fields=fields,
-            views=views,
-            on_held=on_held,
-            device=device,
-            name=name,
-            timeout=timeout,
-            reconnect=reconnect,
-            draws_by_sample=self._draws_by_sample,
-            open_loader=DataLoader,
-            open_fetcher=make_fetcher,
+        whole, own_subset = dataset_of(dataset)
+        batch_size = checked_int("batch_size", batch_size, 1, 2**32 - 1)
+        shuffle, drop_last = bool(shuffle), bool(drop_last)
+        share = Share(rank, world_size)
+        framework = frameworks.resolve(framework)
+        if not isinstance(name, str):
+            raise InvalidArgument(f"name={name!r}; expected a str")
+        subset = chosen_subset(
+            own_subset,
+            sampler,
+            batch_sampler,
+            weights,
+            subset,
+            shuffle,
+            drop_last,
+            partition,
         )
-        super().__init__(opened)
+        held = Held(on_held, f"a loader of dataset '{whole.name}'")
+        if seed is not None and generator is not None:
+            raise InvalidArgument("seed= and generator= exclude each other")
+        options, images = feed_options(
+            whole, name, fields, views, transforms, layout, prefetch
+        )
+        options["device"] = loader_device(whole, device)
+        order = JobOrder(whole, subset, batch_size, shuffle, drop_last)
+        if isinstance(weights, str):
+            weights = balanced_weights(
+                weights, DataLoader, whole, order.samples, framework
+            )
+        if weights is not None:
+            order.weigh(weights)
+        if partition is not None:
+            order.divide(partition)
+        if sampler is not None or batch_sampler is not None:
+            order.take(sampler, batch_sampler, own_subset)
+        options.update(order.feed_options(self._draws_by_sample))
+        timeout = loader_timeout(timeout)
+        seconds = reconnect_seconds(reconnect)
+        # After the other checks, so that a mistake draws nothing.
+        share.choose_seed(seed, generator, shuffle or weights is not None)
+        order.set_seed(share.seed)
+        options.update(share.ranks._asdict())
+        options["seed"] = str(order.seed_of(share.seed))
+        job = Job(
+            whole,
+            options,
+            framework,
+            timeout,
+            seconds,
+            held,
+            images,
+            order.weighted,
+        )
+        if order.partition is not None and order.is_partition:
+            job.num_padding = order.partition.num_padding
+        feeds = Feeds(
+            job,
+            order,
+            functools.partial(
+                make_fetcher,
+                whole,
+                min_rows=min(order.batch_size, _MIN_FETCHED),
+                fields=fields,
+                views=views,
+                transforms=transforms,
+                layout=layout,
+                framework=framework,
+                device=device,
+                reconnect=seconds,
+            ),
+        )
+        super().__init__(job, share, order, feeds)
 
 
 class _FetchLoader(DataLoader[Any]):
