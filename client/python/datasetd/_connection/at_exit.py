@@ -5,20 +5,12 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from typing import Dict, Protocol
+from typing import Dict
 
 CLOSED_WITH_DAEMON = (
     "its private daemon has ended, by close() of the datasetd.LocalDaemon or "
     "the end of its `with`"
 )
-
-
-class Closable(Protocol):
-    def is_used(self) -> bool:
-        """True if a thread is in a call."""
-
-    def close(self, why: str = ...) -> None:
-        """Later calls raise Closed with `why`."""
 
 
 # The finalizers of open objects, and the addresses of their daemons.
@@ -27,8 +19,8 @@ _is_registered = False
 
 
 def close_at_exit(finalizer: weakref.finalize, address: str) -> None:
-    """Closes the Closable of `finalizer` at exit, unless a thread is using it;
-    it then ends with the process.
+    """Closes the object of `finalizer` at exit, by close(), unless is_used()
+    says that a thread is using it; it then ends with the process.
 
     REQUIRES: the finalizer does nothing at exit and was created before: later
     registrations run earlier, and a local daemon must end last.

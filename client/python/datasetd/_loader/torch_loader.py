@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Protocol
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+)
 
-
-class Source(Protocol):
-    """The part of DataLoader that is used here."""
-
-    batch_size: int
-    drop_last: bool
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def world_size(self) -> int: ...
-
-    @property
-    def num_samples(self) -> int: ...
-
-    def __len__(self) -> int: ...
-
-    def _iter_after(self, count: int) -> Iterator[Any]: ...
-
-    def set_epoch(self, epoch: int) -> None: ...
-
-    def _follow_epoch(self, epoch: int) -> None: ...
-
-    def state_dict(self) -> Dict[str, Any]: ...
-
-    def load_state_dict(self, state: Dict[str, Any]) -> None: ...
+if TYPE_CHECKING:
+    from .job_loader import JobLoader
 
 
 class _Key:
@@ -47,7 +30,7 @@ class _Key:
 
 
 class _Iteration:
-    def __init__(self, loader: Source) -> None:
+    def __init__(self, loader: "JobLoader[Any]") -> None:
         self._loader = loader
         self._batches: Optional[Iterator[Any]] = None
 
@@ -62,7 +45,7 @@ def _only(batches: List[Any]) -> Any:
     return batch
 
 
-def make(loader: Source) -> Any:
+def make(loader: "JobLoader[Any]") -> Any:
     """See DataLoader.as_torch."""
     import torch.utils.data
 
