@@ -12,7 +12,6 @@ CLOSED_WITH_DAEMON = (
     "the end of its `with`"
 )
 
-
 # The finalizers of open objects, and the addresses of their daemons.
 _open: Dict[weakref.finalize, str] = {}
 _is_registered = False

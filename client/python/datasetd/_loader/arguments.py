@@ -8,11 +8,7 @@ from typing import Any, Dict, FrozenSet, Optional, Tuple
 from .._arguments import checked_int, checked_seconds, device_name
 from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.subset import whole_of
-from .._feed.options import (
-    check_order_arguments,
-    chosen_fields,
-    fields_message,
-)
+from .._feed.options import chosen_fields, fields_message
 from ..errors import InvalidArgument
 
 
@@ -40,16 +36,32 @@ def chosen_subset(
     partition: Any,
 ) -> Any:
     """Returns the indices of the samples that the loader is for; None: all, or
-    a sampler's choice. `own_subset` is that of a Subset."""
-    check_order_arguments(
-        sampler,
-        batch_sampler,
-        weights,
-        subset,
-        shuffle,
-        drop_last,
-        partition is not None,
-    )
+    a sampler's choice. `own_subset` is that of a Subset. Checks that at most
+    one argument determines the order."""
+    has_sampler = sampler is not None
+    has_batch_sampler = batch_sampler is not None
+    if partition is not None and (has_sampler or has_batch_sampler):
+        raise InvalidArgument(
+            "partition= and a sampler exclude each other: a sampler's indices "
+            "are this rank's already, and give each rank as many"
+        )
+    if weights is not None:
+        _exclude(
+            "weights",
+            sampler=has_sampler,
+            batch_sampler=has_batch_sampler,
+            shuffle=shuffle,
+        )
+    if has_batch_sampler:
+        _exclude(
+            "batch_sampler",
+            sampler=has_sampler,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            subset=subset is not None,
+        )
+    if has_sampler:
+        _exclude("sampler", shuffle=shuffle, subset=subset is not None)
     if own_subset is None:
         return subset
     if subset is not None:
@@ -57,9 +69,15 @@ def chosen_subset(
             "subset= and a Subset as dataset exclude each other: take "
             "select(indices) of the Subset"
         )
-    if sampler is None and batch_sampler is None:
-        return own_subset
-    return subset
+    return None if has_sampler or has_batch_sampler else own_subset
+
+
+def _exclude(argument: str, **others: bool) -> None:
+    for other, is_given in others.items():
+        if is_given:
+            raise InvalidArgument(
+                f"{argument}= and {other}= exclude each other"
+            )
 
 
 def feed_options(
