@@ -121,30 +121,33 @@ class Agreement:
         """
         if self._failed is not None and self._failed[0] == ranks:
             raise self._failed[1]
-        if _is_of_mpi(ranks) and _mpi.can_exchange():
-            return self._gather_by_mpi(ranks, record, answer)
-        self._store = None
-        store = self._found_store(ranks)
-        if store is None:
-            raise FailedPrecondition(
-                f"partition: the nodes' sizes are compared through the store "
-                "of torch.distributed or jax.distributed, or by MPI, and none "
-                f"of them has this loader's ranks ({ranks.rank} of "
-                f"{ranks.world_size}): "
-                "call init_process_group() first, or leave partition= out and "
-                "give each loader its rank= and world_size= within the node; "
-                "ranks of different nodes are then not compared and may have "
-                "different numbers of batches"
-            )
-        try:
-            return self._gathered(store, ranks, record, answer)
-        except RuntimeError as error:
-            failed = (
-                error
-                if isinstance(error, Error)
-                else FailedPrecondition(
-                    f"partition: the ranks' store has failed: {error}"
+        is_by_mpi = _is_of_mpi(ranks) and _mpi.can_exchange()
+        if not is_by_mpi:
+            self._store = None
+            if self._found_store(ranks) is None:
+                raise FailedPrecondition(
+                    "partition: the nodes' sizes are compared through the "
+                    "store of torch.distributed or jax.distributed, or by "
+                    "MPI, and none of them has this loader's ranks "
+                    f"({ranks.rank} of {ranks.world_size}): "
+                    "call init_process_group() first, or leave partition= out "
+                    "and give each loader its rank= and world_size= within "
+                    "the node; ranks of different nodes are then not compared "
+                    "and may have different numbers of batches"
                 )
+        gathered = self._gathered_by_mpi if is_by_mpi else self._gathered
+        try:
+            result = gathered(ranks, record, answer)
+            if "error" not in result:
+                return result
+            failed: Error = FailedPrecondition(result["error"])
+        except Error as error:
+            failed = error
+        except RuntimeError as error:
+            if is_by_mpi:
+                raise
+            failed = FailedPrecondition(
+                f"partition: the ranks' store has failed: {error}"
             )
         # Kept, since the other ranks do not come again.
         self._failed = ranks, failed
@@ -176,7 +179,7 @@ class Agreement:
             self._expect_equal(ranks, found)
         return True
 
-    def _gather_by_mpi(
+    def _gathered_by_mpi(
         self,
         ranks: _ranks.Ranks,
         record: Dict[str, Any],
@@ -185,29 +188,18 @@ class Agreement:
         identity = {"partition": "node", "sampler": ""}
         exchange = self._begun({"identity": identity, "record": record})
         texts = exchange.texts(_MPI_GATHER_SECONDS)
-        error: Error
         if texts is None:
-            error = DeadlineExceeded(
+            raise DeadlineExceeded(
                 f"partition: a rank has not come within "
                 f"{_MPI_GATHER_SECONDS:.0f} s: every rank must make this "
                 f"loader, of '{self._loader[0]}' or of parts of it, and use it"
             )
-        else:
-            found = [json.loads(text) for text in texts]
-            try:
-                message = _other_loaders(ranks, found)
-                if message:
-                    raise FailedPrecondition(f"partition: {message}")
-                self._expect_equal(ranks, found)
-                result = answer([rank["record"] for rank in found])
-                if "error" not in result:
-                    return result
-                error = FailedPrecondition(result["error"])
-            except FailedPrecondition as failure:
-                error = failure
-        # Kept, since the other ranks do not come again.
-        self._failed = ranks, error
-        raise error
+        found = [json.loads(text) for text in texts]
+        message = _other_loaders(ranks, found)
+        if message:
+            raise FailedPrecondition(f"partition: {message}")
+        self._expect_equal(ranks, found)
+        return answer([rank["record"] for rank in found])
 
     def _begun(self, text: Dict[str, Any]) -> _mpi.Exchange:
         text = {"loader": list(self._loader), **text}
@@ -234,11 +226,12 @@ class Agreement:
 
     def _gathered(
         self,
-        store: _Store,
         ranks: _ranks.Ranks,
         record: Dict[str, Any],
         answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
     ) -> Dict[str, Any]:
+        store = self._store
+        assert store is not None
         self._compare(ranks, {"partition": "node", "sampler": ""})
         self._identity_key = self._key + "-order"
         store.tell(self._record_key(ranks.rank), json.dumps(record))
@@ -248,8 +241,6 @@ class Agreement:
         else:
             text = self._answered(store)
         result: Dict[str, Any] = json.loads(text)
-        if "error" in result:
-            raise FailedPrecondition(result["error"])
         return result
 
     def _records(
