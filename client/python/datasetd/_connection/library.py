@@ -128,7 +128,6 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         None,
         [_P, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int32)],
     ),
-    "datasetd_feed_waited_ns": (ctypes.c_int64, [_P]),
     # Untyped pointers, since this is called for every batch.
     "datasetd_feed_next": (
         ctypes.c_int32,

@@ -167,48 +167,35 @@ class Feed:
     def _wait(
         self, handle: dlpack.Handle, timeout: Optional[float]
     ) -> None:
-        start = time.monotonic()
-        try:
-            self._fill(
-                handle, timeout, None if timeout is None else start + timeout
-            )
-        finally:
-            self._waited.seconds += time.monotonic() - start
-
-    def _fill(
-        self,
-        handle: dlpack.Handle,
-        timeout: Optional[float],
-        deadline: Optional[float],
-    ) -> None:
         """Handles what the first attempt could not."""
         transfer = self._transfer
-        code = self._error.code
-        while True:
-            if code != _DEADLINE_EXCEEDED:
-                raise self._error.to_exception()
-            self._check_open()
-            step = _WAIT_STEP_NS
-            if deadline is not None:
-                left = int((deadline - time.monotonic()) * 1e9)
-                if left <= 0:
-                    raise DeadlineExceeded(
-                        f"no batch came within {timeout} s (timeout=)"
-                    )
-                step = min(step, left)
-            # Without the GIL.
-            if not self._library.feed_next(
-                self._handle,
-                transfer.stream,
-                step,
-                _addressof(handle),
-                transfer.tensors,
-                transfer.num_tensors,
-                transfer.copied,
-                self._error_address,
-            ):
-                return
-            code = self._error.code
+        start = time.monotonic()
+        try:
+            while self._error.code == _DEADLINE_EXCEEDED:
+                self._check_open()
+                step = _WAIT_STEP_NS
+                if timeout is not None:
+                    left = int((start + timeout - time.monotonic()) * 1e9)
+                    if left <= 0:
+                        raise DeadlineExceeded(
+                            f"no batch came within {timeout} s (timeout=)"
+                        )
+                    step = min(step, left)
+                # Without the GIL.
+                if not self._library.feed_next(
+                    self._handle,
+                    transfer.stream,
+                    step,
+                    _addressof(handle),
+                    transfer.tensors,
+                    transfer.num_tensors,
+                    transfer.copied,
+                    self._error_address,
+                ):
+                    return
+            raise self._error.to_exception()
+        finally:
+            self._waited.seconds += time.monotonic() - start
 
     # -- Order --------------------------------------------------------------
 
