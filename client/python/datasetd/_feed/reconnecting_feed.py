@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import weakref
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
@@ -28,6 +29,7 @@ from .recovery import LOST, NOT_OPENED, Recovery
 Position = Tuple[int, int]  # epoch, batch within it
 
 
+@dataclasses.dataclass(eq=False)
 class Job:
     """What the feeds of one loader have in common.
 
@@ -35,29 +37,19 @@ class Job:
     changed: a feed keeps those that it was opened with.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        options: Dict[str, Any],
-        framework: str,
-        timeout: Optional[float],
-        reconnect_seconds: float,
-        held: Held,
-        images: FrozenSet[str],
-        weighted: Optional[Weighted],
-    ) -> None:
-        """`images` are the names of a batch's images."""
-        self.dataset = dataset
-        self.options = options
-        self.framework = framework
-        self.timeout = timeout
-        self.reconnect_seconds = reconnect_seconds
-        self.held = held
-        self.images = images
-        self.weighted = weighted
-        # Returns how many rows of the batch at an index are padding, of a
-        # client's order; None: none are.
-        self.num_padding: Optional[Callable[[int], int]] = None
+    dataset: Dataset
+    options: Dict[str, Any]
+    framework: str
+    timeout: Optional[float]
+    reconnect_seconds: float
+    held: Held
+    images: FrozenSet[str]  # names, of a batch's images
+    weighted: Optional[Weighted]
+    # Returns how many rows of the batch at an index are padding, of a client's
+    # order; None: none are.
+    num_padding: Optional[Callable[[int], int]]
+
+    def __post_init__(self) -> None:
         self.waited = Waited()
         self.feeds: "weakref.WeakSet[ReconnectingFeed]" = weakref.WeakSet()
         self.is_closed = False

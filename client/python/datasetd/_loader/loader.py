@@ -373,9 +373,10 @@ class DataLoader(JobLoader[ArrayT]):
             held,
             images,
             order.weighted,
+            order.partition.num_padding
+            if order.partition is not None and order.is_partition
+            else None,
         )
-        if order.partition is not None and order.is_partition:
-            job.num_padding = order.partition.num_padding
         feeds = Feeds(
             job,
             order,
