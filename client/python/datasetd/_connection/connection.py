@@ -7,7 +7,7 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import Iterator
+from typing import Any, Iterator
 
 from ..errors import Closed
 from . import library as _library
@@ -34,7 +34,7 @@ class Connection:
         self._lock = threading.Lock()
         self._num_users = 0
         self._closed = ""  # why, once it is
-        _connections.add(self)
+        renew_lock_after_fork(self)
         _library.call(
             library.client_connect, ctypes.byref(options), ctypes.byref(handle)
         )
@@ -71,23 +71,24 @@ class Connection:
         if is_unused:
             self._free()
 
-    def after_fork(self) -> None:
-        """Called in the child, where the thread that held the lock is
-        missing."""
-        self._lock = threading.Lock()
-
 
 def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:
     if handle:
         library.client_close(handle)
 
 
-_connections: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+_owners: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def renew_lock_after_fork(owner: Any) -> None:
+    """Gives `owner` another `_lock` in a forked child, where the thread that
+    held it is missing."""
+    _owners.add(owner)
 
 
 def _after_fork() -> None:
-    for connection in list(_connections):
-        connection.after_fork()
+    for owner in list(_owners):
+        owner._lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

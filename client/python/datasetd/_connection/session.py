@@ -22,7 +22,7 @@ from ..errors import (
     Unavailable,
 )
 from . import library as _library
-from .connection import Connection
+from .connection import Connection, renew_lock_after_fork
 
 _RETRY_SECONDS = 0.05
 # A daemon that listens gets at least this time to answer.
@@ -57,7 +57,7 @@ class Session:
         self._connection: Optional[Connection] = connect(address, timeout)
         self.address = self._connection.address
         self._local_daemon = local_daemons.get(self.address)
-        _sessions.add(self)
+        renew_lock_after_fork(self)
 
     def connection(self) -> Connection:
         """Returns the current connection; raises Closed after close()."""
@@ -170,11 +170,6 @@ class Session:
         if connection is not None:
             connection.close()
 
-    def after_fork(self) -> None:
-        """Called in the child, where the thread that held the lock is
-        missing."""
-        self._lock = threading.Lock()
-
 
 def _connect(address: str, timeout: float) -> Connection:
     """Waits for a daemon, also for the one after a daemon that is shutting
@@ -210,14 +205,3 @@ def _await_answer(connection: Connection) -> None:
     library = _library.load()
     with connection.used() as handle:
         _library.call(library.call, handle, b"GetStatus", b"{}", None)
-
-
-_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for session in list(_sessions):
-        session.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)
