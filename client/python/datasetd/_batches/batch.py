@@ -180,7 +180,9 @@ class Batch(Tuple[ArrayT, ...]):
 
     def to(self, device: Any, non_blocking: bool = False) -> "Batch[ArrayT]":
         """Returns the batch on another device; itself if it is there."""
-        return self._changed(frameworks.mover(device, non_blocking))
+        return self._changed(
+            lambda array: frameworks.moved(array, device, non_blocking)
+        )
 
     def _changed(self, change: Callable[[Any], Any]) -> "Batch[ArrayT]":
         held = self.__dict__.get("_handle")

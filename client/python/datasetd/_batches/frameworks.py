@@ -10,7 +10,6 @@ import importlib.util
 import sys
 from typing import (
     Any,
-    Callable,
     Container,
     Dict,
     Iterable,
@@ -356,24 +355,19 @@ def _jax_copy(array: Any) -> Any:
     return array.copy().block_until_ready()
 
 
-def mover(device: Any, non_blocking: bool) -> Callable[[Any], Any]:
-    """Returns a function that returns an array on `device`; the same array if
-    it is there."""
-
-    def move(array: Any) -> Any:
-        jax = sys.modules.get("jax")
-        if jax is not None and isinstance(array, jax.Array):
-            return jax.device_put(array, device)
-        if hasattr(array, "is_cuda"):  # torch
-            return array.to(device, non_blocking=non_blocking)
-        if str(device) == "cpu" and not isinstance(array, Tensor):
-            return array
-        raise InvalidArgument(
-            f"to({str(device)!r}): a {type(array).__name__} cannot be moved: "
-            "use framework='torch' or 'jax'"
-        )
-
-    return move
+def moved(array: Any, device: Any, non_blocking: bool) -> Any:
+    """Returns an array on `device`; the same array if it is there."""
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(array, jax.Array):
+        return jax.device_put(array, device)
+    if hasattr(array, "is_cuda"):  # torch
+        return array.to(device, non_blocking=non_blocking)
+    if str(device) == "cpu" and not isinstance(array, Tensor):
+        return array
+    raise InvalidArgument(
+        f"to({str(device)!r}): a {type(array).__name__} cannot be moved: "
+        "use framework='torch' or 'jax'"
+    )
 
 
 def stream_number(stream: Any) -> int:

@@ -27,7 +27,7 @@ class Order:
         if size <= _MAX_TABLE_SIZE:
             self._table = _shuffled(seed, epoch, size)
             return
-        self._rows = _ceil_sqrt(size)
+        self._rows = math.isqrt(size - 1) + 1  # rounded up
         self._columns = (size - 1) // self._rows + 1
         words = _draws(seed, epoch, _FIRST_DRAW, _ROUNDS // 2)
         self._keys = words.ravel()
@@ -67,10 +67,6 @@ def _added(key: Any, x: Any, value: Any, modulus: int) -> Any:
     z = (z ^ (z >> numpy.uint64(31))) >> numpy.uint64(32)
     value = value + (z * numpy.uint64(modulus) >> numpy.uint64(32))
     return value - numpy.uint64(modulus) * (value >= numpy.uint64(modulus))
-
-
-def _ceil_sqrt(size: int) -> int:
-    return math.isqrt(size - 1) + 1
 
 
 def _shuffled(seed: int, epoch: int, size: int) -> Any:
