@@ -198,55 +198,44 @@ class Client:
           pin: never evicted to make room for another dataset. For root and the
             daemon's user; PermissionDenied for others.
         """
-        divided = parts.resolve(part, part_epoch, part_seed)
-        is_read_here = formats.is_read_here(format)
-        if divided is not None and not is_read_here:
-            if path is not None and parts.has_shards(format, path):
-                path = divided.shards(absolute(path))
-            else:
-                options = {**(options or {}), "part": divided.option()}
-            name = divided.name(name)
-        if is_read_here:
+        others: Dict[str, Any] = {
+            "pretransforms": pretransforms,
+            "device": device,
+            "bad_samples": bad_samples,
+            "max_bad_samples": max_bad_samples,
+            "residency": residency,
+            "device_bytes": device_bytes,
+            "private": private,
+            "pin": pin,
+        }
+        if formats.is_read_here(format):
             if dry_run:
                 raise InvalidArgument(
                     f"dry_run is for formats that the daemon reads, and "
                     f"{format!r} is read by this process"
                 )
             return formats.load(
-                self.push_dataset,
-                self.get_dataset,
+                self,
                 name,
                 format,
                 path,
                 split,
-                options or {},
+                options,
                 progress,
-                pretransforms=pretransforms,
-                device=device,
-                bad_samples=bad_samples,
-                max_bad_samples=max_bad_samples,
-                residency=residency,
-                device_bytes=device_bytes,
                 part=part,
                 part_epoch=part_epoch,
                 part_seed=part_seed,
-                private=private,
-                pin=pin,
+                **others,
             )
+        divided = parts.resolve(part, part_epoch, part_seed)
+        if divided is not None:
+            if path is not None and parts.has_shards(format, path):
+                path = divided.shards(absolute(path))
+            else:
+                options = {**(options or {}), "part": divided.option()}
+            name = divided.name(name)
         spec = loading.dataset_spec(
-            name,
-            format,
-            path,
-            split,
-            pretransforms,
-            device,
-            options,
-            bad_samples,
-            max_bad_samples,
-            residency,
-            device_bytes,
-            private,
-            pin,
+            name, format, path, split, options=options, **others
         )
         if dry_run:
             return estimate_of(
@@ -347,9 +336,14 @@ class Client:
         header: Dict[str, Any] = {
             "name": name,
             "device": device_name(device),
-            **loading.residency_message(residency, device_bytes),
-            **loading.access_message(private, pin),
-            **loading.bad_samples_message(bad_samples, max_bad_samples),
+            **loading.common_message(
+                bad_samples,
+                max_bad_samples,
+                residency,
+                device_bytes,
+                private,
+                pin,
+            ),
             "class_names": list(
                 class_names_of(data) if class_names is None else class_names
             ),

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+)
 
 from .. import sources
 from .._arguments import absolute
@@ -23,6 +32,9 @@ from ..sources._cifar_python import cifar10_python, cifar100_python
 from ..sources._folders import walk
 from ..sources._shards import files_of
 from .folders import advice
+
+if TYPE_CHECKING:
+    from .client import Client
 
 # All that datasetd.sources can read, by format.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -151,13 +163,12 @@ def file_state(path: str) -> List[Any]:
 
 
 def load(
-    push_dataset: Callable[..., Dataset],
-    get_dataset: Callable[[str], Dataset],
+    client: "Client",
     name: str,
     format: str,
     path: Any,
     split: Optional[str],
-    options: Mapping[str, Any],
+    options: Optional[Mapping[str, Any]],
     progress: Any,
     is_named_by_files: bool = False,
     part: Optional[nodes.Given] = None,
@@ -165,8 +176,7 @@ def load(
     part_seed: int = 0,
     **push_arguments: Any,
 ) -> Dataset:
-    """Reads and pushes a dataset, or attaches to the one of this name, by two
-    methods of a Client.
+    """Reads and pushes a dataset, or attaches to the one of this name.
 
     With `is_named_by_files` a dataset that this user pushed under the name has
     these samples. Else the samples are compared.
@@ -174,14 +184,14 @@ def load(
     if path is None:
         raise InvalidArgument(f"format {format!r} needs a path")
     path = absolute(path)  # the directory may be another one later
-    images, others = image_options(options)
+    images, others = image_options(options or {})
     arguments = arguments_of(format, split, others)
     name, path, division = own_shards(
         format, name, path, part, part_epoch, part_seed
     )
 
     def push(if_exists: str, report: Any) -> Dataset:
-        return push_dataset(
+        return client.push_dataset(
             name,
             read(format, path, arguments),
             progress=report,
@@ -198,7 +208,7 @@ def load(
     if is_named_by_files:
         divided = parts.resolve(**division) if division else None
         own = name if divided is None else divided.name(name)
-        dataset = _attach(get_dataset, own) or push("keep", progress)
+        dataset = _attach(client, own) or push("keep", progress)
         if not _is_own(dataset):
             dataset.close()
             dataset = None
@@ -208,12 +218,10 @@ def load(
     return dataset
 
 
-def _attach(
-    get_dataset: Callable[[str], Dataset], name: str
-) -> Optional[Dataset]:
+def _attach(client: "Client", name: str) -> Optional[Dataset]:
     """Returns the dataset of this name if there is one."""
     try:
-        return get_dataset(name)
+        return client.get_dataset(name)
     except (NotFound, FailedPrecondition):  # none, or one that failed
         return None
 

@@ -48,7 +48,7 @@ def dataset_spec(
     pin: bool = False,
 ) -> Dict[str, Any]:
     """Returns the DatasetSpec message for Client.load_dataset's arguments."""
-    spec: Dict[str, Any] = {
+    return {
         "name": name,
         "format": format,
         "path": "" if path is None else absolute(path),
@@ -63,17 +63,27 @@ def dataset_spec(
             key: str(value).lower() if isinstance(value, bool) else str(value)
             for key, value in (options or {}).items()
         },
+        **common_message(
+            bad_samples,
+            max_bad_samples,
+            residency,
+            device_bytes,
+            private,
+            pin,
+        ),
     }
-    spec.update(bad_samples_message(bad_samples, max_bad_samples))
-    spec.update(residency_message(residency, device_bytes))
-    spec.update(access_message(private, pin))
-    return spec
 
 
-def bad_samples_message(
-    bad_samples: str, max_bad_samples: Optional[int]
+def common_message(
+    bad_samples: str,
+    max_bad_samples: Optional[int],
+    residency: str,
+    device_bytes: Optional[int],
+    private: bool,
+    pin: bool,
 ) -> Dict[str, Any]:
-    """Those fields of a DatasetSpec or PushHeader message."""
+    """Those fields of a DatasetSpec or PushHeader message; all but the first
+    only if they are not the defaults."""
     if bad_samples not in ("fail", "skip", "replace"):
         raise InvalidArgument(
             f"bad_samples is {bad_samples!r}: expected 'fail', 'skip' or "
@@ -84,20 +94,11 @@ def bad_samples_message(
     }
     if max_bad_samples is not None:
         message["max_bad_samples"] = max_bad_samples
-    return message
-
-
-def residency_message(
-    residency: str, device_bytes: Optional[int]
-) -> Dict[str, Any]:
-    """Those fields of a DatasetSpec or PushHeader message, if they are not the
-    defaults."""
     if residency not in _RESIDENCIES:
         raise InvalidArgument(
             f"residency is {residency!r}: expected one of "
             + ", ".join(map(repr, _RESIDENCIES))
         )
-    message: Dict[str, Any] = {}
     if residency != "device":
         message["residency"] = f"RESIDENCY_{residency.upper()}"
     if device_bytes is not None:
@@ -107,14 +108,11 @@ def residency_message(
                 f"device_bytes is {count}: expected 1 to 2**63 - 1"
             )
         message["device_bytes"] = count
+    if private:
+        message["private"] = True
+    if pin:
+        message["pin"] = True
     return message
-
-
-def access_message(private: bool, pin: bool) -> Dict[str, Any]:
-    """Those fields of a DatasetSpec or PushHeader message, if they are not the
-    defaults."""
-    message = {"private": bool(private), "pin": bool(pin)}
-    return {name: True for name, is_set in message.items() if is_set}
 
 
 def _as_message(pretransforms: Dict[str, Any]) -> Dict[str, Any]:

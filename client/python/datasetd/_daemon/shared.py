@@ -134,6 +134,11 @@ def load(
         "private": private,
         "pin": pin,
     }
+    division: Dict[str, Any] = {
+        "part": part,
+        "part_epoch": part_epoch,
+        "part_seed": part_seed,
+    }
     spec = dataset_spec("", format, **arguments)
     is_named_here = name is None
     is_named_by_files = is_named_here and formats.is_read_here(format)
@@ -159,35 +164,16 @@ def load(
         try:
             if is_named_by_files:
                 return formats.load(
-                    client.push_dataset,
-                    client.get_dataset,
+                    client,
                     name,
                     format,
-                    path,
-                    split,
-                    options or {},
-                    progress,
+                    progress=progress,
                     is_named_by_files=True,
-                    pretransforms=pretransforms,
-                    device=device,
-                    bad_samples=bad_samples,
-                    max_bad_samples=max_bad_samples,
-                    residency=residency,
-                    device_bytes=device_bytes,
-                    part=part,
-                    part_epoch=part_epoch,
-                    part_seed=part_seed,
-                    private=private,
-                    pin=pin,
+                    **division,
+                    **arguments,
                 )
             dataset: Dataset = client.load_dataset(
-                name,
-                format,
-                progress=progress,
-                part=part,
-                part_epoch=part_epoch,
-                part_seed=part_seed,
-                **arguments,
+                name, format, progress=progress, **division, **arguments
             )
             return dataset
         except AlreadyExists as error:
@@ -198,7 +184,7 @@ def load(
                     f"{error}. Jobs that use it keep it: give the new one a "
                     "name of its own, name="
                 ) from None
-            divided = parts.resolve(part, part_epoch, part_seed)
+            divided = parts.resolve(**division)
             _unload_unused(client, divided.name(name) if divided else name)
             was_replaced = True
         except LOST:
