@@ -40,14 +40,14 @@ class Loader(Protocol):
 class Fetcher:
     """Batches on demand, through a feed with a client's order.
 
-    `open_loader` creates a loader with a given batch_sampler and timeout. Its
+    `open_loader` is called as DataLoader with batch_sampler and timeout. Its
     feed has room for the rows of the first fetch(), at least `min_rows`, and
     grows in powers of two. For one thread at a time.
     """
 
     def __init__(
         self,
-        open_loader: Callable[[SingleBatchSampler, Optional[float]], Loader],
+        open_loader: Callable[..., Loader],
         min_rows: int = 1,
         timeout: Optional[float] = None,
     ) -> None:
@@ -80,8 +80,9 @@ class Fetcher:
             if loader is not None:
                 rows = 1 << (rows - 1).bit_length()
             self._sampler = SingleBatchSampler(rows)
-            loader = self._open_loader(self._sampler, self.timeout)
-            self._loader = loader
+            loader = self._loader = self._open_loader(
+                batch_sampler=self._sampler, timeout=self.timeout
+            )
         loader.timeout = self.timeout
         self._sampler.indices = wanted
         loader.set_epoch(epoch)

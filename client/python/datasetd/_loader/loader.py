@@ -20,7 +20,7 @@ from .._batches import frameworks
 from .._batches.batch import ArrayT
 from .._batches.held import Held
 from .._datasets.subset import Samples
-from .._feed.fetch import Fetcher, SingleBatchSampler
+from .._feed.fetch import Fetcher
 from .._feed.options import FieldNames, Layout
 from .._feed.reconnecting_feed import Job
 from .._order.weights import Weights
@@ -409,22 +409,16 @@ def make_fetcher(
     **arguments: Any,
 ) -> Fetcher:
     """Returns a Fetcher for `dataset`; other `arguments` are a DataLoader's."""
-
-    def open_loader(
-        sampler: SingleBatchSampler, timeout: Optional[float]
-    ) -> DataLoader[Any]:
-        return _FetchLoader(
-            dataset,
-            batch_sampler=sampler,
-            prefetch=1,
-            name="fetch",
-            rank=0,
-            world_size=1,
-            on_held="error",
-            timeout=timeout,
-            **arguments,
-        )
-
+    open_loader = functools.partial(
+        _FetchLoader,
+        dataset,
+        prefetch=1,
+        name="fetch",
+        rank=0,
+        world_size=1,
+        on_held="error",
+        **arguments,
+    )
     return Fetcher(open_loader, min_rows, timeout)
 
 
