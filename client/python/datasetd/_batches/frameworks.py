@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import math
 import sys
 from typing import (
     Any,
@@ -86,7 +87,7 @@ class Framework:
         return (
             self.can_copy
             and info.name not in images
-            and _size_bytes(info) <= SMALL_BYTES
+            and size_bytes(info.dtype, info.shape) <= SMALL_BYTES
         )
 
     def from_tensors(
@@ -321,11 +322,9 @@ class JaxFramework(Framework):
         return self._from_dlpack(Tensor(handle, field, self.device, info))
 
 
-def _size_bytes(info: FieldInfo) -> int:
-    size = _BYTES[info.dtype]
-    for extent in info.shape:
-        size *= extent
-    return size
+def size_bytes(dtype: str, shape: Tuple[int, ...]) -> int:
+    """Returns the size of an array without gaps."""
+    return _BYTES[dtype] * math.prod(shape)
 
 
 def copy_of(array: Any) -> Any:

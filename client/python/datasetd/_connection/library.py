@@ -6,6 +6,7 @@ import ctypes
 import os
 import pathlib
 import threading
+import types
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
 from .. import errors
@@ -273,12 +274,9 @@ class Library:
     holds the same functions with the GIL kept, for calls that do not wait.
     """
 
-    class _Functions:
-        pass
-
     def __init__(self, path: str) -> None:
         self.path = path
-        self.quick: Any = Library._Functions()
+        self.quick: Any = types.SimpleNamespace()
         try:
             waiting = ctypes.CDLL(path, _mode(path))
             keeping = ctypes.PyDLL(path, _mode(path))

@@ -20,6 +20,7 @@ from typing import (
 
 from .._arguments import has_items_of
 from .._batches.batch import Batch
+from .._batches.frameworks import size_bytes
 from .._descriptions import Field
 from .._order.sampling import index_array
 from ..errors import (
@@ -151,7 +152,7 @@ class Samples:
                     "of the client gives them one, as [T.CenterCrop(224)]; "
                     "column() has the other fields"
                 )
-            sample_bytes += _item_bytes(field) * math.prod(field.shape)
+            sample_bytes += size_bytes(field.dtype, field.shape)
         rows = max(1, min(_BLOCK_BYTES // sample_bytes, _MAX_BLOCK_ROWS))
         # Once without rows, for the error.
         for begin in range(0, max(1, len(indices)), rows):
@@ -375,14 +376,6 @@ def _fetched(
             f"{error}. In torch's own DataLoader that needs num_workers=0: to "
             "train, give the dataset to datasetd.DataLoader"
         ) from None
-
-
-def _item_bytes(field: Field) -> int:
-    import numpy
-
-    if field.dtype == "bfloat16":
-        return 2
-    return int(numpy.dtype(field.dtype).itemsize)
 
 
 def _copy(value: Any) -> Any:
