@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import (
     TYPE_CHECKING,
     Any,
+    Callable,
     Dict,
     Iterable,
     Iterator,
@@ -17,24 +19,15 @@ if TYPE_CHECKING:
     from .job_loader import JobLoader
 
 
-class _Key:
-    """One batch of an iteration, which begins at the first that is taken."""
-
-    def __init__(self, iteration: "_Iteration", number: int) -> None:
-        self._iteration = iteration
-        self._number = number
-
-    def take(self) -> Any:
-        """Raises StopIteration after the last batch."""
-        return self._iteration.take(self._number)
-
-
 class _Iteration:
+    """Begins at the first batch that is taken."""
+
     def __init__(self, loader: "JobLoader[Any]") -> None:
         self._loader = loader
         self._batches: Optional[Iterator[Any]] = None
 
     def take(self, number: int) -> Any:
+        """Raises StopIteration after the last batch."""
         if self._batches is None:
             self._batches = self._loader._iter_after(number)
         return next(self._batches)
@@ -52,8 +45,8 @@ def make(loader: "JobLoader[Any]") -> Any:
     class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
         """The batches, by the keys of Numbers."""
 
-        def __getitem__(self, key: _Key) -> Any:
-            return key.take()
+        def __getitem__(self, take: Callable[[], Any]) -> Any:
+            return take()
 
         def __len__(self) -> int:
             return loader.num_samples
@@ -69,7 +62,7 @@ def make(loader: "JobLoader[Any]") -> Any:
             self.batch_size = loader.batch_size
             self.drop_last = loader.drop_last
 
-        def __iter__(self) -> Iterator[List[_Key]]:
+        def __iter__(self) -> Iterator[List[Callable[[], Any]]]:
             iteration = _Iteration(loader)
             numbers: Iterable[int]
             try:
@@ -77,7 +70,7 @@ def make(loader: "JobLoader[Any]") -> Any:
             except TypeError:  # the length is not known
                 numbers = itertools.count()
             for number in numbers:
-                yield [_Key(iteration, number)]
+                yield [functools.partial(iteration.take, number)]
 
         def __len__(self) -> int:
             return len(loader)
