@@ -36,6 +36,11 @@ def checked_seconds(name: str, value: Any) -> float:
     return seconds
 
 
+def nanoseconds(seconds: float) -> int:
+    """Returns a time for the library, which takes less than 2**63."""
+    return min(int(seconds * 1e9), 2**63 - 1)
+
+
 def loader_timeout(value: Any) -> Optional[float]:
     """Like checked_seconds; None and, as in torch, 0 are no limit: None."""
     return None if value is None else checked_seconds("timeout", value) or None

@@ -114,6 +114,18 @@ def test_timeout_of_a_samplers_indices(data_root):
             assert seen == order
 
 
+@pytest.mark.parametrize("seconds", [2**64 / 1e9, 1e18])
+def test_a_timeout_longer_than_the_library_counts(daemon, dataset, seconds):
+    """More than 2**63 nanoseconds, of which no rest is the limit."""
+    with datasetd.connect(daemon.address, timeout=seconds) as client:
+        assert client.status()
+    order = list(range(20))
+    with loader(
+        dataset, sampler=order, shuffle=False, timeout=seconds
+    ) as batches:
+        assert len(list(batches)) == 2
+
+
 @pytest.mark.parametrize("num_taken", [0, 3])
 @pytest.mark.parametrize(
     "order", [{"sampler": list(range(102, -1, -1))}, {"partition": (0, 1)}],

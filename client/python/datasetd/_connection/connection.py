@@ -9,6 +9,7 @@ import threading
 import weakref
 from typing import Any, Iterator
 
+from .._arguments import nanoseconds
 from ..errors import Closed
 from . import library as _library
 from .at_exit import close_at_exit
@@ -25,7 +26,7 @@ class Connection:
         options = _library.CClientOptions()
         options.struct_size = ctypes.sizeof(options)
         options.address = address.encode()
-        options.connect_timeout_ns = max(1, int(timeout * 1e9))  # 0 is 10 s
+        options.connect_timeout_ns = max(1, nanoseconds(timeout))  # 0 is 10 s
         handle = ctypes.c_void_p()
         self._handle = handle
         # Before the handle exists, since Ctrl-C may come right after.

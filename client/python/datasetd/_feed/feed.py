@@ -10,7 +10,7 @@ import time
 import weakref
 from typing import Any, Container, Dict, List, Optional
 
-from .._arguments import encode
+from .._arguments import encode, nanoseconds
 from .._batches import dlpack, frameworks
 from .._batches.batch import Batch
 from .._batches.held import Held
@@ -239,7 +239,7 @@ class Feed:
                     len(sizes),
                     block[0].first_row,
                     0,
-                    -1 if timeout is None else int(timeout * 1e9),
+                    -1 if timeout is None else nanoseconds(timeout),
                     on_wait,
                     None,
                     ctypes.byref(self._error),
