@@ -77,10 +77,10 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
   feed.set_world_size(WorldSize(options));
   feed.set_seed(options.seed());
   feed.set_slab_bytes(static_cast<uint64_t>(plan.slab_bytes));
-  feed.set_num_slots(static_cast<uint32_t>(plan.num_slots));
+  feed.set_num_slots(plan.layout.num_slots());
   const std::string what = absl::StrCat(
       "feed ", id, " of dataset '", options.dataset(), "' (", plan.num_slots,
-      " slots of ", plan.layout.slot_stride_bytes, " bytes)");
+      " slots of ", plan.layout.slot_stride_bytes(), " bytes)");
   const MemoryBudget::Terms terms = {.is_privileged = owner.is_privileged,
                                      .is_private = use.visibility().is_private};
   const auto reserve = [&](MemoryKind kind, int64_t size_bytes) {

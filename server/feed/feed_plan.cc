@@ -12,6 +12,7 @@
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/program/augment_plan.h"
 #include "server/feed/feed_options.h"
+#include "server/feed/slot_layout.h"
 #include "server/feed/subset.h"
 #include "server/pipeline/mix_labels.h"
 #include "server/pipeline/transforms_hash.h"
@@ -141,28 +142,30 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
                                      options.batch_size()));
   plan.transforms_hash = TransformsHash(fields.pipelines);
 
-  const int64_t stride = plan.layout.slot_stride_bytes;
+  const auto stride = static_cast<int64_t>(plan.layout.slot_stride_bytes());
   plan.prefetch = options.has_prefetch()
                       ? options.prefetch()
                       : std::clamp(kDefaultPrefetchBytes / stride,
                                    kMinDefaultPrefetch, kMaxDefaultPrefetch);
   plan.num_slots = plan.prefetch + kExtraSlots;
+  plan.layout.set_num_slots(Narrow<uint32_t>(plan.num_slots));
   plan.slab_bytes = SaturatingRoundUp(
       SaturatingMultiply(plan.num_slots, stride), kSlabGranularityBytes);
 
   plan.feed.program = std::make_unique<AugmentProgram>();
   AugmentProgram& program = *plan.feed.program;
   program.seed = options.seed();
-  program.indices_offset_bytes = plan.layout.indices_offset_bytes;
+  program.indices_offset_bytes =
+      static_cast<int64_t>(plan.layout.indices_offset_bytes());
   program.num_fields = Narrow<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program.fields);
   DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler, PlanSampler(options, dataset));
   plan.feed.backend = device;
   plan.feed.staging = PlanStaging(dataset, backend, fields.sources, program,
                                   options.batch_size(), plan.num_slots);
-  plan.feed.num_slots = Narrow<uint32_t>(plan.num_slots);
+  plan.feed.num_slots = plan.layout.num_slots();
   plan.feed.sample_operations = EstimatedOperations(program);
-  plan.feed.slot_stride_bytes = static_cast<uint64_t>(stride);
+  plan.feed.slot_stride_bytes = plan.layout.slot_stride_bytes();
   plan.feed.start = StartOf(options);
   plan.feed.draws_by_sample = options.client_order().draws_by_sample();
 

@@ -15,7 +15,6 @@
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_fields.h"
-#include "server/feed/slot_layout.h"
 #include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 
@@ -24,7 +23,7 @@ namespace datasetd {
 struct FeedPlan {
   // All options except id, order and weights.
   Feed::Options feed;
-  SlotLayout layout;
+  v1::SlotLayout layout;
   int64_t prefetch = 0;
   int64_t num_slots = 0;
   int64_t slab_bytes = 0;  // rounded up to the allocation size

@@ -48,21 +48,6 @@ DATASETD_SAME_VALUE(ExportKind::kMemfd, EXPORT_KIND_MEMFD);
 DATASETD_SAME_VALUE(ExportKind::kCudaIpcHandle, EXPORT_KIND_CUDA_IPC_HANDLE);
 DATASETD_SAME_VALUE(ExportKind::kCudaVmmFd, EXPORT_KIND_CUDA_VMM_FD);
 
-void DescribeSlots(const SlotLayout& layout, v1::SlotLayout* to) {
-  to->set_slot_stride_bytes(static_cast<uint64_t>(layout.slot_stride_bytes));
-  to->set_indices_offset_bytes(
-      static_cast<uint64_t>(layout.indices_offset_bytes));
-  for (const SlotField& field : layout.fields) {
-    v1::SlotField* const to_field = to->add_fields();
-    to_field->set_name(field.name);
-    to_field->set_dtype(static_cast<v1::Dtype>(field.dtype));
-    to_field->mutable_shape()->Assign(field.shape.begin(), field.shape.end());
-    to_field->mutable_strides()->Assign(field.strides.begin(),
-                                        field.strides.end());
-    to_field->set_offset_bytes(static_cast<uint64_t>(field.offset_bytes));
-  }
-}
-
 void DescribeSlab(const Feed& feed, v1::SlabExport* to) {
   const ExportedMemory& slab = feed.slab();
   const DeviceInfo& device = feed.backend().info();

@@ -17,7 +17,6 @@
 #include "server/feed/feed_info.h"
 #include "server/feed/feed_quota.h"
 #include "server/feed/producer.h"
-#include "server/feed/slot_layout.h"
 #include "server/feed/weight_table.h"
 #include "server/registry/dataset_use.h"
 
@@ -60,8 +59,7 @@ struct FeedRecord {
 // process. REQUIRES: `use` is not kUsed.
 void ReleaseSlab(std::unique_ptr<ExportedMemory> slab, SlabUse use);
 
-// Describes the memory of a feed to its client, as it is in OpenFeedResponse.
-void DescribeSlots(const SlotLayout& layout, v1::SlotLayout* to);
+// Describes the slab of a feed to its client.
 void DescribeSlab(const Feed& feed, v1::SlabExport* to);
 
 }  // namespace datasetd

@@ -104,9 +104,7 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
 
   v1::OpenFeedResponse response;
   response.set_feed_id(id);
-  v1::SlotLayout* const layout = response.mutable_layout();
-  layout->set_num_slots(record->info.feed.num_slots());
-  DescribeSlots(plan.layout, layout);
+  *response.mutable_layout() = plan.layout;
   DescribeSlab(*record->feed, response.mutable_slab());
   response.set_batches_per_epoch(record->feed->batches_per_epoch());
   response.set_num_samples(num_samples);

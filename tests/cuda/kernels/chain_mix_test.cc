@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -46,6 +48,11 @@ struct Shape {
   int height, width, channels;
 };
 
+int64_t NumElements(const v1::SlotField& field) {
+  return std::accumulate(field.shape().begin(), field.shape().end(), int64_t{1},
+                         std::multiplies<>());
+}
+
 // A dataset of random images and labels, and batches of it.
 class MixCase {
  public:
@@ -77,7 +84,7 @@ class MixCase {
 
   void Lay(int num_rows) {
     layout_ = *ComputeSlotLayout(fields_, absl::MakeSpan(programs_), num_rows);
-    program_->indices_offset_bytes = layout_.indices_offset_bytes;
+    program_->indices_offset_bytes = layout_.indices_offset_bytes();
     std::copy(programs_.begin(), programs_.end(), program_->fields);
     program_->fields[0].source = images_.data();
     program_->fields[0].sample_stride_bytes = fields_[0].sample_bytes();
@@ -100,7 +107,7 @@ class MixCase {
         {labels_, sizeof(labels_), false},
         {batch.indices, int64_t{8} * batch.num_samples, false},
         {program_->scratch, plan.size_bytes, true},
-        {batch.slot, layout_.slot_stride_bytes, true},
+        {batch.slot, static_cast<int64_t>(layout_.slot_stride_bytes()), true},
     };
   }
 
@@ -110,7 +117,7 @@ class MixCase {
                             uint32_t batch_index, uint64_t epoch,
                             const Run& run) {
     Lay(static_cast<int>(indices.size()));
-    std::vector<uint8_t> slot(layout_.slot_stride_bytes, 0xAB);
+    std::vector<uint8_t> slot(layout_.slot_stride_bytes(), 0xAB);
     BatchTask batch = {};
     batch.slot = slot.data();
     batch.indices = indices.data();
@@ -132,7 +139,7 @@ class MixCase {
     const auto expect_same = [&](const char* name, const auto& run) {
       std::vector<uint8_t> slot = Fill(indices, batch_index, epoch, run);
       // Indices are not the chain's.
-      const size_t size = layout_.indices_offset_bytes;
+      const size_t size = layout_.indices_offset_bytes();
       EXPECT_TRUE(std::equal(host.begin(), host.begin() + size, slot.begin()))
           << name;
     };
@@ -160,15 +167,15 @@ class MixCase {
   // Row `row` of a field of float32.
   std::vector<double> Row(const std::vector<uint8_t>& slot, int field,
                           int row) const {
-    const SlotField& at = layout_.fields[field];
-    const int64_t elements = at.size_bytes / at.shape[0] / 4;
+    const v1::SlotField& at = layout_.fields(field);
+    const int64_t elements = NumElements(at) / at.shape(0);
     std::vector<float> values(elements);
     std::memcpy(values.data(),
-                slot.data() + at.offset_bytes + row * elements * 4,
+                slot.data() + at.offset_bytes() + row * elements * 4,
                 elements * 4);
     return {values.begin(), values.end()};
   }
-  const SlotLayout& layout() const { return layout_; }
+  const v1::SlotLayout& layout() const { return layout_; }
 
  private:
   std::vector<FieldSpec> fields_;
@@ -176,7 +183,7 @@ class MixCase {
   uint8_t labels_[kNumSamples];
   std::vector<FieldProgram> programs_;
   std::unique_ptr<AugmentProgram> program_ = std::make_unique<AugmentProgram>();
-  SlotLayout layout_;
+  v1::SlotLayout layout_;
   std::vector<uint8_t> scratch_;
 };
 
@@ -301,12 +308,12 @@ TEST(ChainMixTest, UnmixedRowsAreUntouchedByTheMix) {
         batch.num_samples = 2;
         AugmentHost(program, batch);
       });
-  const SlotField& image = mix.layout().fields[0];
-  const SlotField& label = mix.layout().fields[1];
-  EXPECT_EQ(label.size_bytes, 4 * 4 * kNumClasses);
-  for (const SlotField& field : {image, label}) {
-    for (int64_t i = field.size_bytes / 2; i < field.size_bytes; ++i) {
-      ASSERT_EQ(slot[field.offset_bytes + i], 0xAB);
+  EXPECT_EQ(NumElements(mix.layout().fields(1)), 4 * kNumClasses);
+  for (const v1::SlotField& field : mix.layout().fields()) {
+    const int64_t size_bytes =
+        NumElements(field) * DtypeSizeBytes(static_cast<Dtype>(field.dtype()));
+    for (int64_t i = size_bytes / 2; i < size_bytes; ++i) {
+      ASSERT_EQ(slot[field.offset_bytes() + i], 0xAB);
     }
   }
 }

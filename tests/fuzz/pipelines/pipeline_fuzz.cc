@@ -194,7 +194,8 @@ void HandleFeed(const Pipeline& pipeline) {
   const auto layout = ComputeSlotLayout({&field, 1}, absl::MakeSpan(programs),
                                         pipeline.batch_size);
   if (layout.ok()) {
-    Check(layout->slot_stride_bytes > 0, "a slot of a negative size");
+    Check(static_cast<int64_t>(layout->slot_stride_bytes()) > 0,
+          "a slot of a negative size");
   }
   auto program = std::make_unique<AugmentProgram>();
   program->num_fields = 1;

@@ -68,7 +68,7 @@ TEST_F(FeedPlanTest, TheSlabHasTwoSlotsMoreInWholePieces) {
   const FeedPlan plan = Plan(Options(32768, "prefetch: 5"));
   EXPECT_EQ(plan.num_slots, 7);
   EXPECT_EQ(plan.feed.num_slots, 7);
-  EXPECT_EQ(plan.layout.slot_stride_bytes, 32768 * (144 + 8));
+  EXPECT_EQ(plan.layout.slot_stride_bytes(), 32768 * (144 + 8));
   EXPECT_EQ(plan.feed.slot_stride_bytes, 32768 * (144 + 8));
   // 33.25 MiB.
   EXPECT_EQ(plan.slab_bytes, 34 * kMib);

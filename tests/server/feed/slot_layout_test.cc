@@ -38,46 +38,43 @@ std::vector<FieldProgram> Programs(const std::vector<FieldSpec>& fields,
 TEST(SlotLayoutTest, FieldsFollowEachOtherAligned) {
   const std::vector<FieldSpec> fields = {kImage, kLabel, kBoxes};
   std::vector<FieldProgram> programs = Programs(fields, Layout::kNchw);
-  const SlotLayout layout =
+  const v1::SlotLayout layout =
       *ComputeSlotLayout(fields, absl::MakeSpan(programs), 7);
-  ASSERT_EQ(layout.fields.size(), 3u);
+  ASSERT_EQ(layout.fields_size(), 3);
 
-  const SlotField& image = layout.fields[0];
-  EXPECT_EQ(image.name, "image");
-  EXPECT_EQ(image.dtype, Dtype::kUint8);
-  EXPECT_THAT(image.shape, ElementsAre(7, 3, 32, 24));
-  EXPECT_THAT(image.strides, ElementsAre(2304, 768, 24, 1));
-  EXPECT_EQ(image.offset_bytes, 0);
-  EXPECT_EQ(image.size_bytes, 7 * 2304);
+  const v1::SlotField& image = layout.fields(0);
+  EXPECT_EQ(image.name(), "image");
+  EXPECT_EQ(image.dtype(), v1::DTYPE_UINT8);
+  EXPECT_THAT(image.shape(), ElementsAre(7, 3, 32, 24));
+  EXPECT_THAT(image.strides(), ElementsAre(2304, 768, 24, 1));
+  EXPECT_EQ(image.offset_bytes(), 0);
 
-  const SlotField& label = layout.fields[1];
-  EXPECT_EQ(label.dtype, Dtype::kInt64);
-  EXPECT_THAT(label.shape, ElementsAre(7));
-  EXPECT_THAT(label.strides, ElementsAre(1));
-  EXPECT_EQ(label.offset_bytes, 16128);  // 63 * 256, exactly
-  EXPECT_EQ(label.size_bytes, 56);
+  const v1::SlotField& label = layout.fields(1);
+  EXPECT_EQ(label.dtype(), v1::DTYPE_INT64);
+  EXPECT_THAT(label.shape(), ElementsAre(7));
+  EXPECT_THAT(label.strides(), ElementsAre(1));
+  EXPECT_EQ(label.offset_bytes(), 16128);  // 63 * 256, exactly
 
-  const SlotField& boxes = layout.fields[2];
-  EXPECT_THAT(boxes.shape, ElementsAre(7, 5, 4));
-  EXPECT_THAT(boxes.strides, ElementsAre(20, 4, 1));
-  EXPECT_EQ(boxes.offset_bytes, 16384);
-  EXPECT_EQ(boxes.size_bytes, 560);
+  const v1::SlotField& boxes = layout.fields(2);
+  EXPECT_THAT(boxes.shape(), ElementsAre(7, 5, 4));
+  EXPECT_THAT(boxes.strides(), ElementsAre(20, 4, 1));
+  EXPECT_EQ(boxes.offset_bytes(), 16384);
 
-  EXPECT_EQ(layout.indices_offset_bytes, 17152);
-  EXPECT_EQ(layout.slot_stride_bytes, 17408);
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(programs[i].offset_bytes, layout.fields[i].offset_bytes);
+  EXPECT_EQ(layout.indices_offset_bytes(), 17152);
+  EXPECT_EQ(layout.slot_stride_bytes(), 17408);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(programs[i].offset_bytes, layout.fields(i).offset_bytes());
   }
 }
 
 TEST(SlotLayoutTest, NhwcShowsInTheStrides) {
   const std::vector<FieldSpec> fields = {kImage, kBoxes};
   std::vector<FieldProgram> programs = Programs(fields, Layout::kNhwc);
-  const SlotLayout layout =
+  const v1::SlotLayout layout =
       *ComputeSlotLayout(fields, absl::MakeSpan(programs), 2);
-  EXPECT_THAT(layout.fields[0].shape, ElementsAre(2, 3, 32, 24));
-  EXPECT_THAT(layout.fields[0].strides, ElementsAre(2304, 1, 72, 3));
-  EXPECT_THAT(layout.fields[1].strides, ElementsAre(20, 4, 1));
+  EXPECT_THAT(layout.fields(0).shape(), ElementsAre(2, 3, 32, 24));
+  EXPECT_THAT(layout.fields(0).strides(), ElementsAre(2304, 1, 72, 3));
+  EXPECT_THAT(layout.fields(1).strides(), ElementsAre(20, 4, 1));
 }
 
 TEST(SlotLayoutTest, SizesAreThoseOfTheOutput) {
@@ -87,11 +84,11 @@ TEST(SlotLayoutTest, SizesAreThoseOfTheOutput) {
                     {Op("center_crop { height: 16 width: 8 }"),
                      Op("to_dtype { dtype: DTYPE_FLOAT16 }")},
                     Layout::kNchw)};
-  const SlotLayout layout =
+  const v1::SlotLayout layout =
       *ComputeSlotLayout(fields, absl::MakeSpan(programs), 10);
-  EXPECT_EQ(layout.fields[0].dtype, Dtype::kFloat16);
-  EXPECT_THAT(layout.fields[0].shape, ElementsAre(10, 3, 16, 8));
-  EXPECT_EQ(layout.fields[0].size_bytes, 10 * 3 * 16 * 8 * 2);
+  EXPECT_EQ(layout.fields(0).dtype(), v1::DTYPE_FLOAT16);
+  EXPECT_THAT(layout.fields(0).shape(), ElementsAre(10, 3, 16, 8));
+  EXPECT_EQ(layout.indices_offset_bytes(), 10 * 3 * 16 * 8 * 2);
 }
 
 TEST(SlotLayoutTest, BatchSizeOutOfRange) {
@@ -130,10 +127,10 @@ TEST(SlotLayoutTest, HugeSlotsAreRefusedWithoutOverflow) {
 }
 
 TEST(SlotLayoutTest, NoFieldsLeavesTheIndices) {
-  const SlotLayout layout = *ComputeSlotLayout({}, {}, 3);
-  EXPECT_TRUE(layout.fields.empty());
-  EXPECT_EQ(layout.indices_offset_bytes, 0);
-  EXPECT_EQ(layout.slot_stride_bytes, 256);
+  const v1::SlotLayout layout = *ComputeSlotLayout({}, {}, 3);
+  EXPECT_EQ(layout.fields_size(), 0);
+  EXPECT_EQ(layout.indices_offset_bytes(), 0);
+  EXPECT_EQ(layout.slot_stride_bytes(), 256);
 }
 
 }  // namespace

@@ -78,13 +78,14 @@ TEST(MixLabelsTest, LabelsBecomeOneNumberPerClass) {
   EXPECT_EQ((*programs)[0].num_steps, 1);
   EXPECT_EQ((*programs)[0].scratch.partner_elements, 8 * 6 * 3);
 
-  const SlotLayout layout =
+  const v1::SlotLayout layout =
       *ComputeSlotLayout(fields, absl::MakeSpan(*programs), 5);
-  const SlotField& label = layout.fields[2];
-  EXPECT_EQ(label.dtype, Dtype::kFloat32);
-  EXPECT_THAT(label.shape, ElementsAre(5, 7));
-  EXPECT_THAT(label.strides, ElementsAre(7, 1));
-  EXPECT_EQ(label.size_bytes, 5 * 7 * 4);
+  const v1::SlotField& label = layout.fields(2);
+  EXPECT_EQ(label.dtype(), v1::DTYPE_FLOAT32);
+  EXPECT_THAT(label.shape(), ElementsAre(5, 7));
+  EXPECT_THAT(label.strides(), ElementsAre(7, 1));
+  EXPECT_EQ(layout.indices_offset_bytes() - label.offset_bytes(),
+            kSlotAlignmentBytes);
 }
 
 TEST(MixLabelsTest, WithoutAMixNothingChanges) {
