@@ -332,12 +332,12 @@ bool Feed::BeginPart(uint32_t slot, uint32_t row) {
     }
   } else {
     if (next_.epoch > kMaxEpoch) return false;
-    const auto batch = static_cast<int64_t>(next_.batch);
-    const Sampler::BatchShape shape = sampler_->Shape(batch);
+    const Sampler::BatchShape shape = sampler_->Shape(next_.batch);
     task.num_samples = static_cast<int32_t>(shape.num_samples);
     published.num_padding = static_cast<uint32_t>(shape.num_padding);
     if (options_.sampler.weights != nullptr) {
-      task.first_draw = static_cast<int64_t>(sampler_->FirstPosition(batch));
+      task.first_draw =
+          static_cast<int64_t>(sampler_->FirstPosition(next_.batch));
       task.draw_step = options_.sampler.world_size;
     }
   }
@@ -366,8 +366,7 @@ bool Feed::TakeRows(int64_t* nanoseconds) {
         part_.indices.subspan(static_cast<size_t>(part_.num_rows_taken),
                               static_cast<size_t>(num_rows));
     if (sampler_ != nullptr) {
-      sampler_->FillRows(next_.epoch, static_cast<int64_t>(next_.batch),
-                         part_.num_rows_taken, rows);
+      sampler_->FillRows(next_.epoch, next_.batch, part_.num_rows_taken, rows);
     }
     *nanoseconds -= num_rows * row_nanoseconds_ + Prefetch(rows);
     part_.num_rows_taken += static_cast<int32_t>(num_rows);
@@ -383,7 +382,7 @@ bool Feed::IsNextWithin(int64_t nanoseconds) const {
   int64_t num_rows = options_.sampler.batch_size;
   if (sampler_ != nullptr) {
     nanoseconds -= sampler_->TableNanoseconds(next_.epoch);
-    num_rows = sampler_->Shape(static_cast<int64_t>(next_.batch)).num_samples;
+    num_rows = sampler_->Shape(next_.batch).num_samples;
   }
   return num_rows * row_nanoseconds_ <= nanoseconds;
 }

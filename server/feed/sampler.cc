@@ -127,14 +127,19 @@ void Shuffle(uint64_t seed, uint64_t epoch, absl::Span<uint16_t> order) {
   }
 }
 
-// The tables of two epochs.
-class ShuffleTables {
+bool NeedsTables(const SamplerOptions& options) {
+  return options.shuffle && options.num_samples <= Sampler::kMaxTableSize;
+}
+
+}  // namespace
+
+class Sampler::Tables {
  public:
   static int64_t SizeBytes(int64_t size) {
     return 2 * size * static_cast<int64_t>(sizeof(uint16_t));
   }
 
-  ShuffleTables(uint64_t seed, int64_t size) : seed_(seed) {
+  Tables(uint64_t seed, int64_t size) : seed_(seed) {
     for (Table& table : tables_) table.order.resize(size);
   }
 
@@ -174,150 +179,8 @@ class ShuffleTables {
 };
 static_assert(Sampler::kMaxTableSize - 1 <= 0xFFFF);
 
-bool NeedsTables(const SamplerOptions& options) {
-  return options.shuffle && options.num_samples <= Sampler::kMaxTableSize;
-}
-
-}  // namespace
-
-class Sampler::Impl {
- public:
-  explicit Impl(const SamplerOptions& options)
-      : subset_(options.subset),
-        seed_(options.seed),
-        num_samples_(options.num_samples),
-        batch_size_(options.batch_size),
-        rank_(options.rank),
-        world_size_(options.world_size),
-        first_position_(options.first_position),
-        shuffle_(options.shuffle),
-        weights_(options.weights),
-        num_rows_(NumRows(options)),
-        num_batches_(NumBatches(options)) {
-    // Cannot overflow: (num_rows_ - 1) * world_size_ is below the number of
-    // positions.
-    last_is_padding_ = weights_ == nullptr && num_rows_ > 0 &&
-                       Position(num_rows_ - 1) >= num_samples_;
-    if (NeedsTables(options)) {
-      tables_ = std::make_unique<ShuffleTables>(seed_, options.num_samples);
-    }
-  }
-
-  int64_t num_batches() const { return num_batches_; }
-
-  BatchShape Shape(uint64_t batch) const {
-    Require(batch < num_batches_, "the batch is one of the epoch");
-    const uint64_t first_row = batch * batch_size_;
-    const uint64_t num_left = num_rows_ - first_row;
-    BatchShape shape;
-    shape.num_samples = std::min(batch_size_, num_left);
-    shape.num_padding = num_left <= batch_size_ && last_is_padding_ ? 1 : 0;
-    return shape;
-  }
-
-  BatchShape Fill(uint64_t epoch, uint64_t batch, absl::Span<int64_t> indices) {
-    const BatchShape shape = Shape(batch);
-    Require(static_cast<int64_t>(indices.size()) >= shape.num_samples,
-            "the indices of a batch have room");
-    FillRows(epoch, batch, 0, indices.first(shape.num_samples));
-    return shape;
-  }
-
-  void FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
-                absl::Span<int64_t> indices) {
-    const BatchShape shape = Shape(batch);
-    Require(!indices.empty() && first + indices.size() <=
-                                    static_cast<uint64_t>(shape.num_samples),
-            "the rows are the batch's");
-    const uint64_t first_row = batch * batch_size_ + first;
-    // Only the last row may be padding.
-    const bool is_padded =
-        shape.num_padding > 0 &&
-        first + indices.size() == static_cast<uint64_t>(shape.num_samples);
-    if (weights_ != nullptr) {
-      weights_->Draw(seed_, epoch, Position(first_row), world_size_, indices);
-    } else if (tables_ != nullptr) {
-      const uint16_t* order = tables_->Use(epoch);
-      Gather(
-          first_row, is_padded, [order](uint64_t p) { return order[p]; },
-          indices);
-    } else if (shuffle_) {
-      const KeyedPermutation order(seed_, epoch,
-                                   static_cast<uint32_t>(num_samples_));
-      Gather(
-          first_row, is_padded,
-          [&order](uint64_t p) { return order(static_cast<uint32_t>(p)); },
-          indices);
-    } else {
-      Gather(
-          first_row, is_padded, [](uint64_t p) { return p; }, indices);
-    }
-    if (subset_ != nullptr) {
-      for (int64_t& index : indices) index = (*subset_)[index];
-    }
-  }
-
-  void Prepare(uint64_t epoch) {
-    if (tables_ != nullptr) tables_->Prepare(epoch);
-  }
-
-  int64_t row_nanoseconds() const {
-    if (weights_ != nullptr) return kDrawNanoseconds;
-    return (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds
-                                           : kRowNanoseconds) +
-           (subset_ != nullptr ? kSubsetNanoseconds : 0);
-  }
-
-  int64_t TableNanoseconds(uint64_t epoch) const {
-    if (tables_ == nullptr || tables_->Has(epoch)) return 0;
-    return static_cast<int64_t>(num_samples_) * kTableEntryNanoseconds;
-  }
-
-  uint64_t FirstPosition(uint64_t batch) const {
-    return Position(batch * batch_size_);
-  }
-
- private:
-  // Position of this rank's row in the padded order. Below num_samples (or
-  // num_draws) + world_size, so below 2^64.
-  uint64_t Position(uint64_t row) const {
-    return first_position_ + rank_ + row * world_size_;
-  }
-
-  // is_padded: the last of the rows is padding.
-  template <typename Order>
-  void Gather(uint64_t first_row, bool is_padded, Order order,
-              absl::Span<int64_t> indices) const {
-    const size_t num_unpadded = indices.size() - (is_padded ? 1 : 0);
-    const uint64_t stride = world_size_;
-    uint64_t position = Position(first_row);
-    int64_t* out = indices.data();
-    for (size_t i = 0; i < num_unpadded; ++i, position += stride) {
-      out[i] = order(position);
-    }
-    if (is_padded) {
-      out[num_unpadded] = order(position % num_samples_);
-    }
-  }
-
-  const Subset subset_;
-  const uint64_t seed_;
-  const uint64_t num_samples_;
-  const uint64_t batch_size_;
-  const uint64_t rank_;
-  const uint64_t world_size_;
-  const uint64_t first_position_;
-  const bool shuffle_;
-  const std::shared_ptr<const WeightTable> weights_;  // null: none
-  const uint64_t num_rows_;  // per epoch, equal for all ranks
-  const uint64_t num_batches_;
-  bool last_is_padding_;
-  std::unique_ptr<ShuffleTables> tables_;  // null where none is used
-};
-
 int64_t Sampler::TableBytes(const SamplerOptions& options) {
-  return NeedsTables(options) ? ShuffleTables::SizeBytes(options.num_samples)
-                              : 0;
+  return NeedsTables(options) ? Tables::SizeBytes(options.num_samples) : 0;
 }
 
 absl::StatusOr<int64_t> Sampler::CountBatches(const SamplerOptions& options) {
@@ -330,39 +193,114 @@ absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Create(
   DATASETD_RETURN_IF_ERROR(Validate(options));
   Require((options.weights != nullptr) == options.num_draws.has_value(),
           "draws are by weight");
-  return absl::WrapUnique(new Sampler(std::make_unique<Impl>(options)));
+  return absl::WrapUnique(new Sampler(options));
 }
 
-Sampler::Sampler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Sampler::Sampler(const SamplerOptions& options)
+    : subset_(options.subset),
+      seed_(options.seed),
+      num_samples_(options.num_samples),
+      batch_size_(options.batch_size),
+      rank_(options.rank),
+      world_size_(options.world_size),
+      first_position_(options.first_position),
+      shuffle_(options.shuffle),
+      weights_(options.weights),
+      num_rows_(NumRows(options)),
+      num_batches_(NumBatches(options)) {
+  // Cannot overflow: (num_rows_ - 1) * world_size_ is below the number of
+  // positions.
+  last_is_padding_ = weights_ == nullptr && num_rows_ > 0 &&
+                     Position(num_rows_ - 1) >= num_samples_;
+  if (NeedsTables(options)) {
+    tables_ = std::make_unique<Tables>(seed_, options.num_samples);
+  }
+}
 
 Sampler::~Sampler() = default;
 
-int64_t Sampler::batches_per_epoch() const { return impl_->num_batches(); }
-
-Sampler::BatchShape Sampler::Shape(int64_t batch) const {
-  return impl_->Shape(batch);
+Sampler::BatchShape Sampler::Shape(uint64_t batch) const {
+  Require(batch < num_batches_, "the batch is one of the epoch");
+  const uint64_t first_row = batch * batch_size_;
+  const uint64_t num_left = num_rows_ - first_row;
+  BatchShape shape;
+  shape.num_samples = std::min(batch_size_, num_left);
+  shape.num_padding = num_left <= batch_size_ && last_is_padding_ ? 1 : 0;
+  return shape;
 }
 
-Sampler::BatchShape Sampler::Fill(uint64_t epoch, int64_t batch,
+Sampler::BatchShape Sampler::Fill(uint64_t epoch, uint64_t batch,
                                   absl::Span<int64_t> indices) {
-  return impl_->Fill(epoch, batch, indices);
+  const BatchShape shape = Shape(batch);
+  Require(static_cast<int64_t>(indices.size()) >= shape.num_samples,
+          "the indices of a batch have room");
+  FillRows(epoch, batch, 0, indices.first(shape.num_samples));
+  return shape;
 }
 
-void Sampler::FillRows(uint64_t epoch, int64_t batch, int64_t first_row,
+void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
                        absl::Span<int64_t> indices) {
-  impl_->FillRows(epoch, batch, first_row, indices);
+  const BatchShape shape = Shape(batch);
+  Require(!indices.empty() && first + indices.size() <=
+                                  static_cast<uint64_t>(shape.num_samples),
+          "the rows are the batch's");
+  const uint64_t first_row = batch * batch_size_ + first;
+  // Only the last row may be padding.
+  const bool is_padded =
+      shape.num_padding > 0 &&
+      first + indices.size() == static_cast<uint64_t>(shape.num_samples);
+  if (weights_ != nullptr) {
+    weights_->Draw(seed_, epoch, Position(first_row), world_size_, indices);
+  } else if (tables_ != nullptr) {
+    const uint16_t* order = tables_->Use(epoch);
+    Gather(
+        first_row, is_padded, [order](uint64_t p) { return order[p]; },
+        indices);
+  } else if (shuffle_) {
+    const KeyedPermutation order(seed_, epoch,
+                                 static_cast<uint32_t>(num_samples_));
+    Gather(
+        first_row, is_padded,
+        [&order](uint64_t p) { return order(static_cast<uint32_t>(p)); },
+        indices);
+  } else {
+    Gather(
+        first_row, is_padded, [](uint64_t p) { return p; }, indices);
+  }
+  if (subset_ != nullptr) {
+    for (int64_t& index : indices) index = (*subset_)[index];
+  }
 }
 
-int64_t Sampler::row_nanoseconds() const { return impl_->row_nanoseconds(); }
+void Sampler::Prepare(uint64_t epoch) {
+  if (tables_ != nullptr) tables_->Prepare(epoch);
+}
+
+int64_t Sampler::row_nanoseconds() const {
+  if (weights_ != nullptr) return kDrawNanoseconds;
+  return (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds
+                                         : kRowNanoseconds) +
+         (subset_ != nullptr ? kSubsetNanoseconds : 0);
+}
 
 int64_t Sampler::TableNanoseconds(uint64_t epoch) const {
-  return impl_->TableNanoseconds(epoch);
+  if (tables_ == nullptr || tables_->Has(epoch)) return 0;
+  return static_cast<int64_t>(num_samples_) * kTableEntryNanoseconds;
 }
 
-uint64_t Sampler::FirstPosition(int64_t batch) const {
-  return impl_->FirstPosition(batch);
+template <typename Order>
+void Sampler::Gather(uint64_t first_row, bool is_padded, Order order,
+                     absl::Span<int64_t> indices) const {
+  const size_t num_unpadded = indices.size() - (is_padded ? 1 : 0);
+  const uint64_t stride = world_size_;
+  uint64_t position = Position(first_row);
+  int64_t* out = indices.data();
+  for (size_t i = 0; i < num_unpadded; ++i, position += stride) {
+    out[i] = order(position);
+  }
+  if (is_padded) {
+    out[num_unpadded] = order(position % num_samples_);
+  }
 }
-
-void Sampler::Prepare(uint64_t epoch) { impl_->Prepare(epoch); }
 
 }  // namespace datasetd

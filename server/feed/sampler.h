@@ -80,28 +80,32 @@ class Sampler {
   ~Sampler();
 
   // The same for every rank and epoch; may be 0.
-  int64_t batches_per_epoch() const;
+  int64_t batches_per_epoch() const {
+    return static_cast<int64_t>(num_batches_);
+  }
 
   struct BatchShape {
     int64_t num_samples = 0;  // 1..batch_size
     int64_t num_padding = 0;  // 0 or 1: the last row, wrapped around
   };
-  // REQUIRES: 0 <= batch < batches_per_epoch().
-  BatchShape Shape(int64_t batch) const;
+  // REQUIRES: batch < batches_per_epoch().
+  BatchShape Shape(uint64_t batch) const;
 
   // Position of a batch's first row in the global order; those of the next rows
   // are world_size apart.
-  uint64_t FirstPosition(int64_t batch) const;
+  uint64_t FirstPosition(uint64_t batch) const {
+    return Position(batch * batch_size_);
+  }
 
   // Writes the sample indices of a batch to the first num_samples elements of
   // `indices`, whose size is at least batch_size; returns the batch's shape.
   // Costs O(num_samples), times O(log N) with weights, and O(N) for the first
   // batch of an epoch whose table was not prepared. REQUIRES as for Shape.
-  BatchShape Fill(uint64_t epoch, int64_t batch, absl::Span<int64_t> indices);
+  BatchShape Fill(uint64_t epoch, uint64_t batch, absl::Span<int64_t> indices);
   // Writes only the indices of rows first_row, first_row + 1, ... of the batch,
   // one for each element of `indices`. REQUIRES: the batch has these rows, of
   // which there is one at least.
-  void FillRows(uint64_t epoch, int64_t batch, int64_t first_row,
+  void FillRows(uint64_t epoch, uint64_t batch, uint64_t first_row,
                 absl::Span<int64_t> indices);
 
   // About how long FillRows takes on one core: for each row, and once if the
@@ -114,9 +118,33 @@ class Sampler {
   void Prepare(uint64_t epoch);
 
  private:
-  class Impl;
-  explicit Sampler(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  // The tables of two epochs.
+  class Tables;
+
+  explicit Sampler(const SamplerOptions& options);
+  // Position of this rank's row in the padded order. Below num_samples (or
+  // num_draws) + world_size, so below 2^64.
+  uint64_t Position(uint64_t row) const {
+    return first_position_ + rank_ + row * world_size_;
+  }
+  // is_padded: the last of the rows is padding.
+  template <typename Order>
+  void Gather(uint64_t first_row, bool is_padded, Order order,
+              absl::Span<int64_t> indices) const;
+
+  const Subset subset_;
+  const uint64_t seed_;
+  const uint64_t num_samples_;
+  const uint64_t batch_size_;
+  const uint64_t rank_;
+  const uint64_t world_size_;
+  const uint64_t first_position_;
+  const bool shuffle_;
+  const std::shared_ptr<const WeightTable> weights_;  // null: none
+  const uint64_t num_rows_;  // per epoch, equal for all ranks
+  const uint64_t num_batches_;
+  bool last_is_padding_;
+  std::unique_ptr<Tables> tables_;  // null where none is used
 };
 
 }  // namespace datasetd
