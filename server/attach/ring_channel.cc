@@ -101,29 +101,9 @@ void RingChannel::Publish(uint32_t slot, const ring::SlotDescriptor& batch) {
   if (ring_.Publish(slot, batch)) WakeFutex(ring_.wake_word());
 }
 
-bool RingChannel::IsReleaseRequested(uint32_t slot, uint64_t sequence) const {
-  return ring_.IsReleaseRequested(slot, sequence);
-}
-
-uint64_t RingChannel::ReleaseDone(uint32_t slot) const {
-  return ring_.ReleaseDone(slot);
-}
-
-bool RingChannel::IsClientWaiting() const { return ring_.IsClientWaiting(); }
-
-std::optional<ring::SeekRequest> RingChannel::ReadSeek() {
-  return ring_.ReadSeek();
-}
-
-void RingChannel::SetIdle(bool idle) { ring_.SetIdle(idle); }
-
 void RingChannel::Close() {
   ring_.Close();
   WakeFutex(ring_.wake_word());
-}
-
-uint64_t RingChannel::waited_nanoseconds() const {
-  return ring_.waited_nanoseconds();
 }
 
 }  // namespace datasetd

@@ -28,16 +28,24 @@ class RingChannel : public FeedChannel {
   ~RingChannel() override;
 
   void Publish(uint32_t slot, const ring::SlotDescriptor& batch) override;
-  bool IsReleaseRequested(uint32_t slot, uint64_t sequence) const override;
-  uint64_t ReleaseDone(uint32_t slot) const override;
-  bool IsClientWaiting() const override;
-  std::optional<ring::SeekRequest> ReadSeek() override;
-  void SetIdle(bool idle) override;
+  bool IsReleaseRequested(uint32_t slot, uint64_t sequence) const override {
+    return ring_.IsReleaseRequested(slot, sequence);
+  }
+  uint64_t ReleaseDone(uint32_t slot) const override {
+    return ring_.ReleaseDone(slot);
+  }
+  bool IsClientWaiting() const override { return ring_.IsClientWaiting(); }
+  std::optional<ring::SeekRequest> ReadSeek() override {
+    return ring_.ReadSeek();
+  }
+  void SetIdle(bool idle) override { ring_.SetIdle(idle); }
   int wake_descriptor() const override {
     return descriptors_[attach::kEventFd];
   }
   void Close() override;
-  uint64_t waited_nanoseconds() const override;
+  uint64_t waited_nanoseconds() const override {
+    return ring_.waited_nanoseconds();
+  }
   absl::Span<const int> descriptors() const override { return descriptors_; }
 
  private:
