@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 
 #include "base/utf8.h"
 #include "server/attach/seqpacket.h"
@@ -51,15 +50,6 @@ void CopyText(absl::string_view from, char (&to)[attach::kTextBytes]) {
   while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;
   std::memcpy(to, text.data(), size);
   to[size] = '\0';
-}
-
-// Empty if the size is wrong.
-template <typename In>
-std::optional<In> Read(const void* data, size_t size_bytes) {
-  if (size_bytes != sizeof(In)) return std::nullopt;
-  In message;
-  std::memcpy(&message, data, sizeof(message));
-  return message;
 }
 
 }  // namespace
@@ -114,31 +104,23 @@ AttachConnection::Message AttachConnection::Receive() {
 AttachConnection::Message AttachConnection::Parse(MessageType type,
                                                   const void* data,
                                                   size_t size_bytes) const {
-  if (role_ == Role::kNew) {
-    if (type == MessageType::kHello) {
-      if (auto hello = Read<attach::Hello>(data, size_bytes)) return *hello;
-    } else if (type == MessageType::kAttachFeed) {
-      if (auto request = Read<attach::AttachFeed>(data, size_bytes)) {
-        return *request;
-      }
-    }
-  } else if (role_ == Role::kLease || role_ == Role::kEnding) {
-    if (type == MessageType::kDetached) {
-      if (auto detached = Read<attach::Detached>(data, size_bytes)) {
-        return *detached;
-      }
-    } else if (type == MessageType::kClosing) {
-      if (auto closing = Read<attach::Closing>(data, size_bytes)) {
-        return *closing;
-      }
-    } else if (type == MessageType::kImportResult) {
-      if (auto result = Read<attach::ImportResult>(data, size_bytes)) {
-        result->reason[sizeof(result->reason) - 1] = '\0';
-        return *result;
-      }
-    }
+  Message message = Violation{"a message out of order"};
+  const auto accept = [&](auto in, MessageType of, bool is_allowed) {
+    if (type != of || size_bytes != sizeof(in) || !is_allowed) return;
+    std::memcpy(&in, data, sizeof(in));
+    message = in;
+  };
+  const bool is_new = role_ == Role::kNew;
+  const bool is_lease = role_ == Role::kLease || role_ == Role::kEnding;
+  accept(attach::Hello(), MessageType::kHello, is_new);
+  accept(attach::AttachFeed(), MessageType::kAttachFeed, is_new);
+  accept(attach::Detached(), MessageType::kDetached, is_lease);
+  accept(attach::Closing(), MessageType::kClosing, is_lease);
+  accept(attach::ImportResult(), MessageType::kImportResult, is_lease);
+  if (auto* const result = std::get_if<attach::ImportResult>(&message)) {
+    result->reason[sizeof(result->reason) - 1] = '\0';
   }
-  return Violation{"a message out of order"};
+  return message;
 }
 
 bool AttachConnection::BecomeSession(const SessionTable::Opened& opened) {
