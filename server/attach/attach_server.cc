@@ -4,7 +4,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -99,10 +98,7 @@ void AttachServer::BeginDrain(std::string reason) {
   Wake();
 }
 
-void AttachServer::Wake() {
-  const uint64_t one = 1;
-  [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
-}
+void AttachServer::Wake() { eventfd_write(wake_.get(), 1); }
 
 void AttachServer::DrainPendingEvents(absl::Duration timeout) {
   const uint64_t number = barrier_.Ask();
@@ -141,8 +137,8 @@ void AttachServer::Run() {
       if (fd == listener_.get()) {
         Accept();
       } else if (fd == wake_.get()) {
-        uint64_t count;
-        [[maybe_unused]] ssize_t n = read(fd, &count, sizeof(count));
+        eventfd_t count;
+        eventfd_read(fd, &count);
         SendGoodbyes();
       } else if (processes_.count(fd) > 0) {
         OnProcessEnd(fd);

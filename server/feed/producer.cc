@@ -128,10 +128,8 @@ void Producer::Remove(Feed* feed, std::function<void()> on_removed) {
 
 void Producer::Wake() {
   if (is_woken_.exchange(true)) return;  // it has not looked yet
-  const uint64_t one = 1;
   // EAGAIN: the counter is full, so the thread is awake.
-  [[maybe_unused]] const ssize_t written =
-      write(wake_.get(), &one, sizeof(one));
+  eventfd_write(wake_.get(), 1);
 }
 
 void Producer::Ping() {

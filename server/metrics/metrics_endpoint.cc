@@ -5,7 +5,6 @@
 #include <prometheus/text_serializer.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -90,9 +89,7 @@ MetricsEndpoint::MetricsEndpoint(
       pages_(kPageBurst, kPagesPerSecond, clock->Monotonic()) {}
 
 MetricsEndpoint::~MetricsEndpoint() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written =
-      write(stop_.get(), &one, sizeof(one));
+  eventfd_write(stop_.get(), 1);
   thread_.join();
 }
 

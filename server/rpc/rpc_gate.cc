@@ -125,11 +125,7 @@ void RpcGate::CloseDoor() {
   MutexLock lock(&mutex_, Condition(&is_closed_));
 }
 
-void RpcGate::Wake() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written =
-      write(wake_.get(), &one, sizeof(one));
-}
+void RpcGate::Wake() { eventfd_write(wake_.get(), 1); }
 
 bool RpcGate::Watch(int fd, uint64_t key, uint32_t events, int operation) {
   epoll_event event = {};
@@ -174,9 +170,8 @@ void RpcGate::OnEvent(uint64_t key, uint32_t events) {
     return;
   }
   if (key == kWakeKey) {
-    uint64_t count;
-    [[maybe_unused]] const ssize_t size =
-        read(wake_.get(), &count, sizeof(count));
+    eventfd_t count;
+    eventfd_read(wake_.get(), &count);
     MutexLock lock(&mutex_);
     if (is_closing_ && !is_closed_) {
       is_door_open_ = false;
