@@ -8,14 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/log/journal_entry.h"
 #include "server/log/log_fields.h"
-#include "server/log/log_formatter.h"
+#include "server/log/log_line.h"
 #include "spdlog/details/log_msg.h"
 
 namespace datasetd {
@@ -40,13 +38,13 @@ int WriteToStderr(absl::string_view line) {
 
 void LogSink::LogToStderr() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  formatter_ = std::make_unique<LogFormatter>(false);
+  for_journal_ = false;
   journal_ = FileDescriptor();
 }
 
 void LogSink::LogToJournal(const std::string& socket_path) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  formatter_ = std::make_unique<LogFormatter>(true);
+  for_journal_ = true;
   journal_ = FileDescriptor();
   address_ = {};
   address_.sun_family = AF_UNIX;
@@ -66,9 +64,7 @@ void LogSink::sink_it_(const spdlog::details::log_msg& message) {
   }
   int error = SendToJournal(told);
   if (error != 0 && error != EAGAIN) {
-    spdlog::memory_buf_t line;
-    formatter_->format(told, line);
-    error = WriteToStderr({line.data(), line.size()});
+    error = WriteToStderr(FormatLogLine(told, for_journal_));
   }
   num_lost_ = error == EAGAIN ? num_lost_ + 1 : 0;
 }

@@ -24,10 +24,7 @@ namespace datasetd {
 
 class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  // Writes to standard error.
-  LogSink() { LogToStderr(); }
-
-  // Writes plain lines to standard error.
+  // Writes plain lines to standard error, as at first.
   void LogToStderr();
   // Writes to the journal at `socket_path`. REQUIRES: standard error is
   // connected to the journal as well; it gets the lines, with priority, that
@@ -42,6 +39,7 @@ class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
   // Returns the error, or 0.
   int SendToJournal(const spdlog::details::log_msg& message) const;
 
+  bool for_journal_ = false;
   FileDescriptor journal_;  // empty: standard error
   sockaddr_un address_ = {};
   uint64_t num_lost_ = 0;  // lines since the last one that was written
