@@ -8,19 +8,16 @@
 #include <cstring>
 #include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "cuda/device/backend.h"
@@ -32,41 +29,19 @@
 namespace datasetd {
 namespace {
 
-constexpr char kDefaultSocketPath[] = "/run/datasetd/datasetd.sock";
-constexpr char kAttachSocketName[] = "attach.sock";
-constexpr int64_t kDefaultDrainSeconds = 5;
-constexpr int64_t kDefaultAttachSeconds = 10;
 constexpr absl::Duration kMaxTimeout = absl::Hours(24);
-constexpr uint32_t kDefaultMaxSessions = 1024;
-constexpr uint32_t kDefaultMaxFeeds = 1024;
-constexpr uint32_t kDefaultMaxConnections = 4096;
 constexpr uint32_t kMaxConnections = 1 << 20;
-constexpr int64_t kDefaultIdleSeconds = 600;
-constexpr int64_t kDefaultSendSeconds = 10;
-constexpr int64_t kDefaultReceiveSeconds = 300;
-constexpr uint64_t kDefaultInflatedMib = 64 << 10;
-constexpr uint64_t kDefaultSpoolMib = 64 << 10;
-constexpr uint64_t kDefaultMemorySpoolMib = 1 << 10;
-constexpr uint32_t kDefaultMaxDatasets = 1024;
-constexpr uint64_t kDefaultTextBudgetMib = 256;
 constexpr uint32_t kMaxPort = 65535;
 // The unit's TasksMax=4096 has room for them.
 constexpr uint32_t kMaxHostThreads = 1024;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
 constexpr uint32_t kMaxSide = 1 << 24;
-constexpr uint64_t kDefaultScratchMib = 1024;
-constexpr uint64_t kDefaultOperations = uint64_t{1} << 34;
-constexpr uint64_t kDefaultSampleMib = 1024;
-constexpr uint64_t kDefaultDecodeMib = 2048;
 // Twice this, in bytes, is far from overflowing.
 constexpr uint64_t kMaxMemoryMib = uint64_t{1} << 40;
 
-const std::vector<std::string>& SlabExports() {
-  static const auto* const exports =
-      new std::vector<std::string>{"auto", "cuda_ipc_handle", "cuda_vmm_fd"};
-  return *exports;
-}
+constexpr const char* kSlabExports[] = {"auto", "cuda_ipc_handle",
+                                        "cuda_vmm_fd"};
 
 template <typename... Parts>
 absl::Status Error(absl::string_view key, absl::string_view value,
@@ -118,8 +93,7 @@ absl::Status CheckDevice(const std::string& key, const std::string& device,
 absl::Status CheckTimeout(absl::string_view key,
                           const google::protobuf::Duration& timeout,
                           bool may_be_zero) {
-  const absl::Duration time =
-      absl::Seconds(timeout.seconds()) + absl::Nanoseconds(timeout.nanos());
+  const absl::Duration time = FromProto(timeout);
   const absl::Duration zero = absl::ZeroDuration();
   if (time <= kMaxTimeout && (may_be_zero ? time >= zero : time > zero)) {
     return absl::OkStatus();
@@ -148,9 +122,45 @@ absl::Status CheckLogLevels(const v1::Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckAtMost(absl::string_view key, uint64_t value, uint64_t most) {
-  if (value <= most) return absl::OkStatus();
-  return Error(key, absl::StrCat(value), "at most ", most);
+absl::Status CheckNumbers(const v1::Config& config) {
+  const v1::UserLimits& user = config.user_limits();
+  const v1::TransformLimits& transform = config.transform_limits();
+  constexpr uint64_t kMaxMib = UINT64_MAX >> 20;
+  for (const auto& [key, value, most] :
+       std::initializer_list<std::tuple<const char*, uint64_t, uint64_t>>{
+           {"user_limits.max_calls", user.max_calls(), kMaxCalls},
+           {"user_limits.max_loads", user.max_loads(), kMaxWaitingLoads},
+           {"user_limits.max_dataset_mib", user.max_dataset_mib(), kMaxMib},
+           {"user_limits.max_slab_mib", user.max_slab_mib(), kMaxMib},
+           {"user_limits.max_scratch_mib", user.max_scratch_mib(), kMaxMib},
+           {"user_limits.max_text_mib", user.max_text_mib(), kMaxMib},
+           {"user_limits.max_cache_mib", user.max_cache_mib(), kMaxCacheMib},
+           {"host_threads", config.host_threads(), kMaxHostThreads},
+           {"memory_budget_mib", config.memory_budget_mib(), kMaxMib},
+           {"pinned_budget_mib", config.pinned_budget_mib(), kMaxMib},
+           {"push_spool_mib", config.push_spool_mib(), kMaxCacheMib},
+           {"text_budget_mib", config.text_budget_mib(), kMaxMib},
+           {"max_connections", config.max_connections(), kMaxConnections},
+           {"max_inflated_mib", config.max_inflated_mib(), kMaxCacheMib},
+           {"transform_limits.max_side", transform.max_side(), kMaxSide},
+           {"transform_limits.max_scratch_mib", transform.max_scratch_mib(),
+            kMaxMemoryMib},
+           {"transform_limits.max_operations", transform.max_operations(),
+            INT64_MAX},
+           {"max_sample_memory_mib", config.max_sample_memory_mib(),
+            kMaxMemoryMib},
+           {"decode_memory_mib", config.decode_memory_mib(), 2 * kMaxMemoryMib},
+           {"cache.limit_mib", config.cache().limit_mib(), kMaxCacheMib}}) {
+    if (value > most) {
+      return Error(key, absl::StrCat(value), "at most ", most);
+    }
+  }
+  if (config.decode_memory_mib() >= 2 * config.max_sample_memory_mib()) {
+    return absl::OkStatus();
+  }
+  return Error("decode_memory_mib", absl::StrCat(config.decode_memory_mib()),
+               "at least twice max_sample_memory_mib, ",
+               2 * config.max_sample_memory_mib());
 }
 
 absl::Status CheckStores(const v1::Config& config) {
@@ -158,9 +168,6 @@ absl::Status CheckStores(const v1::Config& config) {
   if (!state.empty()) {
     DATASETD_RETURN_IF_ERROR(CheckAbsolute("state_directory", state));
   }
-  DATASETD_RETURN_IF_ERROR(CheckAtMost("user_limits.max_cache_mib",
-                                       config.user_limits().max_cache_mib(),
-                                       kMaxCacheMib));
   if (!config.has_cache()) return absl::OkStatus();
   const v1::Cache& cache = config.cache();
   DATASETD_RETURN_IF_ERROR(CheckAbsolute("cache.directory", cache.directory()));
@@ -168,28 +175,7 @@ absl::Status CheckStores(const v1::Config& config) {
     return Error("cache.directory", cache.directory(),
                  "another path than state_directory");
   }
-  return CheckAtMost("cache.limit_mib", cache.limit_mib(), kMaxCacheMib);
-}
-
-absl::Status CheckSampleLimits(const v1::Config& config) {
-  const v1::TransformLimits& limits = config.transform_limits();
-  DATASETD_RETURN_IF_ERROR(
-      CheckAtMost("transform_limits.max_side", limits.max_side(), kMaxSide));
-  DATASETD_RETURN_IF_ERROR(CheckAtMost("transform_limits.max_scratch_mib",
-                                       limits.max_scratch_mib(),
-                                       kMaxMemoryMib));
-  DATASETD_RETURN_IF_ERROR(CheckAtMost("transform_limits.max_operations",
-                                       limits.max_operations(), INT64_MAX));
-  DATASETD_RETURN_IF_ERROR(CheckAtMost(
-      "max_sample_memory_mib", config.max_sample_memory_mib(), kMaxMemoryMib));
-  DATASETD_RETURN_IF_ERROR(CheckAtMost(
-      "decode_memory_mib", config.decode_memory_mib(), 2 * kMaxMemoryMib));
-  if (config.decode_memory_mib() >= 2 * config.max_sample_memory_mib()) {
-    return absl::OkStatus();
-  }
-  return Error("decode_memory_mib", absl::StrCat(config.decode_memory_mib()),
-               "at least twice max_sample_memory_mib, ",
-               2 * config.max_sample_memory_mib());
+  return absl::OkStatus();
 }
 
 absl::Status CheckDatasets(const v1::Config& config) {
@@ -245,69 +231,55 @@ absl::StatusOr<v1::Config> ParseConfig(absl::string_view yaml_text,
 }
 
 void ApplyDefaults(v1::Config* config) {
-  if (config->socket_path().empty()) {
-    config->set_socket_path(kDefaultSocketPath);
-  }
+  v1::Config complete;
+  complete.set_socket_path("/run/datasetd/datasetd.sock");
+  complete.set_socket_mode("0660");
+  complete.set_log_level("info");
+  complete.set_slab_export("auto");
+  complete.set_max_sessions(1024);
+  complete.set_max_feeds(1024);
+  complete.set_max_connections(4096);
+  complete.set_max_inflated_mib(64 << 10);
+  complete.set_push_spool_mib(config->has_cache() ? 64 << 10 : 1 << 10);
+  complete.set_max_datasets(1024);
+  complete.set_text_budget_mib(256);
+  complete.set_max_sample_memory_mib(1024);
+  v1::TransformLimits& limits = *complete.mutable_transform_limits();
+  limits.set_max_side(kMaxSide);
+  limits.set_max_scratch_mib(1024);
+  limits.set_max_operations(uint64_t{1} << 34);
+  // What is 0 or empty is not merged.
+  complete.MergeFrom(*config);
+  *config = std::move(complete);
+
   if (config->attach_socket_path().empty()) {
     const std::string& path = config->socket_path();
     const size_t slash = path.rfind('/');
     config->set_attach_socket_path(absl::StrCat(
         slash == std::string::npos ? "" : path.substr(0, slash + 1),
-        kAttachSocketName));
-  }
-  if (config->socket_mode().empty()) config->set_socket_mode("0660");
-  if (!config->has_drain_timeout()) {
-    config->mutable_drain_timeout()->set_seconds(kDefaultDrainSeconds);
-  }
-  if (!config->has_attach_timeout()) {
-    config->mutable_attach_timeout()->set_seconds(kDefaultAttachSeconds);
-  }
-  if (config->log_level().empty()) config->set_log_level("info");
-  if (config->slab_export().empty()) config->set_slab_export("auto");
-  if (config->max_sessions() == 0) {
-    config->set_max_sessions(kDefaultMaxSessions);
-  }
-  if (config->max_feeds() == 0) config->set_max_feeds(kDefaultMaxFeeds);
-  if (config->max_connections() == 0) {
-    config->set_max_connections(kDefaultMaxConnections);
-  }
-  if (!config->has_idle_timeout()) {
-    config->mutable_idle_timeout()->set_seconds(kDefaultIdleSeconds);
-  }
-  if (!config->has_send_timeout()) {
-    config->mutable_send_timeout()->set_seconds(kDefaultSendSeconds);
-  }
-  if (!config->has_receive_timeout()) {
-    config->mutable_receive_timeout()->set_seconds(kDefaultReceiveSeconds);
-  }
-  if (config->push_spool_mib() == 0) {
-    config->set_push_spool_mib(config->has_cache() ? kDefaultSpoolMib
-                                                   : kDefaultMemorySpoolMib);
-  }
-  if (config->max_inflated_mib() == 0) {
-    config->set_max_inflated_mib(kDefaultInflatedMib);
-  }
-  v1::TransformLimits& limits = *config->mutable_transform_limits();
-  if (limits.max_side() == 0) limits.set_max_side(kMaxSide);
-  if (limits.max_scratch_mib() == 0) {
-    limits.set_max_scratch_mib(kDefaultScratchMib);
-  }
-  if (limits.max_operations() == 0) {
-    limits.set_max_operations(kDefaultOperations);
-  }
-  if (config->max_sample_memory_mib() == 0) {
-    config->set_max_sample_memory_mib(kDefaultSampleMib);
+        "attach.sock"));
   }
   if (config->decode_memory_mib() == 0) {
+    constexpr uint64_t kDefaultDecodeMib = 2048;
     const uint64_t least =
         2 * std::min(config->max_sample_memory_mib(), kMaxMemoryMib);
     config->set_decode_memory_mib(std::max(kDefaultDecodeMib, least));
   }
-  if (config->max_datasets() == 0) {
-    config->set_max_datasets(kDefaultMaxDatasets);
+  // A time of 0 is one that is set.
+  if (!config->has_drain_timeout()) {
+    config->mutable_drain_timeout()->set_seconds(5);
   }
-  if (config->text_budget_mib() == 0) {
-    config->set_text_budget_mib(kDefaultTextBudgetMib);
+  if (!config->has_attach_timeout()) {
+    config->mutable_attach_timeout()->set_seconds(10);
+  }
+  if (!config->has_idle_timeout()) {
+    config->mutable_idle_timeout()->set_seconds(600);
+  }
+  if (!config->has_send_timeout()) {
+    config->mutable_send_timeout()->set_seconds(10);
+  }
+  if (!config->has_receive_timeout()) {
+    config->mutable_receive_timeout()->set_seconds(300);
   }
 }
 
@@ -330,50 +302,21 @@ absl::Status ValidateConfig(const v1::Config& config) {
       return Error(key, config.devices(i), "each device once");
     }
   }
-  const v1::UserLimits& limits = config.user_limits();
-  constexpr uint64_t kMaxMib = UINT64_MAX >> 20;
-  for (const auto& [key, value, most] :
-       std::initializer_list<std::tuple<const char*, uint64_t, uint64_t>>{
-           {"user_limits.max_calls", limits.max_calls(), kMaxCalls},
-           {"user_limits.max_loads", limits.max_loads(), kMaxWaitingLoads},
-           {"user_limits.max_dataset_mib", limits.max_dataset_mib(), kMaxMib},
-           {"user_limits.max_slab_mib", limits.max_slab_mib(), kMaxMib},
-           {"user_limits.max_scratch_mib", limits.max_scratch_mib(), kMaxMib},
-           {"user_limits.max_text_mib", limits.max_text_mib(), kMaxMib},
-           {"host_threads", config.host_threads(), kMaxHostThreads},
-           {"memory_budget_mib", config.memory_budget_mib(), kMaxMib},
-           {"pinned_budget_mib", config.pinned_budget_mib(), kMaxMib},
-           {"push_spool_mib", config.push_spool_mib(), kMaxCacheMib},
-           {"text_budget_mib", config.text_budget_mib(), kMaxMib}}) {
-    DATASETD_RETURN_IF_ERROR(CheckAtMost(key, value, most));
-  }
+  DATASETD_RETURN_IF_ERROR(CheckNumbers(config));
   for (int i = 0; i < config.data_roots_size(); ++i) {
     DATASETD_RETURN_IF_ERROR(CheckAbsolute(absl::StrCat("data_roots[", i, "]"),
                                            config.data_roots(i)));
   }
-  DATASETD_RETURN_IF_ERROR(CheckTimeout("drain_timeout", config.drain_timeout(),
-                                        /*may_be_zero=*/true));
-  DATASETD_RETURN_IF_ERROR(CheckTimeout("exit_when_idle",
-                                        config.exit_when_idle(),
-                                        /*may_be_zero=*/true));
-  DATASETD_RETURN_IF_ERROR(CheckTimeout(
-      "attach_timeout", config.attach_timeout(), /*may_be_zero=*/false));
-  for (const auto& [key, timeout] :
-       {std::pair("idle_timeout", config.idle_timeout()),
-        std::pair("send_timeout", config.send_timeout()),
-        std::pair("receive_timeout", config.receive_timeout())}) {
-    DATASETD_RETURN_IF_ERROR(CheckTimeout(key, timeout, /*may_be_zero=*/false));
+  for (const auto& [key, timeout, may_be_zero] :
+       {std::tuple("drain_timeout", config.drain_timeout(), true),
+        std::tuple("exit_when_idle", config.exit_when_idle(), true),
+        std::tuple("device_wait", config.device_wait(), true),
+        std::tuple("attach_timeout", config.attach_timeout(), false),
+        std::tuple("idle_timeout", config.idle_timeout(), false),
+        std::tuple("send_timeout", config.send_timeout(), false),
+        std::tuple("receive_timeout", config.receive_timeout(), false)}) {
+    DATASETD_RETURN_IF_ERROR(CheckTimeout(key, timeout, may_be_zero));
   }
-  if (config.max_connections() > kMaxConnections) {
-    return Error("max_connections", absl::StrCat(config.max_connections()),
-                 "at most ", kMaxConnections);
-  }
-  if (config.max_inflated_mib() > kMaxCacheMib) {
-    return Error("max_inflated_mib", absl::StrCat(config.max_inflated_mib()),
-                 "at most ", kMaxCacheMib);
-  }
-  DATASETD_RETURN_IF_ERROR(CheckTimeout("device_wait", config.device_wait(),
-                                        /*may_be_zero=*/true));
   if (config.metrics_port() > kMaxPort) {
     return Error("metrics_port", absl::StrCat(config.metrics_port()),
                  "a port from 1 to ", kMaxPort, ", or 0 for none");
@@ -384,12 +327,11 @@ absl::Status ValidateConfig(const v1::Config& config) {
                  kMaxBatchesPerLaunch, ", or 0 for as many as there can be");
   }
   DATASETD_RETURN_IF_ERROR(CheckLogLevels(config));
-  if (std::find(SlabExports().begin(), SlabExports().end(),
-                config.slab_export()) == SlabExports().end()) {
+  if (std::find(std::begin(kSlabExports), std::end(kSlabExports),
+                config.slab_export()) == std::end(kSlabExports)) {
     return Error("slab_export", config.slab_export(),
-                 "one of: ", absl::StrJoin(SlabExports(), ", "));
+                 "one of: ", absl::StrJoin(kSlabExports, ", "));
   }
-  DATASETD_RETURN_IF_ERROR(CheckSampleLimits(config));
   DATASETD_RETURN_IF_ERROR(CheckStores(config));
   return CheckDatasets(config);
 }
