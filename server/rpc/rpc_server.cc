@@ -6,17 +6,14 @@
 #include <grpcpp/server_posix.h>
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
+#include "server/log/log_limiter.h"
 #include "server/log/logging.h"
-#include "server/rpc/token_bucket.h"
 
 namespace datasetd {
 namespace {
@@ -45,26 +42,14 @@ void SetLimits(grpc::ServerBuilder& builder) {
 
 // gRPC logs every client error; a few lines per minute are enough.
 void LogLine(gpr_log_func_args* line) {
-  constexpr double kBurst = 10;
-  constexpr double kPerSecond = 1.0 / 6;
-  static const RealClock clock;
-  static auto* const mutex = new Mutex;
-  static auto* const lines =
-      new TokenBucket(kBurst, kPerSecond, clock.Monotonic());
-  static uint64_t num_left_out = 0;
+  static auto* const limiter =
+      new LogLimiter({.lines_per_minute = 10}, new RealClock);
+  const LogLimiter::Verdict verdict = limiter->Admit(/*uid=*/0, "gRPC");
+  if (!verdict.is_admitted) return;
   std::string text = line->message;
-  {
-    MutexLock lock(mutex);
-    const absl::Duration now = clock.Monotonic();
-    if (lines->TimeToPay(now) > absl::ZeroDuration()) {
-      ++num_left_out;
-      return;
-    }
-    lines->Take(1, now);
-    if (num_left_out > 0) {
-      absl::StrAppend(&text, " (", std::exchange(num_left_out, 0),
-                      " lines before were left out)");
-    }
+  if (verdict.num_left_out > 0) {
+    absl::StrAppend(&text, " (", verdict.num_left_out,
+                    " lines before were left out)");
   }
   Log(LogSubsystem::kService).warn("gRPC: {}", text);
 }
