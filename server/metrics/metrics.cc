@@ -64,33 +64,17 @@ class Page {
   std::map<std::string, size_t> indices_;
 };
 
-const char* StateName(DatasetState state) {
-  switch (state) {
-    case DatasetState::kLoading:
-      return "loading";
-    case DatasetState::kReady:
-      return "ready";
-    case DatasetState::kFailed:
-      return "failed";
-    case DatasetState::kUnloading:
-      return "unloading";
-  }
-  return "unknown";
-}
+constexpr std::pair<DatasetState, const char*> kStates[] = {
+    {DatasetState::kLoading, "loading"},
+    {DatasetState::kReady, "ready"},
+    {DatasetState::kFailed, "failed"},
+    {DatasetState::kUnloading, "unloading"}};
 
-const char* PhaseName(FeedPhase phase) {
-  switch (phase) {
-    case FeedPhase::kPending:
-      return "pending";
-    case FeedPhase::kAttached:
-      return "attached";
-    case FeedPhase::kEnding:
-      return "ending";
-    case FeedPhase::kLingering:
-      return "lingering";
-  }
-  return "unknown";
-}
+constexpr std::pair<FeedPhase, const char*> kPhases[] = {
+    {FeedPhase::kPending, "pending"},
+    {FeedPhase::kAttached, "attached"},
+    {FeedPhase::kEnding, "ending"},
+    {FeedPhase::kLingering, "lingering"}};
 
 double Load(const std::atomic<uint64_t>& counter) {
   return static_cast<double>(counter.load(std::memory_order_relaxed));
@@ -191,10 +175,7 @@ struct PrivateTotals {
 
 void AddDatasets(const DatasetRegistry& registry, Page& page) {
   constexpr size_t kDatasetsAtOnce = 256;
-  std::map<DatasetState, int> num_by_state = {{DatasetState::kLoading, 0},
-                                              {DatasetState::kReady, 0},
-                                              {DatasetState::kFailed, 0},
-                                              {DatasetState::kUnloading, 0}};
+  std::map<DatasetState, int> num_by_state;
   std::map<std::string, PrivateTotals> private_by_device;
   std::string after;
   while (true) {
@@ -230,9 +211,9 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
                "of their own.",
                labels, totals.num_feeds);
   }
-  for (const auto& [state, number] : num_by_state) {
-    page.Gauge("datasetd_datasets", "Datasets by state.",
-               {{"state", StateName(state)}}, number);
+  for (const auto& [state, name] : kStates) {
+    page.Gauge("datasetd_datasets", "Datasets by state.", {{"state", name}},
+               num_by_state[state]);
   }
   const DatasetRegistry::Counters& counters = registry.counters();
   page.Counter("datasetd_dataset_loads_total", "Loads that were begun.", {},
@@ -283,10 +264,7 @@ void AddCache(const DatasetCache& cache, Page& page) {
 }
 
 void AddFeeds(const FeedTable& table, Page& page) {
-  std::map<FeedPhase, int> num_by_phase = {{FeedPhase::kPending, 0},
-                                           {FeedPhase::kAttached, 0},
-                                           {FeedPhase::kEnding, 0},
-                                           {FeedPhase::kLingering, 0}};
+  std::map<FeedPhase, int> num_by_phase;
   for (const FeedInfo& info : table.List()) {
     ++num_by_phase[info.phase];
     if (info.phase != FeedPhase::kAttached || info.visibility.is_private) {
@@ -319,9 +297,9 @@ void AddFeeds(const FeedTable& table, Page& page) {
                "Device memory that the feed shares with its client.", labels,
                static_cast<double>(info.feed.slab_bytes()));
   }
-  for (const auto& [phase, number] : num_by_phase) {
-    page.Gauge("datasetd_feeds", "Feeds by phase.",
-               {{"phase", PhaseName(phase)}}, number);
+  for (const auto& [phase, name] : kPhases) {
+    page.Gauge("datasetd_feeds", "Feeds by phase.", {{"phase", name}},
+               num_by_phase[phase]);
   }
   for (const auto& [device, totals] : table.Totals()) {
     const Labels labels = {{"device", device}};
