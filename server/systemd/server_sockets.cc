@@ -70,24 +70,20 @@ absl::Status SetRightsOf(const std::string& path, const std::string& group_name,
 
 absl::StatusOr<std::unique_ptr<ServerSockets>> ServerSockets::Lock(
     const v1::Config& config, std::optional<ActivatedSockets> activated) {
-  DATASETD_ASSIGN_OR_RETURN(FileDescriptor grpc_lock,
-                            LockSocket(config.socket_path()));
-  DATASETD_ASSIGN_OR_RETURN(FileDescriptor attach_lock,
-                            LockSocket(config.attach_socket_path()));
   std::unique_ptr<ServerSockets> sockets(
       new ServerSockets(config, std::move(activated)));
-  sockets->grpc_lock_ = std::move(grpc_lock);
-  sockets->attach_lock_ = std::move(attach_lock);
+  for (Socket* const socket : {&sockets->grpc_, &sockets->attach_}) {
+    DATASETD_ASSIGN_OR_RETURN(socket->lock, LockSocket(socket->path));
+  }
   return sockets;
 }
 
 ServerSockets::ServerSockets(const v1::Config& config,
                              std::optional<ActivatedSockets> activated)
-    : grpc_path_(config.socket_path()),
-      attach_path_(config.attach_socket_path()),
+    : grpc_{.path = config.socket_path()},
+      attach_{.path = config.attach_socket_path()},
       group_(config.socket_group()),
       mode_(config.socket_mode()),
-      is_activated_(activated.has_value()),
       activated_(std::move(activated)) {}
 
 ServerSockets::~ServerSockets() { Remove(); }
@@ -99,33 +95,32 @@ std::optional<ServerSockets::FileId> ServerSockets::FileAt(
   return FileId(status.st_dev, status.st_ino);
 }
 
-void ServerSockets::RemoveOne(const std::string& path,
-                              const std::optional<FileId>& created) {
-  if (created.has_value() && FileAt(path) == created) unlink(path.c_str());
-}
-
 void ServerSockets::Remove() const {
-  RemoveOne(attach_path_, attach_file_);
-  RemoveOne(grpc_path_, grpc_file_);
+  for (const Socket* const socket : {&attach_, &grpc_}) {
+    if (socket->created.has_value() &&
+        FileAt(socket->path) == socket->created) {
+      unlink(socket->path.c_str());
+    }
+  }
 }
 
 absl::StatusOr<FileDescriptor> ServerSockets::ListenAttach() {
-  if (is_activated_) return std::move(activated_->attach);
-  return Listen(attach_path_, SOCK_SEQPACKET, &attach_file_);
+  if (activated_.has_value()) return std::move(activated_->attach);
+  return Listen(SOCK_SEQPACKET, attach_);
 }
 
 absl::StatusOr<FileDescriptor> ServerSockets::ListenGrpc() {
-  if (is_activated_) return std::move(activated_->grpc);
-  return Listen(grpc_path_, SOCK_STREAM, &grpc_file_);
+  if (activated_.has_value()) return std::move(activated_->grpc);
+  return Listen(SOCK_STREAM, grpc_);
 }
 
-absl::StatusOr<FileDescriptor> ServerSockets::Listen(
-    const std::string& path, int type, std::optional<FileId>* created) const {
+absl::StatusOr<FileDescriptor> ServerSockets::Listen(int type,
+                                                     Socket& socket) const {
   // Only this user may open the file until it has its group and mode.
   const mode_t previous_mask = umask(0177);
-  auto listener = ListenUnix(path, type, [&] {
-    *created = FileAt(path);
-    return SetRightsOf(path, group_, mode_);
+  auto listener = ListenUnix(socket.path, type, [&] {
+    socket.created = FileAt(socket.path);
+    return SetRightsOf(socket.path, group_, mode_);
   });
   umask(previous_mask);
   return listener;

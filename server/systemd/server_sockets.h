@@ -47,27 +47,22 @@ class ServerSockets {
  private:
   // A device and an inode.
   using FileId = std::pair<dev_t, ino_t>;
+  struct Socket {
+    std::string path;
+    FileDescriptor lock;
+    std::optional<FileId> created;  // its file, if the daemon created that
+  };
   static std::optional<FileId> FileAt(const std::string& path);
-  // Removes the file at `path` if it is `created`.
-  static void RemoveOne(const std::string& path,
-                        const std::optional<FileId>& created);
 
   ServerSockets(const v1::Config& config,
                 std::optional<ActivatedSockets> activated);
-  absl::StatusOr<FileDescriptor> Listen(const std::string& path, int type,
-                                        std::optional<FileId>* created) const;
+  absl::StatusOr<FileDescriptor> Listen(int type, Socket& socket) const;
 
-  const std::string grpc_path_;
-  const std::string attach_path_;
-  const std::string group_;  // empty: the daemon's group
-  const std::string mode_;   // octal
-  const bool is_activated_;
+  Socket grpc_;
+  Socket attach_;
+  const std::string group_;                    // empty: the daemon's group
+  const std::string mode_;                     // octal
   std::optional<ActivatedSockets> activated_;  // until they are used
-  // The files that were created.
-  std::optional<FileId> grpc_file_;
-  std::optional<FileId> attach_file_;
-  FileDescriptor grpc_lock_;
-  FileDescriptor attach_lock_;
 };
 
 }  // namespace datasetd
