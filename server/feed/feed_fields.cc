@@ -32,12 +32,6 @@ size_t Find(absl::Span<const FieldSpec> fields, const std::string& name) {
 
 constexpr size_t kMaxNameBytes = 128;
 
-// A field of the batch.
-struct Chosen {
-  std::string name;
-  size_t source;  // index of the dataset's field
-};
-
 absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
                                 const FieldOptionsMap& options) {
   const std::vector<FieldSpec>& fields = dataset.fields();
@@ -72,13 +66,13 @@ absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
   return source;
 }
 
-absl::StatusOr<std::vector<Chosen>> Choose(const Dataset& dataset,
-                                           std::vector<std::string> names,
-                                           const FieldOptionsMap& options) {
-  const std::vector<FieldSpec>& fields = dataset.fields();
+// Returns the sources and specs of the batch's fields.
+absl::StatusOr<FeedFields> Choose(const Dataset& dataset,
+                                  std::vector<std::string> names,
+                                  const FieldOptionsMap& options) {
   const bool takes_all = names.empty();
   if (takes_all) {
-    for (const FieldSpec& field : fields) names.push_back(field.name);
+    for (const FieldSpec& field : dataset.fields()) names.push_back(field.name);
     for (const auto& [name, field_options] : options) {
       const std::string& source = field_options.source();
       if (!source.empty() && source != name) names.push_back(name);
@@ -91,16 +85,17 @@ absl::StatusOr<std::vector<Chosen>> Choose(const Dataset& dataset,
         names.size(), " fields; a feed carries at most ", kMaxFields,
         ": choose them with field_names, in Python with fields="));
   }
-  std::vector<Chosen> chosen;
+  FeedFields chosen;
   for (const std::string& name : names) {
     DATASETD_ASSIGN_OR_RETURN(const size_t source,
                               SourceOf(dataset, name, options));
-    if (std::any_of(chosen.begin(), chosen.end(),
-                    [&](const Chosen& other) { return other.name == name; })) {
+    if (Find(chosen.specs, name) < chosen.specs.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("field_names: '", name, "' is named twice"));
     }
-    chosen.push_back({name, source});
+    chosen.sources.push_back(source);
+    chosen.specs.push_back(dataset.fields()[source]);
+    chosen.specs.back().name = name;
   }
   return chosen;
 }
@@ -168,14 +163,8 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
                                              const FieldOptionsMap& options,
                                              bool skips_packed,
                                              const TransformLimits& limits) {
-  FeedFields fields;
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<Chosen> chosen,
+  DATASETD_ASSIGN_OR_RETURN(FeedFields fields,
                             Choose(dataset, std::move(names), options));
-  for (const Chosen& field : chosen) {
-    fields.sources.push_back(field.source);
-    fields.specs.push_back(dataset.fields()[field.source]);
-    fields.specs.back().name = field.name;
-  }
   DATASETD_RETURN_IF_ERROR(CheckOptions(dataset, fields.specs, options));
   std::vector<Transforms> transforms;
   for (size_t f = 0; f < fields.specs.size(); ++f) {
