@@ -159,7 +159,6 @@ class Feed {
   }
   // Empty on the host, and without chains.
   const ScratchPool::Lease& scratch() const { return options_.scratch; }
-  int num_running_launches() const { return num_running_launches_; }
   // True if the client requested a release that its device has not completed.
   bool has_pending_release() const { return has_pending_release_; }
 

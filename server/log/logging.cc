@@ -132,12 +132,4 @@ absl::Status InitLogging(const std::string& level,
   return absl::OkStatus();
 }
 
-absl::Status SetLogLevel(absl::string_view subsystem, absl::string_view level) {
-  DATASETD_ASSIGN_OR_RETURN(const LogSubsystem which,
-                            LogSubsystemOf(subsystem));
-  DATASETD_ASSIGN_OR_RETURN(const auto value, ParseLevel(level));
-  Log(which).set_level(value);
-  return absl::OkStatus();
-}
-
 }  // namespace datasetd

@@ -52,9 +52,6 @@ absl::Status InitLogging(const std::string& level,
                          const std::map<std::string, std::string>& levels,
                          const std::string& journal_socket = kJournalSocket);
 
-// Changes a level at run time; errors as above.
-absl::Status SetLogLevel(absl::string_view subsystem, absl::string_view level);
-
 }  // namespace datasetd
 
 #endif  // DATASETD_SERVER_LOG_LOGGING_H_

@@ -55,7 +55,6 @@ absl::Status DatasetManifest::Read() {
   } else if (!absl::IsDataLoss(status)) {
     return status;  // of the system; the file may be intact
   }
-  num_errors_.fetch_add(1, std::memory_order_relaxed);
   observer_("damaged, set aside", status);
   return directory_->Rename(kFileName, kDamagedName);
 }
@@ -101,7 +100,6 @@ absl::Status DatasetManifest::ReadJournal() {
   if (written.ok()) return absl::OkStatus();
   // A full disk does not keep the daemon from starting. The suspects are known
   // in memory, and written with the next change.
-  num_errors_.fetch_add(1, std::memory_order_relaxed);
   observer_("not written", written);
   return absl::OkStatus();
 }
@@ -146,7 +144,6 @@ void DatasetManifest::WriteJournal() {
   const absl::Status status =
       WriteStored(*directory_, kJournalName, BytesOf(data));
   if (status.ok()) return;
-  num_errors_.fetch_add(1, std::memory_order_relaxed);
   observer_("not written", status);
 }
 
@@ -241,7 +238,6 @@ void DatasetManifest::WriteChanges() {
     has_failed_ = !status.ok();
   }
   if (status.ok()) return;
-  num_errors_.fetch_add(1, std::memory_order_relaxed);
   observer_("not written", status);
 }
 

@@ -9,7 +9,6 @@
 #ifndef DATASETD_SERVER_MANIFEST_DATASET_MANIFEST_H_
 #define DATASETD_SERVER_MANIFEST_DATASET_MANIFEST_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -68,10 +67,6 @@ class DatasetManifest final : public RestoreJournal {
   // were written, or failed; false after `timeout`.
   bool AwaitWritten(absl::Duration timeout);
 
-  uint64_t num_errors() const {
-    return num_errors_.load(std::memory_order_relaxed);
-  }
-
  private:
   DatasetManifest(std::unique_ptr<StoreDirectory> directory, Observer observer)
       : directory_(std::move(directory)), observer_(std::move(observer)) {}
@@ -90,7 +85,6 @@ class DatasetManifest final : public RestoreJournal {
 
   const std::unique_ptr<StoreDirectory> directory_;
   const Observer observer_;
-  std::atomic<uint64_t> num_errors_ = 0;
 
   mutable Mutex mutex_;
   std::map<std::string, v1::Manifest::Entry> entries_ ABSL_GUARDED_BY(mutex_);

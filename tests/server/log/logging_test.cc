@@ -71,7 +71,7 @@ TEST_F(LoggingTest, LevelsAreBySubsystem) {
 TEST_F(LoggingTest, ALevelChangesAtRunTime) {
   ASSERT_TRUE(InitLogging("info", {}).ok());
   EXPECT_EQ(Capture([] { Log(LogSubsystem::kProducer).trace("x"); }), "");
-  ASSERT_TRUE(SetLogLevel("producer", "trace").ok());
+  ASSERT_TRUE(InitLogging("info", {{"producer", "trace"}}).ok());
   EXPECT_NE(Capture([] { Log(LogSubsystem::kProducer).trace("x"); }), "");
   EXPECT_EQ(Capture([] { Log(LogSubsystem::kService).debug("x"); }), "");
 }
@@ -80,8 +80,8 @@ TEST_F(LoggingTest, UnknownNamesAreErrorsAndChangeNothing) {
   ASSERT_TRUE(InitLogging("error", {}).ok());
   for (const absl::Status& status :
        {InitLogging("loud", {}), InitLogging("info", {{"attach", "loud"}}),
-        InitLogging("info", {{"net", "info"}}), SetLogLevel("net", "info"),
-        SetLogLevel("server", "INFO")}) {
+        InitLogging("info", {{"net", "info"}}),
+        InitLogging("info", {{"server", "INFO"}})}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("there are: "));
   }
@@ -119,20 +119,22 @@ class FakeJournal {
 
 TEST_F(LoggingTest, TheJournalGetsFields) {
   FakeJournal journal;
-  EXPECT_EQ(Capture([&] {
-              MakeStderrTheJournal();
-              ASSERT_TRUE(InitLogging("info", {}, journal.path()).ok());
-              {
-                const ScopedLogFields fields(
-                    {.dataset = "d", .feed = 7, .uid = 1000, .pid = 42});
-                Log(LogSubsystem::kProducer).info("opened");
-              }
-              Log(LogSubsystem::kServer).warn("later");
-              Log(LogSubsystem::kServer).debug("not to be told");
-              ASSERT_TRUE(SetLogLevel("server", "debug").ok());
-              Log(LogSubsystem::kServer).debug("to be told");
-            }),
-            "");
+  EXPECT_EQ(
+      Capture([&] {
+        MakeStderrTheJournal();
+        ASSERT_TRUE(InitLogging("info", {}, journal.path()).ok());
+        {
+          const ScopedLogFields fields(
+              {.dataset = "d", .feed = 7, .uid = 1000, .pid = 42});
+          Log(LogSubsystem::kProducer).info("opened");
+        }
+        Log(LogSubsystem::kServer).warn("later");
+        Log(LogSubsystem::kServer).debug("not to be told");
+        ASSERT_TRUE(
+            InitLogging("info", {{"server", "debug"}}, journal.path()).ok());
+        Log(LogSubsystem::kServer).debug("to be told");
+      }),
+      "");
   EXPECT_EQ(journal.Take(),
             "MESSAGE=[producer] opened\nPRIORITY=6\n"
             "SYSLOG_IDENTIFIER=datasetd\nSUBSYSTEM=producer\n"
