@@ -12,10 +12,10 @@
 #include "cuda/device/backend.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/memory_budget.h"
+#include "server/dataset/user_places.h"
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_info.h"
-#include "server/feed/feed_quota.h"
 #include "server/feed/producer.h"
 #include "server/feed/weight_table.h"
 #include "server/registry/dataset_use.h"
@@ -45,7 +45,7 @@ struct FeedRecord {
   std::shared_ptr<WeightTable> weights;  // null: the order is not weighted
   // Destroyed in reverse order if opening fails: memory before its reservation,
   // and everything before the place.
-  FeedQuota::Place place;
+  UserPlaces::Place place;
   Reservation slab_reservation;
   Reservation scratch_reservation;
   DatasetUse use;

@@ -11,6 +11,20 @@
 #include "server/feed/feed_plan.h"
 
 namespace datasetd {
+namespace {
+
+std::string TooMany(const UserPlaces::Usage& feeds) {
+  if (feeds.total >= feeds.max_total) {
+    return absl::StrCat(
+        "there are ", feeds.max_total,
+        " feeds already, which is 'max_feeds' of the configuration");
+  }
+  return absl::StrCat("uid ", feeds.uid, " has ", feeds.own,
+                      " feeds already, which is 'user_limits.max_feeds' of the "
+                      "configuration; close one");
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<FeedTable>> FeedTable::Create(
     Options options, DeviceTable* devices, DatasetRegistry* datasets,
@@ -34,7 +48,7 @@ FeedTable::FeedTable(Options options, DeviceTable* devices,
       datasets_(datasets),
       clock_(clock),
       observer_(std::move(observer)),
-      quota_(options_.max_feeds, options_.max_feeds_per_user),
+      places_(options_.max_feeds, options_.max_feeds_per_user, TooMany),
       maker_(std::move(maker)) {}
 
 FeedTable::~FeedTable() {
@@ -75,8 +89,8 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
   DATASETD_ASSIGN_OR_RETURN(FeedPlan plan,
                             PlanFeed(options, fields, use.dataset(),
                                      options_.transform_limits, use.backend()));
-  DATASETD_ASSIGN_OR_RETURN(FeedQuota::Place place,
-                            quota_.Take(caller.uid, caller.is_privileged));
+  DATASETD_ASSIGN_OR_RETURN(UserPlaces::Place place,
+                            places_.Take(caller.uid, caller.is_privileged));
   uint64_t id;
   {
     MutexLock lock(&mutex_);

@@ -14,7 +14,7 @@
 // since that may take long; until then the feed is listed and its memory is
 // charged.
 //
-// Thread-safe. Lock order: this table, then the registry or the quota.
+// Thread-safe. Lock order: this table, then the registry or the places.
 
 #ifndef DATASETD_SERVER_FEED_FEED_TABLE_H_
 #define DATASETD_SERVER_FEED_FEED_TABLE_H_
@@ -39,11 +39,11 @@
 #include "server/dataset/caller.h"
 #include "server/dataset/device_table.h"
 #include "server/dataset/per_user_limit.h"
+#include "server/dataset/user_places.h"
 #include "server/feed/client_order.h"
 #include "server/feed/feed_channel.h"
 #include "server/feed/feed_info.h"
 #include "server/feed/feed_maker.h"
-#include "server/feed/feed_quota.h"
 #include "server/feed/feed_record.h"
 #include "server/feed/producer.h"
 #include "server/feed/weight_table.h"
@@ -173,8 +173,9 @@ class FeedTable {
   DatasetRegistry* const datasets_;
   const Clock* const clock_;
   const Observer observer_;
-  // Declared before the records, which hold places in it.
-  FeedQuota quota_;
+  // Declared before the records, which hold places. A feed has its place from
+  // before its memory is allocated until after it is freed.
+  UserPlaces places_;
 
   mutable Mutex mutex_;
   std::map<uint64_t, std::unique_ptr<FeedRecord>> records_

@@ -36,6 +36,16 @@ absl::Status ShuttingDown() {
   return absl::UnavailableError("the daemon is shutting down");
 }
 
+// `key` is of the configuration, if that has the limit of one user.
+UserPlaces::Refusal TooMany(const char* what, const char* key = "") {
+  return [what, key](const UserPlaces::Usage& calls) {
+    return absl::StrCat(what, ": ", calls.total, " are under way, ", calls.own,
+                        " of them of uid ", calls.uid, "; there may be ",
+                        calls.max_total, ", and ", calls.max_own,
+                        " of one user", key, ": try again when one has ended");
+  };
+}
+
 // Reads the blocks of a push after its header.
 absl::StatusOr<bool> NextBlock(
     const RequestContext& context, const grpc::ServerContext& call,
@@ -69,10 +79,10 @@ DatasetService::DatasetService(
       push_spool_(push_spool),
       end_feeds_(std::move(end_feeds)),
       await_saved_(std::move(await_saved)),
-      loads_("calls that wait for a load", limits.max_loads,
-             limits.max_loads_per_user, "user_limits.max_loads"),
-      pushes_("pushes", kMaxPushes, kMaxPushesPerUser),
-      estimates_("dry runs", kMaxEstimates, kMaxEstimatesPerUser) {}
+      loads_(limits.max_loads, limits.max_loads_per_user,
+             TooMany("calls that wait for a load", " (user_limits.max_loads)")),
+      pushes_(kMaxPushes, kMaxPushesPerUser, TooMany("pushes")),
+      estimates_(kMaxEstimates, kMaxEstimatesPerUser, TooMany("dry runs")) {}
 
 grpc::Status DatasetService::Told(absl::Status status) const {
   // UNAVAILABLE, as of a disk that fails, would say that the daemon is gone.

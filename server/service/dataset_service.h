@@ -11,11 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
+#include "server/dataset/user_places.h"
 #include "server/files/spool.h"
 #include "server/load/source_scan.h"
 #include "server/readers/pushed_source.h"
 #include "server/registry/dataset_registry.h"
-#include "server/rpc/user_places.h"
 #include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
 
