@@ -218,49 +218,40 @@ class Mapper {
     if (text.find('\0') != std::string::npos) {
       return Error(node, path, " is ", Quoted(text), ", which holds a NUL");
     }
-    const Reflection& r = *message->GetReflection();
-    const bool adds = field.is_repeated();
+    const auto put = [&](auto add, auto set, const auto& value) {
+      const Reflection& reflection = *message->GetReflection();
+      (reflection.*(field.is_repeated() ? add : set))(message, &field, value);
+      return absl::OkStatus();
+    };
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_STRING:
-        adds ? r.AddString(message, &field, text)
-             : r.SetString(message, &field, text);
-        return absl::OkStatus();
+        return put(&Reflection::AddString, &Reflection::SetString, text);
       case FieldDescriptor::CPPTYPE_BOOL: {
         if (text != "true" && text != "false") {
           return Error(node, path, " is ", Quoted(text),
                        ", expected true or false");
         }
-        adds ? r.AddBool(message, &field, text == "true")
-             : r.SetBool(message, &field, text == "true");
-        return absl::OkStatus();
+        return put(&Reflection::AddBool, &Reflection::SetBool, text == "true");
       }
       case FieldDescriptor::CPPTYPE_UINT32: {
         DATASETD_ASSIGN_OR_RETURN(const auto value,
                                   ParseInteger<uint32_t>(node, path));
-        adds ? r.AddUInt32(message, &field, value)
-             : r.SetUInt32(message, &field, value);
-        return absl::OkStatus();
+        return put(&Reflection::AddUInt32, &Reflection::SetUInt32, value);
       }
       case FieldDescriptor::CPPTYPE_UINT64: {
         DATASETD_ASSIGN_OR_RETURN(const auto value,
                                   ParseInteger<uint64_t>(node, path));
-        adds ? r.AddUInt64(message, &field, value)
-             : r.SetUInt64(message, &field, value);
-        return absl::OkStatus();
+        return put(&Reflection::AddUInt64, &Reflection::SetUInt64, value);
       }
       case FieldDescriptor::CPPTYPE_INT32: {
         DATASETD_ASSIGN_OR_RETURN(const auto value,
                                   ParseInteger<int32_t>(node, path));
-        adds ? r.AddInt32(message, &field, value)
-             : r.SetInt32(message, &field, value);
-        return absl::OkStatus();
+        return put(&Reflection::AddInt32, &Reflection::SetInt32, value);
       }
       case FieldDescriptor::CPPTYPE_INT64: {
         DATASETD_ASSIGN_OR_RETURN(const auto value,
                                   ParseInteger<int64_t>(node, path));
-        adds ? r.AddInt64(message, &field, value)
-             : r.SetInt64(message, &field, value);
-        return absl::OkStatus();
+        return put(&Reflection::AddInt64, &Reflection::SetInt64, value);
       }
       case FieldDescriptor::CPPTYPE_FLOAT: {
         DATASETD_ASSIGN_OR_RETURN(const double value, ParseReal(node, path));
@@ -269,22 +260,16 @@ class Mapper {
           return Error(node, path, " is ", Quoted(text),
                        ", out of the range of float32");
         }
-        adds ? r.AddFloat(message, &field, rounded)
-             : r.SetFloat(message, &field, rounded);
-        return absl::OkStatus();
+        return put(&Reflection::AddFloat, &Reflection::SetFloat, rounded);
       }
       case FieldDescriptor::CPPTYPE_DOUBLE: {
         DATASETD_ASSIGN_OR_RETURN(const double value, ParseReal(node, path));
-        adds ? r.AddDouble(message, &field, value)
-             : r.SetDouble(message, &field, value);
-        return absl::OkStatus();
+        return put(&Reflection::AddDouble, &Reflection::SetDouble, value);
       }
       case FieldDescriptor::CPPTYPE_ENUM: {
         DATASETD_ASSIGN_OR_RETURN(const EnumValueDescriptor* value,
                                   ParseEnum(node, path, *field.enum_type()));
-        adds ? r.AddEnum(message, &field, value)
-             : r.SetEnum(message, &field, value);
-        return absl::OkStatus();
+        return put(&Reflection::AddEnum, &Reflection::SetEnum, value);
       }
       case FieldDescriptor::CPPTYPE_MESSAGE:
         break;
