@@ -20,13 +20,17 @@ using Labels = std::vector<ClientMetric::Label>;
 // Families in the order of their first use.
 class Page {
  public:
-  void Gauge(const char* name, const char* help, Labels labels, double value) {
-    Add(name, help, MetricType::Gauge, std::move(labels)).gauge.value = value;
+  template <typename Number>
+  void Gauge(const char* name, const char* help, Labels labels,
+             const Number& value) {
+    Add(name, help, MetricType::Gauge, std::move(labels)).gauge.value =
+        static_cast<double>(value);
   }
+  template <typename Number>
   void Counter(const char* name, const char* help, Labels labels,
-               double value) {
+               const Number& value) {
     Add(name, help, MetricType::Counter, std::move(labels)).counter.value =
-        value;
+        static_cast<double>(value);
   }
   void Histogram(const char* name, const char* help, Labels labels,
                  const LatencyHistogram::Snapshot& snapshot) {
@@ -76,16 +80,11 @@ constexpr std::pair<FeedPhase, const char*> kPhases[] = {
     {FeedPhase::kEnding, "ending"},
     {FeedPhase::kLingering, "lingering"}};
 
-double Load(const std::atomic<uint64_t>& counter) {
-  return static_cast<double>(counter.load(std::memory_order_relaxed));
-}
-
 void AddDevices(const DeviceTable& table, Page& page) {
   for (const ServedDevice& served : table.devices()) {
     page.Gauge("datasetd_device_budget_bytes",
                "Memory of the device that the daemon may use.",
-               {{"device", served.name()}},
-               static_cast<double>(served.budget->total_bytes()));
+               {{"device", served.name()}}, served.budget->total_bytes());
     page.Gauge("datasetd_device_failed",
                "1 if the device has failed and serves no more, else 0.",
                {{"device", served.name()}}, served.health->has_failed());
@@ -95,7 +94,7 @@ void AddDevices(const DeviceTable& table, Page& page) {
                  "Memory of the device in use: resident datasets, the slabs "
                  "that feeds share with clients, and scratch.",
                  {{"device", served.name()}, {"kind", MemoryKindName(kind)}},
-                 static_cast<double>(served.budget->used_bytes_of_kind(kind)));
+                 served.budget->used_bytes_of_kind(kind));
     }
   }
 }
@@ -103,10 +102,10 @@ void AddDevices(const DeviceTable& table, Page& page) {
 void AddPinned(const MemoryBudget& budget, Page& page) {
   page.Gauge("datasetd_pinned_budget_bytes",
              "Host memory that the daemon may pin for samples.", {},
-             static_cast<double>(budget.total_bytes()));
+             budget.total_bytes());
   page.Gauge("datasetd_pinned_used_bytes",
              "Host memory that is pinned for samples.", {},
-             static_cast<double>(budget.used_bytes()));
+             budget.used_bytes());
 }
 
 // Once, however many devices have them.
@@ -132,21 +131,21 @@ void AddDataset(const DatasetInfo& info, Page& page) {
                "Device memory of the dataset's samples that are loaded; of "
                "replicas, on each device.",
                {{"dataset", info.spec->name()}, {"device", placement.device()}},
-               static_cast<double>(
-                   std::min(ResidentBytes(info), placement.device_bytes())));
+
+               std::min(ResidentBytes(info), placement.device_bytes()));
     host_bytes += placement.host_bytes();
   }
   page.Gauge("datasetd_dataset_host_bytes",
              "Host memory of the dataset's samples: pinned, or a mapped file.",
-             labels, static_cast<double>(host_bytes));
+             labels, host_bytes);
   page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
-             static_cast<double>(info.num_samples));
+             info.num_samples);
   if (info.is_scanning) {
     page.Gauge(
         "datasetd_dataset_scanned_entries",
         "Files, directory entries and headers that a load has looked at, "
         "before it loads samples.",
-        labels, static_cast<double>(info.num_entries_scanned));
+        labels, info.num_entries_scanned);
   } else if (info.state != DatasetState::kFailed) {
     // Others would look like a load that stands still.
     page.Gauge(
@@ -205,7 +204,7 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
                totals.num_datasets);
     page.Gauge("datasetd_private_dataset_resident_bytes",
                "Memory of the samples of private datasets.", labels,
-               static_cast<double>(totals.resident_bytes));
+               totals.resident_bytes);
     page.Gauge("datasetd_private_dataset_feeds",
                "Feeds that draw from private datasets, which have no metrics "
                "of their own.",
@@ -217,7 +216,7 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
   }
   const DatasetRegistry::Counters& counters = registry.counters();
   page.Counter("datasetd_dataset_loads_total", "Loads that were begun.", {},
-               Load(counters.num_loads));
+               counters.num_loads);
   const std::pair<const char*, const std::atomic<uint64_t>*> results[] = {
       {"ready", &counters.num_ready},
       {"failed", &counters.num_failed},
@@ -225,42 +224,41 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
   for (const auto& [result, counter] : results) {
     page.Counter("datasetd_dataset_load_results_total",
                  "Loads that have ended, by result.", {{"result", result}},
-                 Load(*counter));
+                 *counter);
   }
   page.Counter("datasetd_dataset_loaded_bytes_total",
                "Bytes that successful loads made resident.", {},
-               Load(counters.loaded_bytes));
+               counters.loaded_bytes);
   page.Counter("datasetd_dataset_evictions_total",
                "Unused datasets that made room for others.", {},
-               Load(counters.num_evicted));
+               counters.num_evicted);
 }
 
 void AddCache(const DatasetCache& cache, Page& page) {
   page.Gauge("datasetd_cache_limit_bytes", "What the cache may take on disk.",
-             {}, static_cast<double>(cache.limit_bytes()));
+             {}, cache.limit_bytes());
   page.Gauge("datasetd_cache_used_bytes", "What the cache takes on disk.", {},
-             static_cast<double>(cache.used_bytes()));
+             cache.used_bytes());
   page.Gauge("datasetd_cache_entries", "Datasets in the cache.", {},
              cache.num_entries());
   const DatasetCache::Counters& counters = cache.counters();
   page.Counter("datasetd_cache_hits_total",
                "Loads that took their samples from the cache.", {},
-               Load(counters.num_hits));
+               counters.num_hits);
   page.Counter("datasetd_cache_misses_total",
                "Loads whose samples were not in the cache, or damaged.", {},
-               Load(counters.num_misses));
+               counters.num_misses);
   page.Counter("datasetd_cache_read_bytes_total",
                "Bytes of the entries that loads took their samples from.", {},
-               Load(counters.read_bytes));
+               counters.read_bytes);
   page.Counter("datasetd_cache_written_bytes_total",
                "Bytes of the entries that were stored.", {},
-               Load(counters.written_bytes));
+               counters.written_bytes);
   page.Counter("datasetd_cache_evictions_total",
-               "Entries that made room for others.", {},
-               Load(counters.num_evicted));
+               "Entries that made room for others.", {}, counters.num_evicted);
   page.Counter("datasetd_cache_errors_total",
                "Entries that were damaged or could not be written.", {},
-               Load(counters.num_errors));
+               counters.num_errors);
 }
 
 void AddFeeds(const FeedTable& table, Page& page) {
@@ -277,10 +275,10 @@ void AddFeeds(const FeedTable& table, Page& page) {
                            {"uid", absl::StrCat(info.owner.uid)}};
     page.Counter("datasetd_feed_batches_total",
                  "Batches handed to the client of this feed.", labels,
-                 static_cast<double>(info.feed.num_batches()));
+                 info.feed.num_batches());
     page.Counter("datasetd_feed_samples_total",
                  "Samples handed to the client of this feed.", labels,
-                 static_cast<double>(info.feed.num_samples()));
+                 info.feed.num_samples());
     page.Counter("datasetd_feed_client_wait_seconds_total",
                  "Time that the client of this feed has waited for batches.",
                  labels, info.feed.client_wait_seconds());
@@ -295,7 +293,7 @@ void AddFeeds(const FeedTable& table, Page& page) {
                info.feed.num_slots_held());
     page.Gauge("datasetd_feed_slab_bytes",
                "Device memory that the feed shares with its client.", labels,
-               static_cast<double>(info.feed.slab_bytes()));
+               info.feed.slab_bytes());
   }
   for (const auto& [phase, name] : kPhases) {
     page.Gauge("datasetd_feeds", "Feeds by phase.", {{"phase", name}},
@@ -304,11 +302,11 @@ void AddFeeds(const FeedTable& table, Page& page) {
   for (const auto& [device, totals] : table.Totals()) {
     const Labels labels = {{"device", device}};
     page.Counter("datasetd_feeds_opened_total", "Feeds that were opened.",
-                 labels, static_cast<double>(totals.num_opened));
+                 labels, totals.num_opened);
     page.Counter("datasetd_batches_total", "Batches handed to clients.", labels,
-                 static_cast<double>(totals.num_batches));
+                 totals.num_batches);
     page.Counter("datasetd_samples_total", "Samples handed to clients.", labels,
-                 static_cast<double>(totals.num_samples));
+                 totals.num_samples);
     page.Counter("datasetd_client_wait_seconds_total",
                  "Time that clients have waited for batches, as they say.",
                  labels, totals.client_wait_seconds);
@@ -318,14 +316,14 @@ void AddFeeds(const FeedTable& table, Page& page) {
                  labels, totals.daemon_wait_seconds);
     page.Counter("datasetd_ignored_releases_total",
                  "Releases by clients that named no batch of theirs.", labels,
-                 static_cast<double>(totals.num_ignored_releases));
+                 totals.num_ignored_releases);
     page.Counter("datasetd_ignored_seeks_total",
                  "Seeks by clients that made no sense.", labels,
-                 static_cast<double>(totals.num_ignored_seeks));
+                 totals.num_ignored_seeks);
     page.Counter("datasetd_throttled_wakes_total",
                  "Times that a client which woke the producer for nothing was "
                  "not listened to for a while.",
-                 labels, static_cast<double>(totals.num_throttled_wakes));
+                 labels, totals.num_throttled_wakes);
     page.Histogram("datasetd_hand_over_seconds",
                    "From the start of a batch's launch to its publication to "
                    "the client.",
@@ -348,40 +346,40 @@ void AddRequests(const RequestCounter& requests, const AttachServer& attach,
                  {{"method", ShortMethod(key.first)},
                   {"code", absl::StatusCodeToString(
                                static_cast<absl::StatusCode>(key.second))}},
-                 static_cast<double>(count));
+                 count);
   }
   const AttachServer::Counters& counters = attach.counters();
   page.Counter("datasetd_refused_connections_total",
                "Attach connections that were refused with a reason.", {},
-               Load(counters.num_refused));
+               counters.num_refused);
   page.Counter("datasetd_protocol_violations_total",
                "Attach connections that were closed because their client broke "
                "the protocol.",
-               {}, Load(counters.num_violations));
+               {}, counters.num_violations);
   page.Counter("datasetd_failed_imports_total",
                "Slabs that a client could not import.", {},
-               Load(counters.num_failed_imports));
+               counters.num_failed_imports);
 }
 
 void AddConnections(const RpcGate::Counters& counters, const CallGuard& calls,
                     Page& page) {
   page.Gauge("datasetd_rpc_connections", "Connections to the gRPC socket.", {},
-             Load(counters.num_connections));
+             counters.num_connections);
   page.Counter("datasetd_rpc_refused_connections_total",
                "gRPC connections beyond a user's or the daemon's share.", {},
-               Load(counters.num_refused));
+               counters.num_refused);
   page.Counter("datasetd_rpc_abusive_connections_total",
                "gRPC connections that were closed because their client gave up "
                "too many calls or sent too many frames without a call.",
-               {}, Load(counters.num_abusive));
+               {}, counters.num_abusive);
   page.Counter("datasetd_rpc_expired_connections_total",
                "gRPC connections that were closed because their client said "
                "nothing, or did not read.",
-               {}, Load(counters.num_expired));
+               {}, counters.num_expired);
   page.Counter("datasetd_stalled_calls_total",
                "Requests that were ended because their client did not read or "
                "write in time.",
-               {}, static_cast<double>(calls.num_stalled()));
+               {}, calls.num_stalled());
 }
 
 }  // namespace
@@ -400,7 +398,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   page.Gauge("datasetd_draining", "1 while the daemon shuts down.", {},
              parts_.context->is_draining() ? 1 : 0);
   page.Gauge("datasetd_sessions", "Clients that are connected.", {},
-             static_cast<double>(parts_.sessions->num_sessions()));
+             parts_.sessions->num_sessions());
   AddDevices(*parts_.devices, page);
   if (parts_.devices->pinned() != nullptr) {
     AddPinned(*parts_.devices->pinned(), page);
