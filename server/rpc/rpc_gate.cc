@@ -166,7 +166,8 @@ int RpcGate::TimeoutMilliseconds() const {
 
 void RpcGate::OnEvent(uint64_t key, uint32_t events) {
   if (key == kListenerKey) {
-    Accept();
+    for (int i = 0; i < kMaxAccepts && Accept(); ++i) {
+    }
     return;
   }
   if (key == kWakeKey) {
@@ -200,12 +201,7 @@ void RpcGate::OnEvent(uint64_t key, uint32_t events) {
   Enqueue(id, relay);
 }
 
-void RpcGate::Accept() {
-  for (int i = 0; i < kMaxAccepts && AcceptOne(); ++i) {
-  }
-}
-
-bool RpcGate::AcceptOne() {
+bool RpcGate::Accept() {
   FileDescriptor fd(
       accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.has_value()) {
@@ -452,11 +448,6 @@ void RpcGate::Close(uint64_t id) {
   Unhold(user);
 }
 
-void RpcGate::Expire(uint64_t id) {
-  counters_.num_expired.fetch_add(1, std::memory_order_relaxed);
-  Close(id);
-}
-
 void RpcGate::Tick() {
   next_tick_ = now_ + kGateTick;
   if (!spare_.has_value()) spare_ = OpenSpare();
@@ -479,7 +470,8 @@ void RpcGate::Tick() {
                    std::max(options_.idle_timeout, kGoodbyeTimeout);
     if (is_silent || is_slow || is_unread || is_idle) expired.push_back(id);
   }
-  for (const uint64_t id : expired) Expire(id);
+  counters_.num_expired.fetch_add(expired.size(), std::memory_order_relaxed);
+  for (const uint64_t id : expired) Close(id);
   for (auto it = users_.begin(); it != users_.end();) {
     RpcUser& user = *it->second;
     Unhold(user);

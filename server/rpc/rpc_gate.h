@@ -89,9 +89,8 @@ class RpcGate {
   int TimeoutMilliseconds() const;
   void Tick();
 
-  void Accept();
   // False if no client is waiting.
-  bool AcceptOne();
+  bool Accept();
   // Accepts a connection with the spare descriptor and closes it.
   void TurnAway();
   void Listen(bool listen);
@@ -110,7 +109,6 @@ class RpcGate {
   void LookAgain(RpcUser& user);
   void CountStreams(RpcRelay& relay, RpcUser& user);
   void Close(uint64_t id);
-  void Expire(uint64_t id);
   void Report(RpcUser& user, const char* event, pid_t pid, const char* detail);
   // Moves the descriptor to a number that was not used recently.
   FileDescriptor MoveUp(FileDescriptor fd);
