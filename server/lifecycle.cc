@@ -100,8 +100,7 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
   if (wait <= absl::ZeroDuration()) return Wait::kDone;
   const bool is_any_gpu = config.devices().empty();
   if (is_any_gpu && !HasNvidiaGpu()) return Wait::kDone;
-  const RealClock clock;
-  const absl::Duration deadline = clock.Monotonic() + wait;
+  const absl::Duration deadline = MonotonicNow() + wait;
   std::string denied;  // the node that was told of
   for (bool is_first = true;; is_first = false) {
     const absl::Status status =
@@ -131,7 +130,7 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
               node.path);
       return Wait::kFailed;
     }
-    const absl::Duration left = deadline - clock.Monotonic();
+    const absl::Duration left = deadline - MonotonicNow();
     const std::string text =
         absl::StrCat("waiting for devices: ", status.message(),
                      "; a try every ", absl::FormatDuration(kDeviceRetry), ", ",
@@ -216,11 +215,10 @@ void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
                         ExtendTimeout(timeout + kProgressTimeout)));
   Log(LogSubsystem::kServer).info("draining");
   server.BeginDrain();
-  const RealClock clock;
-  const absl::Duration deadline = clock.Monotonic() + timeout;
+  const absl::Duration deadline = MonotonicNow() + timeout;
   while (true) {
     FeedWatchdog(watchdog, server);
-    const absl::Duration left = deadline - clock.Monotonic();
+    const absl::Duration left = deadline - MonotonicNow();
     if (server.AwaitDrained(std::min(left, watchdog.TimeToNext()))) return;
     if (left <= absl::ZeroDuration()) {
       Log(LogSubsystem::kServer)
@@ -235,12 +233,11 @@ void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
 // Tells when a daemon with exit_when_idle is to end.
 class IdleEnd {
  public:
-  explicit IdleEnd(absl::Duration limit)
-      : limit_(limit), last_use_(clock_.Monotonic()) {}
+  explicit IdleEnd(absl::Duration limit) : limit_(limit) {}
 
   // `is_used` tells whether the daemon is used now. Never due if `limit` is 0.
   bool IsDue(bool is_used) {
-    const absl::Duration now = clock_.Monotonic();
+    const absl::Duration now = MonotonicNow();
     if (is_used) last_use_ = now;
     return limit_ > absl::ZeroDuration() && now - last_use_ >= limit_;
   }
@@ -251,8 +248,7 @@ class IdleEnd {
 
  private:
   const absl::Duration limit_;
-  const RealClock clock_;
-  absl::Duration last_use_;
+  absl::Duration last_use_ = MonotonicNow();
 };
 
 }  // namespace

@@ -39,11 +39,9 @@ End ReadToEnd(int fd, absl::Duration timeout, absl::Span<const int> interrupts,
   std::vector<pollfd> waits = {{fd, POLLIN, 0}};
   for (const int interrupt : interrupts)
     waits.push_back({interrupt, POLLIN, 0});
-  const RealClock clock;
-  const absl::Duration deadline = clock.Monotonic() + timeout;
+  const absl::Duration deadline = MonotonicNow() + timeout;
   while (true) {
-    const int64_t left =
-        absl::ToInt64Milliseconds(deadline - clock.Monotonic());
+    const int64_t left = absl::ToInt64Milliseconds(deadline - MonotonicNow());
     const int ready = poll(
         waits.data(), waits.size(),
         static_cast<int>(std::max<int64_t>(0, std::min<int64_t>(left, 60000))));
