@@ -60,6 +60,42 @@ absl::Status SetFlags(int fd) {
   return absl::OkStatus();
 }
 
+// Takes descriptors [first, first + count).
+absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count) {
+  std::vector<FileDescriptor> passed;
+  for (int i = 0; i < count; ++i) passed.emplace_back(first + i);
+  ActivatedSockets sockets;
+  for (FileDescriptor& fd : passed) {
+    DATASETD_ASSIGN_OR_RETURN(const int type, SocketOption(fd.get(), SO_TYPE));
+    DATASETD_ASSIGN_OR_RETURN(const int is_listening,
+                              SocketOption(fd.get(), SO_ACCEPTCONN));
+    const std::string path = BoundPath(fd.get());
+    if (is_listening == 0 || path.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "passed socket ", fd.get(), " does not listen on a path", kExpected));
+    }
+    DATASETD_RETURN_IF_ERROR(SetFlags(fd.get()));
+    if (type == SOCK_STREAM && !sockets.grpc.has_value()) {
+      sockets.grpc_path = path;
+      sockets.grpc = std::move(fd);
+    } else if (type == SOCK_SEQPACKET && !sockets.attach.has_value()) {
+      sockets.attach_path = path;
+      sockets.attach = std::move(fd);
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("passed socket ", path, " is one too many", kExpected));
+    }
+  }
+  if (!sockets.grpc.has_value() || !sockets.attach.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " passed socket",
+                     sockets.grpc.has_value() ? " is the gRPC socket alone"
+                                              : " is the attach socket alone",
+                     kExpected));
+  }
+  return sockets;
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets() {
@@ -99,41 +135,6 @@ absl::Status CheckPaths(const ActivatedSockets& sockets,
         path.passed, "; make datasetd.socket and the configuration agree"));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count) {
-  std::vector<FileDescriptor> passed;
-  for (int i = 0; i < count; ++i) passed.emplace_back(first + i);
-  ActivatedSockets sockets;
-  for (FileDescriptor& fd : passed) {
-    DATASETD_ASSIGN_OR_RETURN(const int type, SocketOption(fd.get(), SO_TYPE));
-    DATASETD_ASSIGN_OR_RETURN(const int is_listening,
-                              SocketOption(fd.get(), SO_ACCEPTCONN));
-    const std::string path = BoundPath(fd.get());
-    if (is_listening == 0 || path.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "passed socket ", fd.get(), " does not listen on a path", kExpected));
-    }
-    DATASETD_RETURN_IF_ERROR(SetFlags(fd.get()));
-    if (type == SOCK_STREAM && !sockets.grpc.has_value()) {
-      sockets.grpc_path = path;
-      sockets.grpc = std::move(fd);
-    } else if (type == SOCK_SEQPACKET && !sockets.attach.has_value()) {
-      sockets.attach_path = path;
-      sockets.attach = std::move(fd);
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("passed socket ", path, " is one too many", kExpected));
-    }
-  }
-  if (!sockets.grpc.has_value() || !sockets.attach.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(count, " passed socket",
-                     sockets.grpc.has_value() ? " is the gRPC socket alone"
-                                              : " is the attach socket alone",
-                     kExpected));
-  }
-  return sockets;
 }
 
 }  // namespace datasetd

@@ -37,10 +37,6 @@ absl::Status CheckPaths(const ActivatedSockets& sockets,
                         const std::string& socket_path,
                         const std::string& attach_socket_path);
 
-// As TakeActivatedSockets, for descriptors [first, first + count), whose
-// ownership it takes.
-absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count);
-
 }  // namespace datasetd
 
 #endif  // DATASETD_SERVER_SYSTEMD_SOCKET_ACTIVATION_H_
