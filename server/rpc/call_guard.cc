@@ -198,18 +198,4 @@ std::vector<grpc_call*> CallGuard::TakeStalled() {
   return stalled;
 }
 
-CallGuard::Receiving::Receiving(CallGuard* guard,
-                                const grpc::ServerContextBase& call)
-    : guard_(guard), call_(&call) {
-  if (guard_ != nullptr) {
-    guard_->SetDeadline(call_, guard_->options_.receive_timeout);
-  }
-}
-
-CallGuard::Receiving::~Receiving() {
-  if (guard_ != nullptr) {
-    guard_->SetDeadline(call_, absl::InfiniteDuration());
-  }
-}
-
 }  // namespace datasetd

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -53,20 +54,18 @@ class CallGuard {
   //   RESOURCE_EXHAUSTED  the call exceeds its user's share
   absl::Status CheckPlace(const grpc::ServerContextBase& call) const;
 
-  // While this object exists, the client must send within receive_timeout;
-  // otherwise the call is cancelled and reads from it fail.
-  class Receiving {
-   public:
-    Receiving(CallGuard* guard, const grpc::ServerContextBase& call);
-    ~Receiving();
-
-    Receiving(const Receiving&) = delete;
-    Receiving& operator=(const Receiving&) = delete;
-
-   private:
-    CallGuard* const guard_;
-    const grpc::ServerContextBase* const call_;
-  };
+  // While the result exists, the client must send within receive_timeout;
+  // otherwise the call is cancelled and reads from it fail. Nothing happens
+  // without a guard.
+  static auto ExpectMessage(CallGuard* guard,
+                            const grpc::ServerContextBase& call) {
+    if (guard != nullptr) {
+      guard->SetDeadline(&call, guard->options_.receive_timeout);
+    }
+    return absl::MakeCleanup([guard, &call] {
+      if (guard != nullptr) guard->SetDeadline(&call, absl::InfiniteDuration());
+    });
+  }
 
   uint64_t num_stalled() const { return num_stalled_.load(); }
 

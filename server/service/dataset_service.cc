@@ -50,7 +50,7 @@ UserPlaces::Refusal TooMany(const char* what, const char* key = "") {
 absl::StatusOr<bool> NextBlock(
     const RequestContext& context, const grpc::ServerContext& call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader, std::string* block) {
-  const CallGuard::Receiving receiving = context.ExpectMessage(call);
+  const auto receiving = context.ExpectMessage(call);
   v1::PushDatasetRequest request;
   if (!reader->Read(&request)) {
     if (!call.IsCancelled()) return false;
@@ -206,7 +206,7 @@ absl::Status DatasetService::Push(
                             pushes_.Take(caller.uid));
   v1::PushDatasetRequest first;
   const bool is_read = [&] {
-    const CallGuard::Receiving receiving = context_->ExpectMessage(*call);
+    const auto receiving = context_->ExpectMessage(*call);
     return reader->Read(&first);
   }();
   if (!is_read || !first.has_header()) {

@@ -41,8 +41,8 @@ class RequestContext {
 
   // While the result exists, the client must send the next message of its
   // stream within a time limit; otherwise the call is cancelled.
-  CallGuard::Receiving ExpectMessage(const grpc::ServerContext& call) const {
-    return CallGuard::Receiving(guard_, call);
+  auto ExpectMessage(const grpc::ServerContext& call) const {
+    return CallGuard::ExpectMessage(guard_, call);
   }
 
   // Returns what `attempt` returns, an absl::StatusOr. If `is_lack` of its

@@ -55,7 +55,7 @@ class GuardedService : public v1::DatasetService::Service {
                            grpc::ServerReader<v1::PushDatasetRequest>* reader,
                            v1::PushDatasetResponse*) override {
     v1::PushDatasetRequest request;
-    const CallGuard::Receiving receiving(guard, *call);
+    const auto receiving = CallGuard::ExpectMessage(guard, *call);
     is_receiving.Notify();
     has_read = reader->Read(&request);
     has_received.Notify();
