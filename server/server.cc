@@ -21,7 +21,6 @@
 #include "server/attach/session_table.h"
 #include "server/cache/dataset_cache.h"
 #include "server/config/config.h"
-#include "server/config/user_limit.h"
 #include "server/dataset/device_table.h"
 #include "server/dataset/memory_budget.h"
 #include "server/devices/device_config.h"

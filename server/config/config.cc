@@ -341,4 +341,9 @@ absl::Duration FromProto(const google::protobuf::Duration& duration) {
          absl::Nanoseconds(duration.nanos());
 }
 
+PerUserLimit UserLimit(bool is_set, uint64_t limit, uint64_t total) {
+  if (is_set) return PerUserLimit(limit);
+  return PerUserLimit(std::max<uint64_t>(total / 2, 1), 0);
+}
+
 }  // namespace datasetd

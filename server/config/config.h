@@ -12,6 +12,7 @@
 #ifndef DATASETD_SERVER_CONFIG_CONFIG_H_
 #define DATASETD_SERVER_CONFIG_CONFIG_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,6 +21,7 @@
 #include "absl/time/time.h"
 #include "datasetd/v1/server.pb.h"
 #include "google/protobuf/duration.pb.h"
+#include "server/dataset/per_user_limit.h"
 
 namespace datasetd {
 
@@ -47,6 +49,11 @@ void ApplyDefaults(v1::Config* config);
 absl::Status ValidateConfig(const v1::Config& config);
 
 absl::Duration FromProto(const google::protobuf::Duration& duration);
+
+// A limit of v1::UserLimits. If it is set, it applies to all users. Else it is
+// half of `total`, and does not apply to root and the daemon's own user: a
+// daemon started by a user gives that user everything.
+PerUserLimit UserLimit(bool is_set, uint64_t limit, uint64_t total);
 
 }  // namespace datasetd
 

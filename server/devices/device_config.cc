@@ -20,7 +20,7 @@
 #include "cuda/backends.h"
 #include "cuda/device/cuda_backend.h"
 #include "cuda/host/host_memory.h"
-#include "server/config/user_limit.h"
+#include "server/config/config.h"
 #include "server/dataset/memory_budget.h"
 #include "server/devices/device_nodes.h"
 #include "server/log/logging.h"
