@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
@@ -72,6 +73,9 @@ class Http2Scanner {
  private:
   static constexpr size_t kHeaderBytes = 9;
 
+  // Removes bytes up to the end of a frame header, which it returns; empty if
+  // the bytes end before.
+  std::optional<Http2Frame> Next(absl::Span<const uint8_t>* bytes);
   // REQUIRES: header_ is complete.
   Http2Frame ParseHeader() const;
 
