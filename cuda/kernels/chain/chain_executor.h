@@ -642,21 +642,18 @@ class ChainExecutor {
                         drawn, lanes);
         break;
       case PassSource::kSharpness:
-        MakeWindow<SharpnessWindow, AdjustSharpnessDraw>(drawn, lanes);
+        WindowLanes<SharpnessWindow>(
+            state_.image, {drawn.template As<AdjustSharpnessDraw>()}, lanes);
         break;
       case PassSource::kBlurX:
-        MakeWindow<BlurWindowX, GaussianBlurDraw>(drawn, lanes);
+        WindowLanes<BlurWindowX>(
+            state_.image, {drawn.template As<GaussianBlurDraw>()}, lanes);
         break;
       case PassSource::kBlurY:
-        MakeWindow<BlurWindowY, GaussianBlurDraw>(drawn, lanes);
+        WindowLanes<BlurWindowY>(
+            state_.image, {drawn.template As<GaussianBlurDraw>()}, lanes);
         break;
     }
-  }
-
-  template <template <typename> typename Window, typename Draw>
-  void MakeWindow(const StepDraw& drawn, Lanes<Team>* lanes) {
-    WindowLanes<Window<const Draw>, Team>(state_.image,
-                                          {drawn.template As<Draw>()}, lanes);
   }
 
   DATASETD_HOST_DEVICE BlockOutput OutputOf(Target target, uint8_t* to) const {

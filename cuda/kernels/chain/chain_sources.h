@@ -154,10 +154,8 @@ DATASETD_FLATTEN inline void WindowLanes(const ChainImage& image, const Op& op,
     const float* const plane = planes + c * image.channel_stride;
     const auto apply = [&](int first, int end) {
       for (int k = first; k < end; ++k) {
-        float made[1];
-        op.Apply(plane, 0, image.height, image.width, lanes->y,
-                 lanes->first_x + k, made);
-        lanes->pixel[c][k] = made[0];
+        lanes->pixel[c][k] = op.Apply(plane, image.height, image.width,
+                                      lanes->y, lanes->first_x + k);
       }
     };
     // Lanes first .. end are farther than the margin from the row's ends.

@@ -1,41 +1,30 @@
-// Neighbourhood ops as classes, for WindowLanes.
+// Neighbourhood ops on the host as classes, for WindowLanes.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WINDOWS_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WINDOWS_H_
 
 #include <cstdint>
 
-#include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/adjust_sharpness.h"
 #include "cuda/kernels/ops/gaussian_blur.h"
 
 namespace datasetd {
 
-// Apply() computes one pixel of kChannels planes, `stride` elements apart.
-// ApplyRun() computes `count` pixels of a row from x on, none within Margin()
-// of its ends, with the same bits. Draw is a value for teams with lanes, whose
-// stores cannot alias it then, else a reference.
+// Apply() computes one pixel of a plane. ApplyRun() computes `count` pixels of
+// a row from x on, none within Margin() of its ends, with the same bits.
 
-template <typename Draw>
 struct SharpnessWindow {
-  Draw draw;
+  AdjustSharpnessDraw draw;
 
-  template <int kChannels>
-  DATASETD_HOST_DEVICE void Apply(const float* plane, int64_t stride,
-                                  int height, int width, int y, int x,
-                                  float (&to)[kChannels]) const {
-    DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) {
-      to[c] =
-          ApplyAdjustSharpness(draw, plane + c * stride, height, width, y, x);
-    }
-  }
   static int Margin() { return 1; }
+  float Apply(const float* plane, int height, int width, int y, int x) const {
+    return ApplyAdjustSharpness(draw, plane, height, width, y, x);
+  }
   void ApplyRun(const float* plane, int height, int width, int y, int x,
                 int count, float* to) const {
     if (y == 0 || y >= height - 1) {
       for (int k = 0; k < count; ++k) {
-        to[k] = ApplyAdjustSharpness(draw, plane, height, width, y, x + k);
+        to[k] = Apply(plane, height, width, y, x + k);
       }
       return;
     }
@@ -46,59 +35,66 @@ struct SharpnessWindow {
   }
 };
 
-template <typename Draw>
-struct BlurWindowX {
-  Draw draw;
+namespace chain_windows_internal {
 
-  template <int kChannels>
-  DATASETD_HOST_DEVICE void Apply(const float* plane, int64_t stride,
-                                  int height, int width, int y, int x,
-                                  float (&to)[kChannels]) const {
-    ApplyGaussianBlurX(draw, plane, stride, height, width, y, x, to);
+// Blurs `count` pixels from `at` on. Those at distance i on either side are at
+// before(i) and after(i).
+template <typename Before, typename After>
+inline void BlurRun(const float* weights, int radius, float norm,
+                    const float* at, const Before& before, const After& after,
+                    int count, float* to) {
+  for (int k = 0; k < count; ++k) to[k] = at[k];
+  for (int i = 1; i <= radius; ++i) {
+    const float weight = weights[i - 1];
+    const float* const low = before(i);
+    const float* const high = after(i);
+    for (int k = 0; k < count; ++k) to[k] += weight * (low[k] + high[k]);
   }
+  for (int k = 0; k < count; ++k) to[k] = to[k] * norm;
+}
+
+}  // namespace chain_windows_internal
+
+struct BlurWindowX {
+  GaussianBlurDraw draw;
+
   int Margin() const { return draw.radius_x; }
+  float Apply(const float* plane, int /*height*/, int width, int y,
+              int x) const {
+    const float* const row = plane + int64_t{y} * width;
+    float blurred;
+    chain_windows_internal::BlurRun(
+        draw.weights, draw.radius_x, draw.norm_x, row + x,
+        [&](int i) { return row + MirroredBefore(x - i); },
+        [&](int i) { return row + MirroredAfter(x + i, width); }, 1, &blurred);
+    return blurred;
+  }
   void ApplyRun(const float* plane, int /*height*/, int width, int y, int x,
                 int count, float* to) const {
     const float* const at = plane + int64_t{y} * width + x;
-    for (int k = 0; k < count; ++k) to[k] = at[k];
-    for (int i = 1; i <= draw.radius_x; ++i) {
-      const float weight = draw.weights[i - 1];
-      for (int k = 0; k < count; ++k) {
-        to[k] += weight * (at[k - i] + at[k + i]);
-      }
-    }
-    const float norm = draw.norm_x;
-    for (int k = 0; k < count; ++k) to[k] = to[k] * norm;
+    chain_windows_internal::BlurRun(
+        draw.weights, draw.radius_x, draw.norm_x, at,
+        [&](int i) { return at - i; }, [&](int i) { return at + i; }, count,
+        to);
   }
 };
 
-template <typename Draw>
 struct BlurWindowY {
-  Draw draw;
+  GaussianBlurDraw draw;
 
-  template <int kChannels>
-  DATASETD_HOST_DEVICE void Apply(const float* plane, int64_t stride,
-                                  int height, int width, int y, int x,
-                                  float (&to)[kChannels]) const {
-    ApplyGaussianBlurY(draw, plane, stride, height, width, y, x, to);
-  }
   static int Margin() { return 0; }
+  float Apply(const float* plane, int height, int width, int y, int x) const {
+    float blurred;
+    ApplyRun(plane, height, width, y, x, 1, &blurred);
+    return blurred;
+  }
   void ApplyRun(const float* plane, int height, int width, int y, int x,
                 int count, float* to) const {
-    const float* const at = plane + int64_t{y} * width + x;
-    for (int k = 0; k < count; ++k) to[k] = at[k];
-    for (int i = 1; i <= draw.radius_y; ++i) {
-      const float weight = draw.weights[i - 1];
-      const float* const before =
-          plane + int64_t{MirroredBefore(y - i)} * width + x;
-      const float* const after =
-          plane + int64_t{MirroredAfter(y + i, height)} * width + x;
-      for (int k = 0; k < count; ++k) {
-        to[k] += weight * (before[k] + after[k]);
-      }
-    }
-    const float norm = draw.norm_y;
-    for (int k = 0; k < count; ++k) to[k] = to[k] * norm;
+    const auto row = [&](int at) { return plane + int64_t{at} * width + x; };
+    chain_windows_internal::BlurRun(
+        draw.weights, draw.radius_y, draw.norm_y, row(y),
+        [&](int i) { return row(MirroredBefore(y - i)); },
+        [&](int i) { return row(MirroredAfter(y + i, height)); }, count, to);
   }
 };
 

@@ -87,65 +87,6 @@ DATASETD_HOST_DEVICE inline int MirroredAfter(int at, int size) {
   return at < size ? at : 2 * (size - 1) - at;
 }
 
-namespace gaussian_blur_internal {
-
-// Blurs pixel `at` of a line of `size` pixels that begins at `line` with
-// `stride`, in kChannels planes, `plane_stride` elements apart.
-template <int kChannels>
-DATASETD_HOST_DEVICE inline void BlurLine(const float* weights, int radius,
-                                          float norm, const float* line,
-                                          int64_t plane_stride, int64_t stride,
-                                          int size, int at,
-                                          float (&to)[kChannels]) {
-  const float* const center = line + at * stride;
-  float sum[kChannels];
-  for (int c = 0; c < kChannels; ++c) sum[c] = center[c * plane_stride];
-  const auto add = [&](float weight, const float* before, const float* after) {
-    for (int c = 0; c < kChannels; ++c) {
-      sum[c] += weight * (before[c * plane_stride] + after[c * plane_stride]);
-    }
-  };
-  if (at >= radius && at + radius < size) {
-    const float* before = center;
-    const float* after = center;
-    for (int k = 1; k <= radius; ++k) {
-      before -= stride;
-      after += stride;
-      add(weights[k - 1], before, after);
-    }
-  } else {
-    for (int k = 1; k <= radius; ++k) {
-      add(weights[k - 1], line + MirroredBefore(at - k) * stride,
-          line + MirroredAfter(at + k, size) * stride);
-    }
-  }
-  for (int c = 0; c < kChannels; ++c) to[c] = sum[c] * norm;
-}
-
-}  // namespace gaussian_blur_internal
-
-// Computes the first pass at (y, x) of kChannels planes [height, width], which
-// are `plane_stride` elements apart. REQUIRES: radius_x < width.
-template <int kChannels>
-DATASETD_HOST_DEVICE inline void ApplyGaussianBlurX(
-    const GaussianBlurDraw& draw, const float* plane, int64_t plane_stride,
-    int /*height*/, int width, int y, int x, float (&to)[kChannels]) {
-  gaussian_blur_internal::BlurLine(draw.weights, draw.radius_x, draw.norm_x,
-                                   plane + static_cast<int64_t>(y) * width,
-                                   plane_stride, 1, width, x, to);
-}
-
-// Computes the second pass, given the result of the first. REQUIRES: radius_y <
-// height.
-template <int kChannels>
-DATASETD_HOST_DEVICE inline void ApplyGaussianBlurY(
-    const GaussianBlurDraw& draw, const float* plane, int64_t plane_stride,
-    int height, int width, int y, int x, float (&to)[kChannels]) {
-  gaussian_blur_internal::BlurLine(draw.weights, draw.radius_y, draw.norm_y,
-                                   plane + x, plane_stride, width, height, y,
-                                   to);
-}
-
 }  // namespace datasetd
 
 #endif  // DATASETD_CUDA_KERNELS_OPS_GAUSSIAN_BLUR_H_

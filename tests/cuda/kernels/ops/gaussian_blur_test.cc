@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/kernels/chain/chain_windows.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/ops/op_image.h"
 #include "tests/cuda/kernels/ops/op_runner.h"
@@ -15,20 +16,28 @@ namespace {
 
 constexpr int kNumDraws = 100000;
 
+// Computes a pixel as WindowLanes does.
+template <typename Window>
+float BlurPixel(const Window& window, const float* plane, int height, int width,
+                int y, int x) {
+  if (x < window.Margin() || x >= width - window.Margin()) {
+    return window.Apply(plane, height, width, y, x);
+  }
+  float to;
+  window.ApplyRun(plane, height, width, y, x, 1, &to);
+  return to;
+}
+
 OpImage Blur(const OpImage& image, int radius_x, int radius_y, float sigma) {
   const GaussianBlurDraw draw = DrawGaussianBlur(
       {radius_x, radius_y, sigma, sigma}, {}, image.height, image.width);
   const auto blur_x = [](const GaussianBlurDraw& of, const float* plane,
                          int height, int width, int y, int x) {
-    float to[1];
-    ApplyGaussianBlurX(of, plane, 0, height, width, y, x, to);
-    return to[0];
+    return BlurPixel(BlurWindowX{of}, plane, height, width, y, x);
   };
   const auto blur_y = [](const GaussianBlurDraw& of, const float* plane,
                          int height, int width, int y, int x) {
-    float to[1];
-    ApplyGaussianBlurY(of, plane, 0, height, width, y, x, to);
-    return to[0];
+    return BlurPixel(BlurWindowY{of}, plane, height, width, y, x);
   };
   return RunWindowOp(RunWindowOp(image, draw, +blur_x), draw, +blur_y);
 }
