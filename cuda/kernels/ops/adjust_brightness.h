@@ -7,7 +7,6 @@
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_BRIGHTNESS_H_
 
 #include "cuda/kernels/math/host_device.h"
-#include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/pixel.h"
 
 namespace datasetd {
@@ -23,12 +22,6 @@ using AdjustBrightnessDraw = AdjustBrightnessParams;
 template <typename Visit>
 void VisitDrawn(const AdjustBrightnessDraw& draw, const Visit& visit) {
   visit("brightness_factor", draw.factor);
-}
-
-DATASETD_HOST_DEVICE inline AdjustBrightnessDraw DrawAdjustBrightness(
-    const AdjustBrightnessParams& params, const DrawKey&, int /*height*/,
-    int /*width*/) {
-  return params;
 }
 
 DATASETD_HOST_DEVICE inline void ApplyAdjustBrightness(

@@ -10,7 +10,6 @@
 #include <cmath>
 
 #include "cuda/kernels/math/host_device.h"
-#include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/pixel.h"
 
 namespace datasetd {
@@ -27,12 +26,6 @@ using AdjustHueDraw = AdjustHueParams;
 template <typename Visit>
 void VisitDrawn(const AdjustHueDraw& draw, const Visit& visit) {
   visit("hue_factor", draw.factor);
-}
-
-DATASETD_HOST_DEVICE inline AdjustHueDraw DrawAdjustHue(
-    const AdjustHueParams& params, const DrawKey&, int /*height*/,
-    int /*width*/) {
-  return params;
 }
 
 // Branch-free, so that it vectorises. REQUIRES: 1 or 3 channels.

@@ -8,7 +8,6 @@
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_SATURATION_H_
 
 #include "cuda/kernels/math/host_device.h"
-#include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/pixel.h"
 
 namespace datasetd {
@@ -24,12 +23,6 @@ using AdjustSaturationDraw = AdjustSaturationParams;
 template <typename Visit>
 void VisitDrawn(const AdjustSaturationDraw& draw, const Visit& visit) {
   visit("saturation_factor", draw.factor);
-}
-
-DATASETD_HOST_DEVICE inline AdjustSaturationDraw DrawAdjustSaturation(
-    const AdjustSaturationParams& params, const DrawKey&, int /*height*/,
-    int /*width*/) {
-  return params;
 }
 
 // REQUIRES: 1 or 3 channels.

@@ -13,7 +13,6 @@
 
 #include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
-#include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/pixel.h"
 
 namespace datasetd {
@@ -30,12 +29,6 @@ using AdjustSharpnessDraw = AdjustSharpnessParams;
 template <typename Visit>
 void VisitDrawn(const AdjustSharpnessDraw& draw, const Visit& visit) {
   visit("sharpness_factor", draw.factor);
-}
-
-DATASETD_HOST_DEVICE inline AdjustSharpnessDraw DrawAdjustSharpness(
-    const AdjustSharpnessParams& params, const DrawKey&, int /*height*/,
-    int /*width*/) {
-  return params;
 }
 
 // Returns the result at `at`, a pixel that is not on the edge of its plane,

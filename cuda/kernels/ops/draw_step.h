@@ -4,6 +4,7 @@
 #define DATASETD_CUDA_KERNELS_OPS_DRAW_STEP_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/random.h"
@@ -22,6 +23,18 @@ DATASETD_HOST_DEVICE inline bool PassesGate(DrawKey key, uint32_t op_index,
   if (probability >= 1.0f) return true;
   key.op_index = op_index;
   return UniformFloat(DrawWords(key, kGateDraw).word[0]) < probability;
+}
+
+// Sets what is drawn: the op's parameters where that is all, else what `draw`
+// makes of them.
+template <typename Draw, typename Params, typename DrawOp>
+DATASETD_HOST_DEVICE inline void SetDraw(const Params& params, StepDraw* drawn,
+                                         const DrawOp& draw) {
+  if constexpr (std::is_same_v<Draw, Params>) {
+    drawn->As<Draw>() = params;
+  } else {
+    drawn->As<Draw>() = draw(params);
+  }
 }
 
 DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
@@ -54,10 +67,12 @@ DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
     break;
       DATASETD_CHOICE_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-#define DATASETD_ROW(Name)                                                  \
-  case StepKind::k##Name:                                                   \
-    drawn->As<Name##Draw>() = Draw##Name(ParamsAs<Name##Params>(step), key, \
-                                         step.in_height, step.in_width);    \
+#define DATASETD_ROW(Name)                                               \
+  case StepKind::k##Name:                                                \
+    SetDraw<Name##Draw>(                                                 \
+        ParamsAs<Name##Params>(step), drawn, [&](const auto& params) {   \
+          return Draw##Name(params, key, step.in_height, step.in_width); \
+        });                                                              \
     break;
       DATASETD_OPS(DATASETD_ROW)
 #undef DATASETD_ROW

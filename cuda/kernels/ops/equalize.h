@@ -12,7 +12,6 @@
 
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/rounding.h"
-#include "cuda/kernels/ops/draw_key.h"
 
 namespace datasetd {
 
@@ -39,12 +38,6 @@ DATASETD_HOST_DEVICE inline int BinOf(float x, float bound) {
 }
 
 }  // namespace equalize_internal
-
-DATASETD_HOST_DEVICE inline EqualizeDraw DrawEqualize(
-    const EqualizeParams& params, const DrawKey&, int /*height*/,
-    int /*width*/) {
-  return params;
-}
 
 DATASETD_HOST_DEVICE inline void InitEqualize(EqualizeStatistic* statistic) {
   DATASETD_NO_UNROLL

@@ -37,12 +37,6 @@ void VisitDrawn(const EraseDraw& draw, const Step& step, const DrawKey&,
   visit.List("value", draw.value, step.out_channels);
 }
 
-DATASETD_HOST_DEVICE inline EraseDraw DrawErase(const EraseParams& params,
-                                                const DrawKey&, int /*height*/,
-                                                int /*width*/) {
-  return params;
-}
-
 DATASETD_HOST_DEVICE inline bool IsErased(const EraseDraw& draw, int y, int x) {
   // Coordinates before the box wrap to values above its size.
   const uint32_t row =

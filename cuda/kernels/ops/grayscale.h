@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "cuda/kernels/math/host_device.h"
-#include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/pixel.h"
 
 namespace datasetd {
@@ -23,12 +22,6 @@ using GrayscaleDraw = GrayscaleParams;
 template <typename Visit>
 void VisitDrawn(const GrayscaleDraw& draw, const Visit& visit) {
   visit("num_output_channels", draw.num_output_channels);
-}
-
-DATASETD_HOST_DEVICE inline GrayscaleDraw DrawGrayscale(
-    const GrayscaleParams& params, const DrawKey&, int /*height*/,
-    int /*width*/) {
-  return params;
 }
 
 // REQUIRES: 1 or 3 channels; `pixel` has room for the output's.

@@ -4,7 +4,6 @@
 #define DATASETD_CUDA_KERNELS_OPS_INVERT_H_
 
 #include "cuda/kernels/math/host_device.h"
-#include "cuda/kernels/ops/draw_key.h"
 
 namespace datasetd {
 
@@ -12,13 +11,6 @@ struct InvertParams {
   float bound;  // 255 or 1
 };
 using InvertDraw = InvertParams;
-
-DATASETD_HOST_DEVICE inline InvertDraw DrawInvert(const InvertParams& params,
-                                                  const DrawKey&,
-                                                  int /*height*/,
-                                                  int /*width*/) {
-  return params;
-}
 
 DATASETD_HOST_DEVICE inline void ApplyInvert(const InvertDraw& draw,
                                              int num_channels, float* pixel) {

@@ -1,7 +1,7 @@
 // Table of the ops of a chain, one row per op. A row (Name) stands for
-// NameParams, NameDraw, DrawName and ApplyName of its header, and for StepKind
-// kName. The executor (chain_executor.h), explain (server/pipeline/explain.h)
-// and the compiler are generated from it.
+// NameParams, NameDraw, ApplyName and, unless NameDraw is NameParams, DrawName
+// of its header, and for StepKind kName. The executor (chain_executor.h),
+// explain (server/pipeline/explain.h) and the compiler are generated from it.
 //
 //   point       ApplyName(draw, num_channels, pixel)
 //   coordinate  ApplyName(draw, key, y, x, num_channels, pixel)

@@ -9,7 +9,6 @@
 
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/rounding.h"
-#include "cuda/kernels/ops/draw_key.h"
 
 namespace datasetd {
 
@@ -22,12 +21,6 @@ using PosterizeDraw = PosterizeParams;
 template <typename Visit>
 void VisitDrawn(const PosterizeDraw& draw, const Visit& visit) {
   visit("bits", draw.bits);
-}
-
-DATASETD_HOST_DEVICE inline PosterizeDraw DrawPosterize(
-    const PosterizeParams& params, const DrawKey&, int /*height*/,
-    int /*width*/) {
-  return params;
 }
 
 DATASETD_HOST_DEVICE inline void ApplyPosterize(const PosterizeDraw& draw,

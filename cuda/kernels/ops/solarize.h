@@ -4,7 +4,6 @@
 #define DATASETD_CUDA_KERNELS_OPS_SOLARIZE_H_
 
 #include "cuda/kernels/math/host_device.h"
-#include "cuda/kernels/ops/draw_key.h"
 
 namespace datasetd {
 
@@ -17,12 +16,6 @@ using SolarizeDraw = SolarizeParams;
 template <typename Visit>
 void VisitDrawn(const SolarizeDraw& draw, const Visit& visit) {
   visit("threshold", draw.threshold);
-}
-
-DATASETD_HOST_DEVICE inline SolarizeDraw DrawSolarize(
-    const SolarizeParams& params, const DrawKey&, int /*height*/,
-    int /*width*/) {
-  return params;
 }
 
 DATASETD_HOST_DEVICE inline void ApplySolarize(const SolarizeDraw& draw,

@@ -11,8 +11,7 @@ namespace {
 TEST(AdjustBrightnessTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const float value : {0.0f, 0.3f, 0.95f, 1.0f, 1.7f, 20.0f}) {
-      const AdjustBrightnessDraw draw = DrawAdjustBrightness(
-          {value, image.bound}, {}, image.height, image.width);
+      const AdjustBrightnessDraw draw = {value, image.bound};
       EXPECT_LE(
           Difference(RunPointOp(image, draw, ApplyAdjustBrightness),
                      reference::AdjustBrightness(ToReference(image), value)),

@@ -14,8 +14,7 @@ TEST(AdjustHueTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const float value :
          {-0.5f, -0.49f, -0.2f, -0.01f, 0.0f, 0.05f, 1.0f / 3, 0.5f}) {
-      const AdjustHueDraw draw =
-          DrawAdjustHue({value, image.bound}, {}, image.height, image.width);
+      const AdjustHueDraw draw = {value, image.bound};
       EXPECT_LE(Difference(RunPointOp(image, draw, ApplyAdjustHue),
                            reference::AdjustHue(ToReference(image), value)),
                 1e-5)

@@ -11,8 +11,7 @@ namespace {
 TEST(AdjustSaturationTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const float value : {0.0f, 0.3f, 0.95f, 1.0f, 1.7f, 20.0f}) {
-      const AdjustSaturationDraw draw = DrawAdjustSaturation(
-          {value, image.bound}, {}, image.height, image.width);
+      const AdjustSaturationDraw draw = {value, image.bound};
       EXPECT_LE(
           Difference(RunPointOp(image, draw, ApplyAdjustSaturation),
                      reference::AdjustSaturation(ToReference(image), value)),

@@ -11,8 +11,7 @@ namespace {
 TEST(AdjustSharpnessTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const float value : {0.0f, 0.3f, 0.95f, 1.0f, 1.7f, 20.0f}) {
-      const AdjustSharpnessDraw draw = DrawAdjustSharpness(
-          {value, image.bound}, {}, image.height, image.width);
+      const AdjustSharpnessDraw draw = {value, image.bound};
       EXPECT_LE(
           Difference(RunWindowOp(image, draw, ApplyAdjustSharpness),
                      reference::AdjustSharpness(ToReference(image), value)),

@@ -18,8 +18,7 @@ const StatisticOp<EqualizeDraw, EqualizeStatistic, EqualizePartial> kOp = {
 TEST(EqualizeTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const float value : {1.0f}) {
-      const EqualizeDraw draw =
-          DrawEqualize({value * image.bound}, {}, image.height, image.width);
+      const EqualizeDraw draw = {value * image.bound};
       EXPECT_LE(Difference(kOp.Run(image, draw, 1),
                            reference::Equalize(ToReference(image))),
                 image.bound == 255.0f ? 0.0 : 1e-6)
@@ -31,8 +30,7 @@ TEST(EqualizeTest, EqualsTheReference) {
 TEST(EqualizeTest, TheNumberOfRanksDoesNotShow) {
   for (const OpImage& image : TestImages()) {
     for (const float value : {1.0f}) {
-      const EqualizeDraw draw =
-          DrawEqualize({value * image.bound}, {}, image.height, image.width);
+      const EqualizeDraw draw = {value * image.bound};
       const OpImage alone = kOp.Run(image, draw, 1);
       for (const int num_ranks : {2, 7, 64}) {
         EXPECT_EQ(kOp.Run(image, draw, num_ranks).values, alone.values)

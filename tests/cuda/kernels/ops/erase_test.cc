@@ -22,9 +22,8 @@ TEST(EraseTest, EqualsTheReference) {
                            {5, 7, 20, 3},
                            {0, 0, 200, 200},
                            {20, 30, 2147483647, 2147483647}}) {
-      const EraseParams params = {
+      const EraseDraw draw = {
           box.top, box.left, box.height, box.width, {0.1f, 0.2f, 0.3f, 0.4f}};
-      const EraseDraw draw = DrawErase(params, {}, image.height, image.width);
       const auto expected = reference::Erase(
           ToReference(image), box.top, box.left, std::min(box.height, 1000),
           std::min(box.width, 1000), {0.1f, 0.2f, 0.3f});

@@ -11,8 +11,7 @@ namespace {
 TEST(GrayscaleTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const int value : {image.num_channels}) {
-      const GrayscaleDraw draw =
-          DrawGrayscale({value, image.bound}, {}, image.height, image.width);
+      const GrayscaleDraw draw = {value, image.bound};
       EXPECT_LE(Difference(RunPointOp(image, draw, ApplyGrayscale),
                            reference::Grayscale(ToReference(image),
                                                 image.num_channels)),

@@ -11,8 +11,7 @@ namespace {
 TEST(InvertTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const float value : {1.0f}) {
-      const InvertDraw draw =
-          DrawInvert({value * image.bound}, {}, image.height, image.width);
+      const InvertDraw draw = {value * image.bound};
       EXPECT_LE(Difference(RunPointOp(image, draw, ApplyInvert),
                            reference::Invert(ToReference(image))),
                 image.bound == 255.0f ? 0.0 : 0x1p-24)

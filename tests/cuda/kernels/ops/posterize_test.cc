@@ -13,8 +13,7 @@ namespace {
 TEST(PosterizeTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const int value : {0, 1, 2, 4, 7, 8}) {
-      const PosterizeDraw draw =
-          DrawPosterize({value, image.bound}, {}, image.height, image.width);
+      const PosterizeDraw draw = {value, image.bound};
       EXPECT_LE(Difference(RunPointOp(image, draw, ApplyPosterize),
                            reference::Posterize(ToReference(image), value)),
                 0.0)

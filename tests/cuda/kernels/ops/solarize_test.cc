@@ -11,8 +11,7 @@ namespace {
 TEST(SolarizeTest, EqualsTheReference) {
   for (const OpImage& image : TestImages()) {
     for (const float value : {0.0f, 0.25f, 128.0f / 255, 1.0f}) {
-      const SolarizeDraw draw = DrawSolarize({value * image.bound, image.bound},
-                                             {}, image.height, image.width);
+      const SolarizeDraw draw = {value * image.bound, image.bound};
       EXPECT_LE(Difference(RunPointOp(image, draw, ApplySolarize),
                            reference::Solarize(ToReference(image),
                                                value * image.bound)),
