@@ -54,8 +54,10 @@ class DeviceMemory {
   virtual size_t size_bytes() const = 0;
 };
 
+inline constexpr size_t kExportAlignmentBytes = size_t{2} << 20;
+
 // Device memory that another process can map; an allocation of its own, a
-// multiple of 2 MiB, zeroed before it is exported.
+// multiple of kExportAlignmentBytes, zeroed before it is exported.
 class ExportedMemory : public DeviceMemory {
  public:
   virtual ExportKind export_kind() const = 0;

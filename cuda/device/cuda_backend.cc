@@ -112,7 +112,7 @@ class CudaBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<HostMemory>> AllocateHost(
       size_t size_bytes) override {
-    return CudaHostMemory::Create(*context_, size_bytes);
+    return AllocateCudaHostMemory(*context_, size_bytes);
   }
 
   absl::StatusOr<std::unique_ptr<HostMemory>> AllocateLargeHost(

@@ -17,8 +17,6 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kExportAlignmentBytes = size_t{2} << 20;
-
 static_assert(sizeof(CUipcMemHandle) == 64);
 
 // REQUIRES: `alignment` is a power of two.
@@ -57,15 +55,6 @@ absl::StatusOr<std::unique_ptr<ExportedMemory>> CudaIpcMemory::Create(
   return std::make_unique<CudaIpcMemory>(context, std::move(memory), rounded,
                                          handle);
 }
-
-CudaIpcMemory::CudaIpcMemory(const CudaContext& context, CudaMalloc memory,
-                             size_t size_bytes, const CUipcMemHandle& handle)
-    : context_(context),
-      memory_(std::move(memory)),
-      size_bytes_(size_bytes),
-      handle_(handle) {}
-
-CudaIpcMemory::~CudaIpcMemory() { context_.MakeCurrentOrLog(); }
 
 absl::Span<const uint8_t> CudaIpcMemory::ipc_handle() const {
   return {reinterpret_cast<const uint8_t*>(&handle_), sizeof(handle_)};

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.h"
@@ -22,25 +23,21 @@
 
 namespace datasetd {
 
-class CudaIpcMemory final : public ExportedMemory {
+class CudaIpcMemory final : public CudaOwnedMemory<ExportedMemory, CudaMalloc> {
  public:
   // Errors as in backend.h.
   static absl::StatusOr<std::unique_ptr<ExportedMemory>> Create(
       const CudaContext& context, size_t size_bytes);
   CudaIpcMemory(const CudaContext& context, CudaMalloc memory,
-                size_t size_bytes, const CUipcMemHandle& handle);
-  ~CudaIpcMemory() override;
+                size_t size_bytes, const CUipcMemHandle& handle)
+      : CudaOwnedMemory(context, std::move(memory), size_bytes),
+        handle_(handle) {}
 
-  uint8_t* data() const override { return memory_.get(); }
-  size_t size_bytes() const override { return size_bytes_; }
   ExportKind export_kind() const override { return ExportKind::kCudaIpcHandle; }
   absl::Span<const uint8_t> ipc_handle() const override;
   int file_descriptor() const override { return -1; }
 
  private:
-  const CudaContext& context_;
-  CudaMalloc memory_;
-  const size_t size_bytes_;
   const CUipcMemHandle handle_;
 };
 

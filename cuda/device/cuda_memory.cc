@@ -55,13 +55,7 @@ absl::Status ZeroOnDevice(const CudaContext& context, uint8_t* data,
   return absl::OkStatus();
 }
 
-CudaDeviceMemory::CudaDeviceMemory(const CudaContext& context,
-                                   CudaMalloc memory, size_t size_bytes)
-    : context_(context), memory_(std::move(memory)), size_bytes_(size_bytes) {}
-
-CudaDeviceMemory::~CudaDeviceMemory() { context_.MakeCurrentOrLog(); }
-
-absl::StatusOr<std::unique_ptr<HostMemory>> CudaHostMemory::Create(
+absl::StatusOr<std::unique_ptr<HostMemory>> AllocateCudaHostMemory(
     const CudaContext& context, size_t size_bytes) {
   DATASETD_RETURN_IF_ERROR(CheckNotEmpty(size_bytes));
   DATASETD_RETURN_IF_ERROR(context.MakeCurrent());
@@ -76,14 +70,8 @@ absl::StatusOr<std::unique_ptr<HostMemory>> CudaHostMemory::Create(
   DATASETD_CUDA_RETURN_IF_ERROR(
       api.cuMemHostGetDevicePointer(&on_device, data, 0));
   DATASETD_RETURN_IF_ERROR(CheckDeviceAddress(context, data, on_device));
-  return std::make_unique<CudaHostMemory>(context, std::move(memory),
-                                          size_bytes);
+  return std::make_unique<CudaOwnedMemory<HostMemory, CudaHostAlloc>>(
+      context, std::move(memory), size_bytes);
 }
-
-CudaHostMemory::CudaHostMemory(const CudaContext& context, CudaHostAlloc memory,
-                               size_t size_bytes)
-    : context_(context), memory_(std::move(memory)), size_bytes_(size_bytes) {}
-
-CudaHostMemory::~CudaHostMemory() { context_.MakeCurrentOrLog(); }
 
 }  // namespace datasetd

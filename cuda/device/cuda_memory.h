@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,39 +47,30 @@ absl::StatusOr<CudaMalloc> MallocOnDevice(const CudaContext& context,
 absl::Status ZeroOnDevice(const CudaContext& context, uint8_t* data,
                           size_t size_bytes);
 
-class CudaDeviceMemory final : public DeviceMemory {
+// Memory of the interface Base, in a CudaMalloc or CudaHostAlloc.
+template <typename Base, typename Memory>
+class CudaOwnedMemory : public Base {
  public:
-  CudaDeviceMemory(const CudaContext& context, CudaMalloc memory,
-                   size_t size_bytes);
-  ~CudaDeviceMemory() override;
+  CudaOwnedMemory(const CudaContext& context, Memory memory, size_t size_bytes)
+      : context_(context),
+        memory_(std::move(memory)),
+        size_bytes_(size_bytes) {}
+  ~CudaOwnedMemory() override { context_.MakeCurrentOrLog(); }
 
   uint8_t* data() const override { return memory_.get(); }
   size_t size_bytes() const override { return size_bytes_; }
 
  private:
   const CudaContext& context_;
-  CudaMalloc memory_;
+  Memory memory_;
   const size_t size_bytes_;
 };
+using CudaDeviceMemory = CudaOwnedMemory<DeviceMemory, CudaMalloc>;
 
 // Pinned, mapped into every device's address space at its host address. For
-// small memory: see cuda_pinned_memory.h.
-class CudaHostMemory final : public HostMemory {
- public:
-  static absl::StatusOr<std::unique_ptr<HostMemory>> Create(
-      const CudaContext& context, size_t size_bytes);
-  CudaHostMemory(const CudaContext& context, CudaHostAlloc memory,
-                 size_t size_bytes);
-  ~CudaHostMemory() override;
-
-  uint8_t* data() const override { return memory_.get(); }
-  size_t size_bytes() const override { return size_bytes_; }
-
- private:
-  const CudaContext& context_;
-  CudaHostAlloc memory_;
-  const size_t size_bytes_;
-};
+// small memory: see cuda_pinned_memory.h. Errors as in backend.h.
+absl::StatusOr<std::unique_ptr<HostMemory>> AllocateCudaHostMemory(
+    const CudaContext& context, size_t size_bytes);
 
 }  // namespace datasetd
 

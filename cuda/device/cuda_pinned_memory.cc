@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -20,20 +19,13 @@ namespace {
 
 size_t PageBytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
-absl::Status SystemError(const char* call, size_t size_bytes, int error) {
-  const std::string message =
-      absl::StrCat(call, " of ", size_bytes, " bytes: ", strerror(error));
-  return error == ENOMEM ? absl::ResourceExhaustedError(message)
-                         : absl::InternalError(message);
-}
-
 // Takes the pages here and not under the driver's locks.
 absl::Status TakePages(uint8_t* data, size_t size_bytes) {
   if (madvise(data, size_bytes, MADV_POPULATE_WRITE) == 0) {
     return absl::OkStatus();
   }
   if (errno != EINVAL) {
-    return SystemError("madvise(MADV_POPULATE_WRITE)", size_bytes, errno);
+    return HostMemoryError("madvise(MADV_POPULATE_WRITE)", size_bytes, errno);
   }
   // Linux before 5.14.
   for (size_t at = 0; at < size_bytes; at += PageBytes()) {
@@ -84,7 +76,7 @@ absl::StatusOr<std::unique_ptr<HostMemory>> CudaPinnedMemory::Create(
 absl::Status CudaPinnedMemory::Map() {
   void* const data = mmap(nullptr, size_bytes_, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) return SystemError("mmap", size_bytes_, errno);
+  if (data == MAP_FAILED) return HostMemoryError("mmap", size_bytes_, errno);
   data_ = static_cast<uint8_t*>(data);
   // Advice only: fewer pages to pin. A core dump leaves it out, as memory of
   // cuMemHostAlloc.
@@ -93,7 +85,7 @@ absl::Status CudaPinnedMemory::Map() {
   // A child that shared the pages would make the kernel move them at a write,
   // from under the device.
   if (madvise(data_, size_bytes_, MADV_DONTFORK) != 0) {
-    return SystemError("madvise(MADV_DONTFORK)", size_bytes_, errno);
+    return HostMemoryError("madvise(MADV_DONTFORK)", size_bytes_, errno);
   }
   return absl::OkStatus();
 }

@@ -21,17 +21,6 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kExportAlignmentBytes = size_t{2} << 20;
-
-absl::Status SystemError(const char* call, size_t size_bytes, int error) {
-  const std::string message =
-      absl::StrCat(call, " of ", size_bytes, " bytes: ", strerror(error));
-  if (error == ENOMEM || error == ENOSPC) {
-    return absl::ResourceExhaustedError(message);
-  }
-  return absl::InternalError(message);
-}
-
 absl::Status CheckAvailable(size_t size_bytes) {
   if (size_bytes == 0) {
     return absl::InvalidArgumentError("an allocation of 0 bytes");
@@ -63,26 +52,17 @@ absl::StatusOr<Mapping> MapPrivate(size_t size_bytes) {
   DATASETD_RETURN_IF_ERROR(CheckAvailable(size_bytes));
   void* data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) return SystemError("mmap", size_bytes, errno);
+  if (data == MAP_FAILED) return HostMemoryError("mmap", size_bytes, errno);
   // Advice only: fewer page faults and TLB misses over a resident dataset.
   madvise(data, size_bytes, MADV_HUGEPAGE);
   return Mapping(data, size_bytes);
 }
 
-class MappedDeviceMemory final : public DeviceMemory {
+// DeviceMemory or HostMemory, which are the same here.
+template <typename Base>
+class MappedMemory final : public Base {
  public:
-  explicit MappedDeviceMemory(Mapping mapping) : mapping_(std::move(mapping)) {}
-
-  uint8_t* data() const override { return mapping_.data(); }
-  size_t size_bytes() const override { return mapping_.size_bytes(); }
-
- private:
-  const Mapping mapping_;
-};
-
-class MappedHostMemory final : public HostMemory {
- public:
-  explicit MappedHostMemory(Mapping mapping) : mapping_(std::move(mapping)) {}
+  explicit MappedMemory(Mapping mapping) : mapping_(std::move(mapping)) {}
 
   uint8_t* data() const override { return mapping_.data(); }
   size_t size_bytes() const override { return mapping_.size_bytes(); }
@@ -126,6 +106,15 @@ size_t FileBytes(const std::string& stat_path) {
 }
 
 }  // namespace
+
+absl::Status HostMemoryError(const char* call, size_t size_bytes, int error) {
+  const std::string message =
+      absl::StrCat(call, " of ", size_bytes, " bytes: ", strerror(error));
+  if (error == ENOMEM || error == ENOSPC) {
+    return absl::ResourceExhaustedError(message);
+  }
+  return absl::InternalError(message);
+}
 
 absl::StatusOr<size_t> AvailableHostBytes() {
   std::ifstream file("/proc/meminfo");
@@ -184,13 +173,13 @@ size_t RoomInControlGroups(const std::string& list_path,
 absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateHostDeviceMemory(
     size_t size_bytes) {
   DATASETD_ASSIGN_OR_RETURN(Mapping mapping, MapPrivate(size_bytes));
-  return std::make_unique<MappedDeviceMemory>(std::move(mapping));
+  return std::make_unique<MappedMemory<DeviceMemory>>(std::move(mapping));
 }
 
 absl::StatusOr<std::unique_ptr<HostMemory>> AllocatePlainHostMemory(
     size_t size_bytes) {
   DATASETD_ASSIGN_OR_RETURN(Mapping mapping, MapPrivate(size_bytes));
-  return std::make_unique<MappedHostMemory>(std::move(mapping));
+  return std::make_unique<MappedMemory<HostMemory>>(std::move(mapping));
 }
 
 absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateMemfd(
@@ -201,22 +190,22 @@ absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateMemfd(
   DATASETD_RETURN_IF_ERROR(CheckAvailable(rounded));
   FileDescriptor file(
       memfd_create("datasetd-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.has_value()) return SystemError("memfd_create", rounded, errno);
+  if (!file.has_value()) return HostMemoryError("memfd_create", rounded, errno);
   if (ftruncate(file.get(), static_cast<off_t>(rounded)) != 0) {
-    return SystemError("ftruncate", rounded, errno);
+    return HostMemoryError("ftruncate", rounded, errno);
   }
   // Takes the pages, and says so if there are none; a later fault would be a
   // SIGBUS.
   if (fallocate(file.get(), 0, 0, static_cast<off_t>(rounded)) != 0) {
-    return SystemError("fallocate", rounded, errno);
+    return HostMemoryError("fallocate", rounded, errno);
   }
   void* data = mmap(nullptr, rounded, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_POPULATE, file.get(), 0);
-  if (data == MAP_FAILED) return SystemError("mmap", rounded, errno);
+  if (data == MAP_FAILED) return HostMemoryError("mmap", rounded, errno);
   Mapping mapping(data, rounded);
   if (fcntl(file.get(), F_ADD_SEALS,
             F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return SystemError("fcntl(F_ADD_SEALS)", rounded, errno);
+    return HostMemoryError("fcntl(F_ADD_SEALS)", rounded, errno);
   }
   return std::make_unique<MemfdMemory>(std::move(file), std::move(mapping));
 }

@@ -15,6 +15,10 @@
 
 namespace datasetd {
 
+// `error` of a system call that takes or prepares memory.
+//   RESOURCE_EXHAUSTED  there is no memory; else INTERNAL
+absl::Status HostMemoryError(const char* call, size_t size_bytes, int error);
+
 // Returns how much memory can be taken without swapping (MemAvailable) and
 // within the control groups of this process.
 //   RESOURCE_EXHAUSTED  no descriptor is left to look
