@@ -1,12 +1,13 @@
 #include "cuda/backends.h"
 
-#include <charconv>
 #include <optional>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/gpu_uuid.h"
 #include "base/status_macros.h"
 #include "cuda/device/cuda_backend.h"
@@ -15,15 +16,11 @@ namespace datasetd {
 namespace {
 
 // N of "cuda:N", as written by StrCat.
-std::optional<int> CudaOrdinal(const std::string& device_name) {
-  constexpr char kPrefix[] = "cuda:";
-  if (!absl::StartsWith(device_name, kPrefix)) return std::nullopt;
-  const std::string digits = device_name.substr(sizeof(kPrefix) - 1);
+std::optional<int> CudaOrdinal(absl::string_view device_name) {
   int ordinal = -1;
-  const char* end = digits.data() + digits.size();
-  const auto [last, error] = std::from_chars(digits.data(), end, ordinal);
-  if (error != std::errc() || last != end || ordinal < 0 ||
-      absl::StrCat(ordinal) != digits) {
+  if (!absl::ConsumePrefix(&device_name, "cuda:") ||
+      !absl::SimpleAtoi(device_name, &ordinal) || ordinal < 0 ||
+      absl::StrCat(ordinal) != device_name) {
     return std::nullopt;
   }
   return ordinal;
