@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -49,14 +50,10 @@ absl::Status LoadStatus(const CudaContext& context, CUresult error,
   absl::Status status = CudaStatus(error, call);
   const std::string remedy = RemedyOf(error);
   if (remedy.empty()) return status;
-  DATASETD_ASSIGN_OR_RETURN(
-      const int major,
-      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
-  DATASETD_ASSIGN_OR_RETURN(
-      const int minor,
-      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  DATASETD_ASSIGN_OR_RETURN(const std::string capability,
+                            context.ComputeCapability());
   return absl::UnavailableError(absl::StrCat(
-      "cuda:", context.ordinal(), ", compute capability ", major, ".", minor,
+      "cuda:", context.ordinal(), ", compute capability ", capability,
       ", cannot run the kernels of this build, which has ",
       augment_fatbin_archs, " (", status.message(), "); ", remedy));
 }
@@ -83,16 +80,13 @@ absl::StatusOr<std::unique_ptr<AugmentKernels>> AugmentKernels::Load(
 absl::Status AugmentKernels::Init() {
   const DriverApi& api = context_.api();
   // The driver may load, or compile, a kernel when it is first asked for.
-  DATASETD_RETURN_IF_ERROR(LoadStatus(
-      context_,
-      api.cuModuleGetFunction(&augment_, module_.get(), "AugmentKernel"),
-      "cuModuleGetFunction"));
-  DATASETD_RETURN_IF_ERROR(LoadStatus(
-      context_, api.cuModuleGetFunction(&chain_, module_.get(), "ChainKernel"),
-      "cuModuleGetFunction"));
-  DATASETD_RETURN_IF_ERROR(LoadStatus(
-      context_, api.cuModuleGetFunction(&stage_, module_.get(), "StageKernel"),
-      "cuModuleGetFunction"));
+  for (const auto& [function, name] :
+       {std::pair(&augment_, "AugmentKernel"),
+        std::pair(&chain_, "ChainKernel"), std::pair(&stage_, "StageKernel")}) {
+    DATASETD_RETURN_IF_ERROR(LoadStatus(
+        context_, api.cuModuleGetFunction(function, module_.get(), name),
+        "cuModuleGetFunction"));
+  }
   DATASETD_ASSIGN_OR_RETURN(
       num_multiprocessors_,
       context_.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));

@@ -62,6 +62,8 @@ class AugmentKernels {
   absl::Status Stage(const StageCopy* copies, int64_t num_copies,
                      CUstream stream) const;
 
+  int num_multiprocessors() const { return num_multiprocessors_; }
+
  private:
   absl::Status Init();
   absl::Status LaunchChains(const DeviceProgram* device_program,

@@ -30,16 +30,11 @@ absl::StatusOr<DeviceInfo> ReadInfo(const CudaContext& context) {
   char name[256] = {};
   DATASETD_CUDA_RETURN_IF_ERROR(
       api.cuDeviceGetName(name, sizeof(name), context.device()));
-  DATASETD_ASSIGN_OR_RETURN(
-      const int major,
-      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
-  DATASETD_ASSIGN_OR_RETURN(
-      const int minor,
-      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  DATASETD_ASSIGN_OR_RETURN(const std::string capability,
+                            context.ComputeCapability());
   DeviceInfo info;
   info.name = absl::StrCat("cuda:", context.ordinal());
-  info.description =
-      absl::StrCat(name, ", compute capability ", major, ".", minor);
+  info.description = absl::StrCat(name, ", compute capability ", capability);
   // Under MIG this is the instance's UUID, which the client reads as well.
   CUuuid uuid;
   DATASETD_CUDA_RETURN_IF_ERROR(api.cuDeviceGetUuid(&uuid, context.device()));
@@ -78,13 +73,12 @@ class CudaBackend final : public Backend {
   CudaBackend(const CudaBackendOptions& options,
               std::unique_ptr<CudaContext> context,
               std::unique_ptr<AugmentKernels> kernels, DeviceInfo info,
-              int num_multiprocessors, std::vector<ExportKind> export_kinds)
+              std::vector<ExportKind> export_kinds)
       : context_(std::move(context)),
         kernels_(std::move(kernels)),
         max_batches_per_launch_(options.max_batches_per_launch),
         pinned_piece_bytes_(options.pinned_piece_bytes),
         info_(std::move(info)),
-        num_multiprocessors_(num_multiprocessors),
         export_kinds_(std::move(export_kinds)) {}
 
   const DeviceInfo& info() const override { return info_; }
@@ -164,11 +158,11 @@ class CudaBackend final : public Backend {
   }
   int max_teams(int64_t team_bytes) const override {
     return kResidentChainThreads / ChainThreads(team_bytes) *
-           num_multiprocessors_;
+           kernels_->num_multiprocessors();
   }
   int max_launches_in_flight() const override { return 4; }
   int64_t max_launch_operations() const override {
-    return kOperationsPerMultiprocessor * num_multiprocessors_;
+    return kOperationsPerMultiprocessor * kernels_->num_multiprocessors();
   }
 
  private:
@@ -177,7 +171,6 @@ class CudaBackend final : public Backend {
   const int max_batches_per_launch_;
   const size_t pinned_piece_bytes_;
   const DeviceInfo info_;
-  const int num_multiprocessors_;
   const std::vector<ExportKind> export_kinds_;
 };
 
@@ -186,24 +179,19 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateIn(
     std::unique_ptr<CudaContext>& context, const CudaBackendOptions& options) {
   DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
                             FindExportKinds(*context));
-  DATASETD_ASSIGN_OR_RETURN(
-      const int num_multiprocessors,
-      context->Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<AugmentKernels> kernels,
                             AugmentKernels::Load(*context));
   // Last: the kernels take memory.
   DATASETD_ASSIGN_OR_RETURN(DeviceInfo info, ReadInfo(*context));
-  return std::make_unique<CudaBackend>(
-      options, std::move(context), std::move(kernels), std::move(info),
-      num_multiprocessors, std::move(export_kinds));
+  return std::make_unique<CudaBackend>(options, std::move(context),
+                                       std::move(kernels), std::move(info),
+                                       std::move(export_kinds));
 }
 
 }  // namespace
 
-absl::StatusOr<int> CountCudaDevices() { return CountDriverDevices(); }
-
 absl::StatusOr<std::string> CudaDeviceUuid(int ordinal) {
-  DATASETD_ASSIGN_OR_RETURN(const int count, CountDriverDevices());
+  DATASETD_ASSIGN_OR_RETURN(const int count, CountCudaDevices());
   if (ordinal < 0 || ordinal >= count) {
     return absl::InvalidArgumentError(absl::StrCat("no device cuda:", ordinal));
   }

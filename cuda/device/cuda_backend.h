@@ -21,7 +21,7 @@ struct CudaBackendOptions {
   size_t pinned_piece_bytes = size_t{1} << 30;
 };
 
-// At least 1.
+// At least 1; initialises the driver.
 //
 //   UNAVAILABLE    no driver or no device, which one is said
 //   UNIMPLEMENTED  built without CUDA

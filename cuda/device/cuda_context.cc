@@ -2,11 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cuda/device/cuda_backend.h"
 #include "cuda/device/status.h"
 
 namespace datasetd {
 
-absl::StatusOr<int> CountDriverDevices() {
+absl::StatusOr<int> CountCudaDevices() {
   DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
   int count = 0;
   CUresult error = api->cuInit(0);
@@ -25,7 +26,7 @@ absl::StatusOr<int> CountDriverDevices() {
 }
 
 absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::Retain(int ordinal) {
-  DATASETD_ASSIGN_OR_RETURN(const int count, CountDriverDevices());
+  DATASETD_ASSIGN_OR_RETURN(const int count, CountCudaDevices());
   if (ordinal < 0 || ordinal >= count) {
     return absl::InvalidArgumentError(absl::StrCat("no device cuda:", ordinal,
                                                    "; there are ", count,
@@ -95,6 +96,14 @@ absl::StatusOr<int> CudaContext::Attribute(CUdevice_attribute attribute) const {
   DATASETD_CUDA_RETURN_IF_ERROR(
       api_.cuDeviceGetAttribute(&value, attribute, device_));
   return value;
+}
+
+absl::StatusOr<std::string> CudaContext::ComputeCapability() const {
+  DATASETD_ASSIGN_OR_RETURN(
+      const int major, Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int minor, Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  return absl::StrCat(major, ".", minor);
 }
 
 }  // namespace datasetd

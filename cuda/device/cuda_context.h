@@ -12,6 +12,7 @@
 #include <cuda.h>
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,18 +20,14 @@
 
 namespace datasetd {
 
-// At least 1; initialises the driver.
-//
-//   UNAVAILABLE  no driver or no device, which one is said
-absl::StatusOr<int> CountDriverDevices();
-
 class CudaContext {
  public:
   // `ordinal` counts as the driver does, after CUDA_VISIBLE_DEVICES. The
   // context is current on return.
   //
   //   INVALID_ARGUMENT  no such device; names how many there are
-  //   UNAVAILABLE       as above, or another process has the device to itself
+  //   UNAVAILABLE       as CountCudaDevices, or another process has the device
+  //                     to itself
   static absl::StatusOr<std::unique_ptr<CudaContext>> Retain(int ordinal);
 
   // Gives back the context, and the device's memory with it; none is current
@@ -56,6 +53,8 @@ class CudaContext {
 
   // Returns an attribute of the device.
   absl::StatusOr<int> Attribute(CUdevice_attribute attribute) const;
+  // Such as "8.0".
+  absl::StatusOr<std::string> ComputeCapability() const;
 
  private:
   CudaContext(const DriverApi& api, int ordinal, CUdevice device)
