@@ -78,12 +78,20 @@ struct FieldTask {
   T fill_patterns[kMaxMoves][kMaxChannels * kLoosePixels];
 };
 
-// Prefetches the first lines of the next sample, a few at a time, because all
-// at once would occupy the fill buffers that stores need.
+// Returns the sample of row `row`.
+const uint8_t* SampleOf(const FieldProgram& field, const BatchTask& batch,
+                        int32_t row) {
+  return field.source + batch.indices[row] * field.sample_stride_bytes;
+}
+
+// Prefetches the first lines of the sample after that of `row`, a few at a
+// time, because all at once would occupy the fill buffers that stores need.
 class SamplePrefetcher {
  public:
-  SamplePrefetcher(const uint8_t* sample, int64_t size_bytes)
-      : next_(sample), end_(sample + std::min<int64_t>(size_bytes, 4096)) {}
+  SamplePrefetcher(const FieldProgram& field, const BatchTask& batch,
+                   int32_t row)
+      : next_(SampleOf(field, batch, std::min(row + 1, batch.num_samples - 1))),
+        end_(next_ + std::min<int64_t>(field.sample_stride_bytes, 4096)) {}
 
   void FetchSome(int num_lines = 12) {
     for (int i = 0; i < num_lines && next_ < end_; ++i, next_ += 64) {
@@ -206,27 +214,21 @@ int32_t ConvertImages(const BatchTask& batch, const Task& task) {
   using T = typename Task::T;
   const FieldProgram& field = task.field;
   const int64_t elements = task.out_pixels * field.channels;
-  const int32_t end = batch.first_row + NumRows(batch);
-  for (int32_t i = batch.first_row; i < end; ++i) {
-    if (i > batch.first_row && EndsAtSample()) return i;
-    const T* const from = reinterpret_cast<const T*>(
-        field.source + batch.indices[i] * field.sample_stride_bytes);
+  return RunRows(batch, [&](int32_t row) {
+    const T* const from =
+        reinterpret_cast<const T*>(SampleOf(field, batch, row));
     uint8_t* const to =
-        batch.slot + field.offset_bytes + i * elements * task.out_size_bytes;
-    const int64_t next_sample =
-        batch.indices[std::min(i + 1, batch.num_samples - 1)];
-    SamplePrefetcher prefetcher(
-        field.source + next_sample * field.sample_stride_bytes,
-        field.sample_stride_bytes);
+        batch.slot + field.offset_bytes + row * elements * task.out_size_bytes;
+    SamplePrefetcher prefetcher(field, batch, row);
     for (int64_t first = 0; first < elements; first += kPieceElements) {
-      if (!GoesOn()) return end;
+      if (!GoesOn()) return false;
       prefetcher.FetchSome(kLinesPerPiece);
       task.converter.ConvertPixels(from + first,
                                    std::min(kPieceElements, elements - first),
                                    to + first * task.out_size_bytes);
     }
-  }
-  return end;
+    return true;
+  });
 }
 
 template <int kChannels, Layout kLayout, typename Task>
@@ -245,18 +247,11 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
   alignas(64) T scratch[kScratchPixels * kChannels] = {};
   TileMaps maps;
   SampleMoves moves;
-  uint8_t* to =
-      batch.slot + field.offset_bytes + batch.first_row * sample_bytes;
-  const int32_t end = batch.first_row + NumRows(batch);
-  for (int32_t i = batch.first_row; i < end; ++i) {
-    if (i > batch.first_row && EndsAtSample()) return i;
-    const int64_t sample = batch.indices[i];
-    const int64_t next_sample =
-        batch.indices[std::min(i + 1, batch.num_samples - 1)];
-    SamplePrefetcher prefetcher(
-        field.source + next_sample * field.sample_stride_bytes,
-        field.sample_stride_bytes);
-    DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, i), &moves);
+  return RunRows(batch, [&](int32_t row) {
+    const uint8_t* const from = SampleOf(field, batch, row);
+    uint8_t* const to = batch.slot + field.offset_bytes + row * sample_bytes;
+    SamplePrefetcher prefetcher(field, batch, row);
+    DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, row), &moves);
     Tile tile = {};
     for (tile.first_column = 0; tile.first_column < field.out_width;
          tile.first_column += tile_columns) {
@@ -270,17 +265,15 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
                       [](const ColumnRun& run) { return IsFill(run.entry); });
       for (tile.first_row = 0; tile.first_row < field.out_height;
            tile.first_row += tile_rows) {
-        if (!GoesOn()) return end;
+        if (!GoesOn()) return false;
         tile.num_rows = std::min(tile_rows, field.out_height - tile.first_row);
         MapAxis(field, moves.axis[0], tile.first_row, tile.num_rows, maps.rows);
-        AugmentTile<kChannels, kLayout>(
-            task, tile, maps, field.source + sample * field.sample_stride_bytes,
-            prefetcher, scratch, to);
+        AugmentTile<kChannels, kLayout>(task, tile, maps, from, prefetcher,
+                                        scratch, to);
       }
     }
-    to += sample_bytes;
-  }
-  return end;
+    return true;
+  });
 }
 
 template <int kChannels, typename Task>
@@ -333,19 +326,16 @@ int32_t CopyOther(const FieldProgram& field, const BatchTask& batch) {
   const int64_t row_bytes =
       int64_t{field.in_width} * DtypeSizeBytes(field.out_dtype);
   const int64_t elements = field.in_width;
-  const int32_t end = batch.first_row + NumRows(batch);
-  for (int32_t i = batch.first_row; i < end; ++i) {
-    if (i > batch.first_row && EndsAtSample()) return i;
-    const uint8_t* from =
-        field.source + batch.indices[i] * field.sample_stride_bytes;
-    uint8_t* const to = batch.slot + field.offset_bytes + i * row_bytes;
+  return RunRows(batch, [&](int32_t row) {
+    const uint8_t* const from = SampleOf(field, batch, row);
+    uint8_t* const to = batch.slot + field.offset_bytes + row * row_bytes;
     for (int64_t first = 0; first < elements; first += kPieceElements) {
-      if (!GoesOn()) return end;
+      if (!GoesOn()) return false;
       CopyElements(field, from, first,
                    std::min(kPieceElements, elements - first), to);
     }
-  }
-  return end;
+    return true;
+  });
 }
 
 int32_t RunField(const AugmentProgram& program, const FieldProgram& field,

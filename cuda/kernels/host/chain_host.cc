@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cuda/kernels/host/host_targets.h"
+#include "cuda/kernels/program/host_checkpoint.h"
 
 // Compiles this file once for each target.
 #undef HWY_TARGET_INCLUDE
@@ -14,7 +15,6 @@
 #include "hwy/highway.h"
 // After Highway:
 #include "cuda/kernels/chain/chain_executor.h"
-#include "cuda/kernels/chain/chain_rows.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/host/host_team.h"
@@ -26,7 +26,9 @@ int32_t RunChain(const AugmentProgram& program, const FieldProgram& field,
                  const BatchTask& batch, const ChainMemory& memory) {
   ChainState state;
   ChainExecutor<HostTeam> executor({}, program, field, memory, &state);
-  return RunRows(executor, batch);
+  return RunRows(batch, [&](int32_t row) DATASETD_TEAM_ATTR {
+    return executor.Run(batch, row);
+  });
 }
 
 }  // namespace datasetd::HWY_NAMESPACE

@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "cuda/kernels/program/params.h"
+
 namespace datasetd {
 
 class HostRun {
@@ -62,6 +64,19 @@ inline bool GoesOn() {
 inline bool EndsAtSample() {
   const HostRun* const run = HostRun::current;
   return run != nullptr && run->wish() != HostRun::kGoOn;
+}
+
+// Calls run_row(row) for the rows of the batch's part, which returns false if
+// the rest is skipped. Returns the next row: past the last one, or earlier if
+// the run EndsAtSample.
+template <typename RunRow>
+int32_t RunRows(const BatchTask& batch, const RunRow& run_row) {
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t row = batch.first_row; row < end;) {
+    if (!run_row(row)) return end;
+    if (++row < end && EndsAtSample()) return row;
+  }
+  return end;
 }
 
 }  // namespace datasetd
