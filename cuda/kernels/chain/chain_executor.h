@@ -62,6 +62,7 @@
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
 
 DATASETD_BEFORE_NAMESPACE();
 namespace DATASETD_TEAM_NAMESPACE {
@@ -678,30 +679,14 @@ class ChainExecutor {
       const int64_t at = int64_t{lanes.y} * out.width + lanes.first_x;
       if (out.is_rounded) {
         const int stride = out.is_nhwc ? lanes.channels : 1;
-        StoreLanesAs(out.dtype, lanes, out.is_nhwc ? 1 : out.plane, stride,
-                     out.to + at * stride * out.element_bytes);
+        VisitImageDtype(out.dtype, [&](auto dtype) DATASETD_TEAM_ATTR {
+          StoreLanes<dtype>(lanes, out.is_nhwc ? 1 : out.plane, stride,
+                            out.to + at * stride * out.element_bytes);
+        });
       } else {
         StoreScratch<Team>(lanes, out.plane,
                            reinterpret_cast<float*>(out.to) + at);
       }
-    }
-  }
-
-  static void StoreLanesAs(Dtype dtype, const Lanes<Team>& lanes,
-                           int64_t channel_stride, int stride, uint8_t* start) {
-    switch (dtype) {
-      case Dtype::kUint8:
-        StoreLanes<Dtype::kUint8>(lanes, channel_stride, stride, start);
-        break;
-      case Dtype::kFloat16:
-        StoreLanes<Dtype::kFloat16>(lanes, channel_stride, stride, start);
-        break;
-      case Dtype::kBfloat16:
-        StoreLanes<Dtype::kBfloat16>(lanes, channel_stride, stride, start);
-        break;
-      default:
-        StoreLanes<Dtype::kFloat32>(lanes, channel_stride, stride, start);
-        break;
     }
   }
 

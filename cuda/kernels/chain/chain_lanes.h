@@ -343,16 +343,7 @@ template <Dtype kDtype, typename Team>
 DATASETD_FLATTEN inline void StoreChannel(const float* pixel, int count,
                                           int stride, uint8_t* to) {
   for (int k = 0; k < count; ++k) {
-    const int64_t at = static_cast<int64_t>(k) * stride;
-    if constexpr (kDtype == Dtype::kUint8) {
-      StoreAs<uint8_t>(to, at, FloatToUint8(pixel[k]));
-    } else if constexpr (kDtype == Dtype::kFloat16) {
-      StoreAs<uint16_t>(to, at, FloatToFloat16(pixel[k]));
-    } else if constexpr (kDtype == Dtype::kBfloat16) {
-      StoreAs<uint16_t>(to, at, FloatToBfloat16(pixel[k]));
-    } else {
-      StoreAs<float>(to, at, CanonicalFloat(pixel[k]));
-    }
+    StoreAs(to, static_cast<int64_t>(k) * stride, Rounded<kDtype>(pixel[k]));
   }
 }
 

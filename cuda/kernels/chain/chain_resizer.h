@@ -33,6 +33,7 @@
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
 
 DATASETD_BEFORE_NAMESPACE();
 namespace DATASETD_TEAM_NAMESPACE {
@@ -160,20 +161,10 @@ class ChainResizer {
     if constexpr (!Team::kHasVectors) {
       MakeRowsInBlock(first, rows);
     } else {
-      switch (state_.image.dtype) {
-        case Dtype::kUint8:
-          is_made = MakeRowsOf<Dtype::kUint8>(first, rows);
-          break;
-        case Dtype::kFloat16:
-          is_made = MakeRowsOf<Dtype::kFloat16>(first, rows);
-          break;
-        case Dtype::kBfloat16:
-          is_made = MakeRowsOf<Dtype::kBfloat16>(first, rows);
-          break;
-        default:
-          is_made = MakeRowsOf<Dtype::kFloat32>(first, rows);
-          break;
-      }
+      is_made = VisitImageDtype(state_.image.dtype,
+                                [&](auto dtype) DATASETD_TEAM_ATTR {
+                                  return MakeRowsOf<dtype>(first, rows);
+                                });
     }
     team_.Sync();
     return is_made;

@@ -23,6 +23,7 @@
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
 
 DATASETD_BEFORE_NAMESPACE();
 namespace DATASETD_TEAM_NAMESPACE {
@@ -113,20 +114,9 @@ inline void GatherLanes(const ChainImage& image, int32_t row,
       map = nullptr;
     }
   }
-  switch (image.dtype) {
-    case Dtype::kUint8:
-      GatherRow<Dtype::kUint8>(image, row, map, first, direction, lanes);
-      break;
-    case Dtype::kFloat16:
-      GatherRow<Dtype::kFloat16>(image, row, map, first, direction, lanes);
-      break;
-    case Dtype::kBfloat16:
-      GatherRow<Dtype::kBfloat16>(image, row, map, first, direction, lanes);
-      break;
-    default:
-      GatherRow<Dtype::kFloat32>(image, row, map, first, direction, lanes);
-      break;
-  }
+  VisitImageDtype(image.dtype, [&](auto dtype) DATASETD_TEAM_ATTR {
+    GatherRow<dtype>(image, row, map, first, direction, lanes);
+  });
 }
 
 // Writes the fill of pixels that a map marks.

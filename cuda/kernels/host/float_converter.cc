@@ -11,29 +11,11 @@
 namespace datasetd {
 namespace {
 
-void Round(const float* values, int64_t count, int64_t stride, Dtype dtype,
-           uint8_t* to, int64_t first) {
-  switch (dtype) {
-    case Dtype::kUint8:
-      for (int64_t i = 0; i < count; ++i) {
-        StoreAs<uint8_t>(to, first + i * stride, FloatToUint8(values[i]));
-      }
-      return;
-    case Dtype::kFloat16:
-      for (int64_t i = 0; i < count; ++i) {
-        StoreAs<uint16_t>(to, first + i * stride, FloatToFloat16(values[i]));
-      }
-      return;
-    case Dtype::kBfloat16:
-      for (int64_t i = 0; i < count; ++i) {
-        StoreAs<uint16_t>(to, first + i * stride, FloatToBfloat16(values[i]));
-      }
-      return;
-    default:
-      for (int64_t i = 0; i < count; ++i) {
-        StoreAs<float>(to, first + i * stride, CanonicalFloat(values[i]));
-      }
-      return;
+template <Dtype kDtype>
+void Round(const float* values, int64_t count, int64_t stride, uint8_t* to,
+           int64_t first) {
+  for (int64_t i = 0; i < count; ++i) {
+    StoreAs(to, first + i * stride, Rounded<kDtype>(values[i]));
   }
 }
 
@@ -58,7 +40,9 @@ void FloatConverter::Convert(const float* from, int64_t count, int64_t stride,
         for (int64_t i = 0; i < n; ++i) values[i] = (values[i] - mean) / std;
       }
     }
-    Round(values, n, stride, field_.out_dtype, to, done * stride);
+    VisitImageDtype(field_.out_dtype, [&](auto dtype) {
+      Round<dtype>(values, n, stride, to, done * stride);
+    });
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "base/dtype.h"
 #include "cuda/kernels/math/host_device.h"
@@ -73,6 +74,36 @@ DATASETD_HOST_DEVICE inline uint32_t RoundedBits(float x, Dtype dtype) {
       return FloatToBfloat16(x);
     default:
       return FloatBits(CanonicalFloat(x));
+  }
+}
+
+// Returns `x` rounded to kDtype, as it is stored. REQUIRES: as RoundedBits.
+template <Dtype kDtype>
+inline auto Rounded(float x) {
+  if constexpr (kDtype == Dtype::kUint8) {
+    return FloatToUint8(x);
+  } else if constexpr (kDtype == Dtype::kFloat16) {
+    return FloatToFloat16(x);
+  } else if constexpr (kDtype == Dtype::kBfloat16) {
+    return FloatToBfloat16(x);
+  } else {
+    return CanonicalFloat(x);
+  }
+}
+
+// Calls visit(dtype) with `dtype` as a std::integral_constant. REQUIRES: as
+// RoundedBits.
+template <typename Visit>
+inline auto VisitImageDtype(Dtype dtype, const Visit& visit) {
+  switch (dtype) {
+    case Dtype::kUint8:
+      return visit(std::integral_constant<Dtype, Dtype::kUint8>());
+    case Dtype::kFloat16:
+      return visit(std::integral_constant<Dtype, Dtype::kFloat16>());
+    case Dtype::kBfloat16:
+      return visit(std::integral_constant<Dtype, Dtype::kBfloat16>());
+    default:
+      return visit(std::integral_constant<Dtype, Dtype::kFloat32>());
   }
 }
 
