@@ -54,14 +54,7 @@ void ByteConverter::MakeTables(const FieldProgram& field) {
   for (int c = 0; c < num_channels_; ++c) {
     float* values = values_[c];
     for (int i = 0; i < 256; ++i) values[i] = static_cast<float>(i);
-    // Apply op by op to keep the loops branch-free.
-    for (int k = 0; k < field.num_value_ops; ++k) {
-      const ValueOp& op = field.value_ops[k];
-      const bool is_divide = op.kind == ValueOpKind::kDivide;
-      const float mean = is_divide ? 0.0f : op.mean[c];
-      const float divisor = is_divide ? op.divisor : op.std[c];
-      for (int i = 0; i < 256; ++i) values[i] = (values[i] - mean) / divisor;
-    }
+    ApplyValueOpsTo(field, c, 256, values);
     for (int i = 0; i < 256; ++i) {
       table_[c][i] = RoundedBits(values[i], out_dtype_);
     }

@@ -29,17 +29,7 @@ void FloatConverter::Convert(const float* from, int64_t count, int64_t stride,
     const int64_t n = std::min(kBlock, count - done);
     const float* block = from + done * stride;
     for (int64_t i = 0; i < n; ++i) values[i] = block[i * stride];
-    for (int k = 0; k < field_.num_value_ops; ++k) {
-      const ValueOp& op = field_.value_ops[k];
-      if (op.kind == ValueOpKind::kDivide) {
-        const float divisor = op.divisor;
-        for (int64_t i = 0; i < n; ++i) values[i] = values[i] / divisor;
-      } else {
-        const float mean = op.mean[channel];
-        const float std = op.std[channel];
-        for (int64_t i = 0; i < n; ++i) values[i] = (values[i] - mean) / std;
-      }
-    }
+    ApplyValueOpsTo(field_, channel, n, values);
     VisitImageDtype(field_.out_dtype, [&](auto dtype) {
       Round<dtype>(values, n, stride, to, done * stride);
     });
