@@ -306,8 +306,6 @@ void HostThreadPool::RequestProgress() {
 
 void HostThreadPool::StartRun(Worker* worker, const Choice& choice) {
   Job* const job = choice.job;
-  MoveToEnd(choice.share->ready, job);
-  MoveToEnd(ready_, choice.share);
   --job->num_runs_wanted_;
   ++job->num_started_;
   ++choice.share->num_started;
@@ -367,12 +365,11 @@ void HostThreadPool::Work(Worker* worker) {
       continue;
     }
     was_kept = false;
+    MoveToEnd(choice.share->ready, choice.job);
+    MoveToEnd(ready_, choice.share);
     if (choice.job->first_paused_ != nullptr) {
-      MoveToEnd(choice.share->ready, choice.job);
-      MoveToEnd(ready_, choice.share);
-      Job* const job = choice.job;
-      Resume(job->first_paused_);
-      UpdateReady(job);
+      Resume(choice.job->first_paused_);
+      UpdateReady(choice.job);
       WakeTicker();
       continue;
     }
