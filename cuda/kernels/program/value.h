@@ -61,8 +61,9 @@ inline void ApplyValueOpsTo(const MoveProgram& field, int channel,
     const bool is_divide = op.kind == ValueOpKind::kDivide;
     const float mean = is_divide ? 0.0f : op.mean[channel];
     const float divisor = is_divide ? op.divisor : op.std[channel];
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; i < count; ++i) {
       values[i] = (values[i] - mean) / divisor;
+    }
   }
 }
 
