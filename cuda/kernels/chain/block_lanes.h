@@ -1,8 +1,6 @@
 // Loads and stores of a CUDA thread's lanes, which are neighbouring pixels of a
 // row: by vectors of four elements where memory is aligned. Lanes beyond the
 // row repeat its last pixel, or are undefined, and are not stored.
-//
-// Everything is a template over the team, as in chain_lanes.h.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_BLOCK_LANES_H_) == \
     defined(HWY_TARGET_TOGGLE)

@@ -1,7 +1,6 @@
 // The sums of a resize for the lanes of a CUDA thread: see chain_resize.h.
 //
 // A sum starts with -0, to which adding a number gives the number's own bits.
-// Everything is a template over the team, as in chain_lanes.h.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_BLOCK_RESIZE_H_) == \
     defined(HWY_TARGET_TOGGLE)

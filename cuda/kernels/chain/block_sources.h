@@ -1,6 +1,4 @@
 // Warps and neighbourhood ops for the lanes of a CUDA thread.
-//
-// Everything is a template over the team, as in chain_lanes.h.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_) == \
     defined(HWY_TARGET_TOGGLE)

@@ -24,7 +24,6 @@
 //   Vector                 of host_team.h, if kHasVectors
 //   rank(), size(), Sync()
 //   GoesOn()               false: skip the rest (host_checkpoint.h)
-// Everything is a template over the team, as in chain_lanes.h.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_) == \
     defined(HWY_TARGET_TOGGLE)

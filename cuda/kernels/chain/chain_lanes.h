@@ -1,10 +1,6 @@
 // Loads, pixelwise ops and stores of a chain, on pixels of one row. A lane is a
 // pixel. A CUDA thread has four lanes, in registers; the host has up to a row
 // of them, so that loops over lanes become vector instructions.
-//
-// Everything is a template over the team (chain_executor.h). The host compiles
-// one instance for each instruction set, in a namespace of its own
-// (team_namespace.h).
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_) == \
     defined(HWY_TARGET_TOGGLE)

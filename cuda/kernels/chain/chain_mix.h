@@ -1,6 +1,4 @@
 // Mixes lanes and labels (ops/mix.h).
-//
-// Everything is a template over the team, as in chain_lanes.h.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_) == \
     defined(HWY_TARGET_TOGGLE)

@@ -1,7 +1,5 @@
 // The passes of a resize: sums along the rows of an image and down its columns.
 // Both add their taps in order, so that every team gets the same bits.
-//
-// Everything is a template over the team, as in chain_lanes.h.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_) == \
     defined(HWY_TARGET_TOGGLE)

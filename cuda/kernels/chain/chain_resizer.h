@@ -8,7 +8,6 @@
 //
 // Between the passes a host team buffers image rows, raw or summed, while
 // output rows need them; a CUDA team buffers output rows that are summed down.
-// Everything is a template over the team (chain_executor.h).
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_) == \
     defined(HWY_TARGET_TOGGLE)

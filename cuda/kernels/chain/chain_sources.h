@@ -1,8 +1,6 @@
 // Sources of a pass's pixels on the host: loads lanes from an image by integer
 // moves or a neighbourhood op. For CUDA threads see block_sources.h, for warps
 // chain_warps.h, for resizes chain_resizer.h.
-//
-// Everything is a template over the team, as in chain_lanes.h.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_) == \
     defined(HWY_TARGET_TOGGLE)

@@ -1,7 +1,5 @@
 // Warps on the host: the maps of a row, and the loads of lanes from where they
 // lead. For CUDA threads see block_sources.h.
-//
-// Everything is a template over the team, as in chain_lanes.h.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WARPS_H_) == \
     defined(HWY_TARGET_TOGGLE)

@@ -17,7 +17,6 @@
 DATASETD_BEFORE_NAMESPACE();
 namespace DATASETD_TEAM_NAMESPACE {
 
-// A template over the team, as in chain_lanes.h.
 template <typename Team>
 class Prefetcher {
  public:

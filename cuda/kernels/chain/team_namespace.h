@@ -1,4 +1,4 @@
-// Namespace of the templates over a team.
+// Namespace of the templates over a team (chain_executor.h).
 //
 // A source that defines HWY_TARGET_INCLUDE compiles them once for each target
 // of Highway (hwy/foreach_target.h): the headers are included again for each,

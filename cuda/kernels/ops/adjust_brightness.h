@@ -1,7 +1,4 @@
 // AdjustBrightness: factor * x in [0, bound].
-//
-// For uint8 images torchvision truncates the result, which differs from this by
-// at most 1/255.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_BRIGHTNESS_H_
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_BRIGHTNESS_H_

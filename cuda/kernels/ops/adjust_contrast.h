@@ -1,8 +1,5 @@
 // AdjustContrast: factor * x + (1 - factor) * mean in [0, bound], where mean is
 // the mean gray of the op's input; the mean of the channel if there is one.
-//
-// For uint8 images torchvision truncates the result, which differs from this by
-// at most 1/255.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_CONTRAST_H_
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_CONTRAST_H_

@@ -1,8 +1,5 @@
 // AdjustSaturation: factor * x + (1 - factor) * gray in [0, bound]. Images of
 // one channel are unchanged.
-//
-// For uint8 images torchvision truncates the result, which differs from this by
-// at most 1/255.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_SATURATION_H_
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_SATURATION_H_

@@ -1,4 +1,8 @@
 // Functions shared by the colour ops.
+//
+// For uint8 images torchvision truncates the results of AdjustBrightness,
+// AdjustContrast, AdjustHue and AdjustSaturation, which differ from ours by at
+// most 1/255.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_PIXEL_H_
 #define DATASETD_CUDA_KERNELS_OPS_PIXEL_H_
