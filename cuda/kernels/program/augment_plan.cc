@@ -98,8 +98,7 @@ Divider MakeDivider(uint32_t divisor) {
   uint32_t log2 = 0;
   while ((uint64_t{1} << log2) < divisor) ++log2;
   const uint64_t power = uint64_t{1} << (31 + log2);
-  return {divisor, static_cast<uint32_t>((power + divisor - 1) / divisor),
-          31 + log2};
+  return {static_cast<uint32_t>((power + divisor - 1) / divisor), 31 + log2};
 }
 
 std::unique_ptr<DeviceProgram> MakeDeviceProgram(

@@ -22,9 +22,8 @@ inline constexpr int kMaxBlockSamples = 16;
 inline constexpr int kMaxBlockRows = 256;
 inline constexpr int kMaxBlockColumns = 2048;
 
-// Computes n / divisor for n < 2^31 by a multiplication.
+// Divides n < 2^31 by a multiplication.
 struct Divider {
-  uint32_t divisor;
   uint32_t multiplier;
   uint32_t shift;
 
