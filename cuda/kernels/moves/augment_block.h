@@ -135,9 +135,9 @@ MapColumn(const BlockState& state, int sample, int32_t x) {
 }
 
 // REQUIRES: the plan has runs.
-DATASETD_HOST_DEVICE inline ColumnRun FindRun(const MoveProgram& field,
-                                              const AxisMove* drawn) {
-  ColumnRun run = {0, 1, 0, field.out_width};
+DATASETD_HOST_DEVICE inline ColumnSpan FindRun(const MoveProgram& field,
+                                               const AxisMove* drawn) {
+  ColumnSpan run = {0, 1, 0, field.out_width};
   DATASETD_NO_UNROLL
   for (int i = field.num_moves - 1; i >= 0; --i) {
     const AxisMove& move = drawn[i];

@@ -37,7 +37,7 @@ struct BlockRow {
 
 // Output columns [begin, end) of a sample come from input column `origin` +
 // `step` * x; all others are padding.
-struct ColumnRun {
+struct ColumnSpan {
   int32_t origin, step;
   int32_t begin, end;
 };
@@ -68,7 +68,7 @@ struct BlockState {
   MoveProgram field;
   int64_t draw_indices[kMaxBlockSamples];
   const uint8_t* sources[kMaxBlockSamples];
-  ColumnRun runs[kMaxBlockSamples];  // if the plan has runs
+  ColumnSpan runs[kMaxBlockSamples];  // if the plan has runs
   BlockRow rows[kMaxBlockRows];
   union {
     BlockMap map;

@@ -280,7 +280,7 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
     const int32_t in_row = position - row * row_positions;
     const int32_t x = is_nhwc ? in_row / kChannels : in_row;
     const BlockRow block_row = state.rows[row - work.first_row];
-    const ColumnRun run = state.runs[block_row.sample];
+    const ColumnSpan run = state.runs[block_row.sample];
     const bool is_row = !IsFill(block_row.entry);
     const bool is_mirrored = run.step < 0;
     const uint8_t* const source =
