@@ -30,7 +30,6 @@ struct BlockTeam {
   static constexpr int kGroup = 4;
   static constexpr bool kHasVectors = false;
   static constexpr int64_t kRowElements = INT32_MAX;
-  static constexpr bool kTakesRowsInTurn = false;
 
   static __device__ int rank() { return static_cast<int>(threadIdx.x); }
   static __device__ int size() { return static_cast<int>(blockDim.x); }

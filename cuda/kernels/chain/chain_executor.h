@@ -14,12 +14,12 @@
 // A Team has
 //   kLanes, kGroup         pixels per block, all of one row, and per loop of
 //                          vectors; kGroup divides kLanes
-//   kHasVectors            true on the host: there is a Vector; else a block is
-//                          in registers (block_lanes.h) and kLanes is 4
+//   kHasVectors            true on the host: there is a Vector, and the team
+//                          takes the rows in turn, so that a row keeps its
+//                          image for the next row, whose partner it is; else a
+//                          block is in registers (block_lanes.h) and kLanes is 4
 //   kRowElements           elements of the rows buffered between the two sums
 //                          of a resize
-//   kTakesRowsInTurn       if true, a row keeps its image for the next row,
-//                          whose partner it is
 //   Atomics                as in ops/atomics.h
 //   Vector                 of host_team.h, if kHasVectors
 //   rank(), size(), Sync()
@@ -110,7 +110,7 @@ class ChainExecutor {
                          partner);
       }
     }
-    if constexpr (Team::kTakesRowsInTurn) {
+    if constexpr (Team::kHasVectors) {
       if (index + 1 < batch.num_samples) {
         const ChainImage next = ResidentImage(batch.indices[index + 1]);
         next_source_.Begin(next.data, int64_t{next.height} * next.row_stride *
@@ -129,7 +129,7 @@ class ChainExecutor {
           is_partner ? reinterpret_cast<uint8_t*>(state_.memory.partner) : to);
       if (!is_partner || is_left_out_) break;
     }
-    if (Team::kTakesRowsInTurn) kept_ = batch.indices + index;
+    if (Team::kHasVectors) kept_ = batch.indices + index;
     return !is_left_out_;
   }
 

@@ -29,8 +29,8 @@ DATASETD_HOST_DEVICE inline bool IsMixedIn(const MixDraw& mix,
          lanes.first_x < mix.right && lanes.X(lanes.count - 1) >= mix.left;
 }
 
-// Blends the lanes with those of `partner`, planar [C, height, width]. If the
-// team also runs the next row, stores the unblended lanes in `partner`.
+// Blends the lanes with those of `partner`, planar [C, height, width]. A team
+// with vectors stores the unblended lanes there, for the next row.
 template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void MixLanes(
     MixKind kind, const MixDraw& mix, float* partner, int32_t height,
@@ -67,10 +67,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void MixLanes(
     if (c >= lanes->channels) continue;
     float* const pixel = lanes->pixel[c];
     float* const other = start + c * plane;
-    [[maybe_unused]] float own[Team::kLanes];
-    if constexpr (Team::kTakesRowsInTurn) {
-      for (int k = 0; k < count; ++k) own[k] = pixel[k];
-    }
+    float own[Team::kLanes];
+    for (int k = 0; k < count; ++k) own[k] = pixel[k];
     if (kind == MixKind::kMixUp) {
       for (int k = begin; k < end; ++k) {
         pixel[k] = other[k] * partner_weight + pixel[k] * own_weight;
@@ -78,9 +76,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void MixLanes(
     } else {
       for (int k = begin; k < end; ++k) pixel[k] = other[k];
     }
-    if constexpr (Team::kTakesRowsInTurn) {
-      for (int k = 0; k < count; ++k) other[k] = own[k];
-    }
+    for (int k = 0; k < count; ++k) other[k] = own[k];
   }
 }
 

@@ -59,7 +59,7 @@ class ChainResizer {
                                  params.interpolation, params.antialias};
     const int32_t num_taps_y = NumTaps(axis_y);
     ResizeState& resize = state_.resize;
-    if constexpr (Team::kTakesRowsInTurn) {
+    if constexpr (Team::kHasVectors) {
       const bool is_same =
           has_taps_ && resize.size[0] == height && resize.size[1] == width;
       keeps_[0] = is_same && resize.axis[0] == axis_y &&
@@ -100,7 +100,7 @@ class ChainResizer {
   // True if the taps of the previous resize are valid for this axis, given an
   // equal map.
   DATASETD_HOST_DEVICE bool KeepsTaps(int axis) const {
-    return Team::kTakesRowsInTurn && keeps_[axis];
+    return Team::kHasVectors && keeps_[axis];
   }
 
   // Invalidates the taps, because the maps are overwritten.
@@ -489,7 +489,7 @@ class ChainResizer {
   const ChainScratch& scratch_;
   ChainState& state_;
 
-  // For teams with kTakesRowsInTurn: whether taps of an earlier resize exist,
+  // For teams with vectors: whether taps of an earlier resize exist,
   // and whether an axis' taps differ from this resize's at most by the map.
   bool has_taps_ = false;
   bool keeps_[2] = {};

@@ -129,7 +129,6 @@ struct HostTeam {
   static constexpr bool kHasVectors = true;
   // Half of a first-level cache.
   static constexpr int64_t kRowElements = 4096;
-  static constexpr bool kTakesRowsInTurn = true;
 
   static constexpr int rank() { return 0; }
   static constexpr int size() { return 1; }

@@ -120,7 +120,6 @@ class ThreadTeam {
   static constexpr int kGroup = 4;
   static constexpr bool kHasVectors = false;
   static constexpr int64_t kRowElements = INT32_MAX;
-  static constexpr bool kTakesRowsInTurn = false;
 
   ThreadTeam(int rank, int size, std::barrier<>* barrier)
       : rank_(rank), size_(size), barrier_(barrier) {}
