@@ -17,7 +17,8 @@
 //   kHasVectors            true on the host: there is a Vector, and the team
 //                          takes the rows in turn, so that a row keeps its
 //                          image for the next row, whose partner it is; else a
-//                          block is in registers (block_lanes.h) and kLanes is 4
+//                          block is in registers (block_lanes.h) and kLanes is
+//                          4
 //   kRowElements           elements of the rows buffered between the two sums
 //                          of a resize
 //   Atomics                as in ops/atomics.h
@@ -49,7 +50,6 @@
 #include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/chain/chain_warps.h"
 #include "cuda/kernels/chain/chain_windows.h"
-#include "cuda/kernels/chain/prefetcher.h"
 #include "cuda/kernels/chain/sized_step.h"
 #include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/axis_taps.h"
@@ -61,6 +61,7 @@
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/prefetcher.h"
 #include "cuda/kernels/program/value.h"
 
 DATASETD_BEFORE_NAMESPACE();
@@ -113,8 +114,9 @@ class ChainExecutor {
     if constexpr (Team::kHasVectors) {
       if (index + 1 < batch.num_samples) {
         const ChainImage next = ResidentImage(batch.indices[index + 1]);
-        next_source_.Begin(next.data, int64_t{next.height} * next.row_stride *
-                                          DtypeSizeBytes(next.dtype));
+        next_source_ =
+            Prefetcher(next.data, int64_t{next.height} * next.row_stride *
+                                      DtypeSizeBytes(next.dtype));
       }
     }
     const int64_t sample_bytes = int64_t{field_.out_height} * field_.out_width *
@@ -350,10 +352,12 @@ class ChainExecutor {
           ++row;
         }
         if constexpr (Team::kHasVectors) {
-          // As late as possible, so that the passes' images displace little.
+          // As late as possible, so that the passes' images displace little,
+          // into the second-level cache, since the first is in use, and twice
+          // the number of outstanding requests of a core.
           if (state_.image.is_scratch && target == Target::kSlot &&
               lanes.first_x == 0) {
-            next_source_.AskForSome();
+            next_source_.FetchSome<2>(32);
           }
         }
         if (has_neighbours) {
@@ -698,7 +702,7 @@ class ChainExecutor {
   const int64_t* kept_ = nullptr;
 
   // Prefetches the next row's sample.
-  Prefetcher<Team> next_source_;
+  Prefetcher next_source_;
 
   // True if the work was stopped; always false on CUDA.
   bool is_left_out_ = false;

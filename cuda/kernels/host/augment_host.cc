@@ -13,6 +13,7 @@
 #include "cuda/kernels/program/host_checkpoint.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/prefetcher.h"
 #include "cuda/kernels/program/value.h"
 
 namespace datasetd {
@@ -26,6 +27,8 @@ inline constexpr int32_t kTileColumns = 1024;
 inline constexpr int32_t kTileRows = 256;
 inline constexpr int32_t kTilePixels = 4096;
 inline constexpr int32_t kScratchPixels = kTilePixels + kLoosePixels;
+// Prefetched of the next sample before each plane of a tile.
+inline constexpr int kLinesPerPlane = 12;
 
 struct Tile {
   int32_t first_row, num_rows;
@@ -84,25 +87,13 @@ const uint8_t* SampleOf(const FieldProgram& field, const BatchTask& batch,
   return field.source + batch.indices[row] * field.sample_stride_bytes;
 }
 
-// Prefetches the first lines of the sample after that of `row`, a few at a
-// time, because all at once would occupy the fill buffers that stores need.
-class SamplePrefetcher {
- public:
-  SamplePrefetcher(const FieldProgram& field, const BatchTask& batch,
-                   int32_t row)
-      : next_(SampleOf(field, batch, std::min(row + 1, batch.num_samples - 1))),
-        end_(next_ + std::min<int64_t>(field.sample_stride_bytes, 4096)) {}
-
-  void FetchSome(int num_lines = 12) {
-    for (int i = 0; i < num_lines && next_ < end_; ++i, next_ += 64) {
-      __builtin_prefetch(next_);
-    }
-  }
-
- private:
-  const uint8_t* next_;
-  const uint8_t* end_;
-};
+// Returns what prefetches the first lines of the sample after that of `row`.
+Prefetcher PrefetcherAfter(const FieldProgram& field, const BatchTask& batch,
+                           int32_t row) {
+  return Prefetcher(
+      SampleOf(field, batch, std::min(row + 1, batch.num_samples - 1)),
+      std::min<int64_t>(field.sample_stride_bytes, 4096));
+}
 
 // Paints the fill of a tile over its converted pixels. Out is as wide as the
 // output's dtype.
@@ -165,9 +156,9 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
 // Writes one tile of the sample at `from` to the output at `to`.
 template <int kChannels, Layout kLayout, typename Task, typename T>
 void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
-                 const uint8_t* from, SamplePrefetcher& prefetcher, T* scratch,
+                 const uint8_t* from, Prefetcher& prefetcher, T* scratch,
                  uint8_t* to) {
-  prefetcher.FetchSome();
+  prefetcher.FetchSome<3>(kLinesPerPlane);
   const bool paints_fill = GatherTile<kChannels, kLayout>(
       task, tile, maps, reinterpret_cast<const T*>(from), scratch);
   // A tile of full width is contiguous in the output; a narrower tile has one
@@ -180,7 +171,7 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
                                  to + first * kChannels * task.out_size_bytes);
   } else {
     for (int c = 0; c < kChannels; ++c) {
-      prefetcher.FetchSome();
+      prefetcher.FetchSome<3>(kLinesPerPlane);
       task.converter.ConvertPlane(
           scratch + c * PlaneStride(tile), pixels, c,
           to + (c * task.out_pixels + first) * task.out_size_bytes);
@@ -219,10 +210,10 @@ int32_t ConvertImages(const BatchTask& batch, const Task& task) {
         reinterpret_cast<const T*>(SampleOf(field, batch, row));
     uint8_t* const to =
         batch.slot + field.offset_bytes + row * elements * task.out_size_bytes;
-    SamplePrefetcher prefetcher(field, batch, row);
+    Prefetcher prefetcher = PrefetcherAfter(field, batch, row);
     for (int64_t first = 0; first < elements; first += kPieceElements) {
       if (!GoesOn()) return false;
-      prefetcher.FetchSome(kLinesPerPiece);
+      prefetcher.FetchSome<3>(kLinesPerPiece);
       task.converter.ConvertPixels(from + first,
                                    std::min(kPieceElements, elements - first),
                                    to + first * task.out_size_bytes);
@@ -250,7 +241,7 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
   return RunRows(batch, [&](int32_t row) {
     const uint8_t* const from = SampleOf(field, batch, row);
     uint8_t* const to = batch.slot + field.offset_bytes + row * sample_bytes;
-    SamplePrefetcher prefetcher(field, batch, row);
+    Prefetcher prefetcher = PrefetcherAfter(field, batch, row);
     DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, row), &moves);
     Tile tile = {};
     for (tile.first_column = 0; tile.first_column < field.out_width;
