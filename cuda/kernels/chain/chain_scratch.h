@@ -42,22 +42,19 @@ DATASETD_HOST_DEVICE inline int64_t LineStride(int64_t width) {
   return (width + 35) / 4 * 4;
 }
 
-// Returns the bytes of the image that is mixed in; 0 without a mix.
-inline int64_t PartnerBytes(const ChainScratch& scratch) {
-  return scratch.partner_elements == 0
-             ? 0
-             : ScratchPartBytes(scratch.partner_elements);
-}
-
 // Saturates, as all sizes in this file.
 inline int64_t TeamScratchBytes(const ChainScratch& scratch) {
   const int64_t tap_bytes = ScratchPartBytes(scratch.tap_elements);
+  const int64_t partner_bytes =
+      scratch.partner_elements == 0
+          ? 0
+          : ScratchPartBytes(scratch.partner_elements);
   return SaturatingSum(ScratchPartBytes(scratch.image_elements[0]),
                        ScratchPartBytes(scratch.image_elements[1]),
                        ScratchPartBytes(scratch.row_elements),
                        ScratchPartBytes(scratch.line_elements), tap_bytes,
                        tap_bytes, ScratchPartBytes(scratch.map_elements),
-                       PartnerBytes(scratch));
+                       partner_bytes);
 }
 
 // Returns 0 if the field is not a chain.
