@@ -25,6 +25,11 @@ class FaultPlan {
  public:
   FaultPlan(uint32_t kinds, int64_t fail_at)
       : kinds_(kinds), fail_at_(fail_at) {}
+  // Nothing fails.
+  static FaultPlan* None() {
+    static FaultPlan none(0, 0);
+    return &none;
+  }
 
   // True once, on the call that is to fail.
   bool Fires(FaultKind kind) {

@@ -23,6 +23,11 @@ class LiveCount {
   ~LiveCount() { --*count_; }
   LiveCount(const LiveCount&) = delete;
   LiveCount& operator=(const LiveCount&) = delete;
+  // A count that nobody looks at.
+  static std::atomic<int>* Ignored() {
+    static std::atomic<int> count = 0;
+    return &count;
+  }
 
  private:
   std::atomic<int>* const count_;
@@ -69,8 +74,9 @@ class FaultyEvent : public Event {
 
 class FaultyStream : public Stream {
  public:
-  FaultyStream(std::unique_ptr<Stream> stream, FaultPlan* plan,
-               std::atomic<int>* count)
+  explicit FaultyStream(std::unique_ptr<Stream> stream,
+                        FaultPlan* plan = FaultPlan::None(),
+                        std::atomic<int>* count = LiveCount::Ignored())
       : stream_(std::move(stream)), plan_(plan), live_(count) {}
 
   absl::Status CopyToDevice(uint8_t* to, const uint8_t* from,
@@ -109,8 +115,9 @@ class FaultyStream : public Stream {
 class FaultyBackend : public Backend {
  public:
   // `plan` and `live_objects` outlive it.
-  FaultyBackend(std::unique_ptr<Backend> backend, FaultPlan* plan,
-                std::atomic<int>* live_objects)
+  explicit FaultyBackend(std::unique_ptr<Backend> backend,
+                         FaultPlan* plan = FaultPlan::None(),
+                         std::atomic<int>* live_objects = LiveCount::Ignored())
       : backend_(std::move(backend)), plan_(plan), live_(live_objects) {}
 
   const DeviceInfo& info() const override { return backend_->info(); }

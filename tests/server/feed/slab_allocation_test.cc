@@ -1,6 +1,5 @@
 #include "server/feed/slab_allocation.h"
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <utility>
@@ -11,14 +10,12 @@
 #include "datasetd/v1/feed.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
-using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::StatusIs;
@@ -34,9 +31,7 @@ constexpr ExportKind kVmm = ExportKind::kCudaVmmFd;
 // A device with two ways to share memory, each of which may fail.
 class TwoWayBackend : public FaultyBackend {
  public:
-  TwoWayBackend(FaultPlan* plan, std::atomic<int>* live_objects)
-      : FaultyBackend(CreateHostBackend({.num_threads = 1}), plan,
-                      live_objects) {
+  TwoWayBackend() : FaultyBackend(CreateHostBackend({.num_threads = 1})) {
     info_.name = "cuda:0";
   }
   const DeviceInfo& info() const override { return info_; }
@@ -64,9 +59,7 @@ class SlabAllocationTest : public ::testing::Test {
                         std::vector<int>(excluded.begin(), excluded.end()));
   }
 
-  FaultPlan plan_{0, 0};
-  std::atomic<int> live_objects_ = 0;
-  TwoWayBackend backend_{&plan_, &live_objects_};
+  TwoWayBackend backend_;
 };
 
 TEST_F(SlabAllocationTest, TheFirstWayThatIsLeftIsTaken) {

@@ -17,7 +17,6 @@
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
-#include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
 #include "tests/testing/memory_channel.h"
 #include "tests/testing/status_matchers.h"
@@ -27,7 +26,6 @@ namespace {
 
 using ::datasetd::testing::CountedExport;
 using ::datasetd::testing::FakeSource;
-using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MemoryChannel;
@@ -96,9 +94,8 @@ class SlowSlab final : public CountedExport {
 
 class SlowFreeBackend final : public FaultyBackend {
  public:
-  SlowFreeBackend(FaultPlan* plan, std::atomic<int>* live, SlabState* state)
-      : FaultyBackend(CreateHostBackend({.num_threads = 1}), plan, live),
-        state_(state) {}
+  explicit SlowFreeBackend(SlabState* state)
+      : FaultyBackend(CreateHostBackend({.num_threads = 1})), state_(state) {}
   absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateExported(
       size_t size_bytes, ExportKind kind) override {
     DATASETD_ASSIGN_OR_RETURN(
@@ -114,8 +111,7 @@ class SlowFreeTest : public ::testing::Test {
  protected:
   SlowFreeTest() {
     std::vector<ServedDevice> devices(1);
-    devices[0].backend =
-        std::make_unique<SlowFreeBackend>(&plan_, &live_objects_, &slabs_);
+    devices[0].backend = std::make_unique<SlowFreeBackend>(&slabs_);
     devices[0].budget = std::make_unique<MemoryBudget>(64 << 20);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
@@ -169,8 +165,6 @@ class SlowFreeTest : public ::testing::Test {
     return returned;
   }
 
-  FaultPlan plan_{0, 0};
-  std::atomic<int> live_objects_ = 0;
   SourceGate source_gate_;
   SlabState slabs_;
   Gate& gate_ = slabs_.gate;

@@ -1,6 +1,5 @@
 #include "server/feed/stager.h"
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -12,14 +11,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/dataset/ragged_index.h"
-#include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
-using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::FaultyStream;
 using ::datasetd::testing::IsOk;
@@ -30,9 +27,8 @@ constexpr int32_t kListCopies = 50'000;
 // Makes the copies at once, and keeps the lengths of the lists.
 class StagingStream final : public FaultyStream {
  public:
-  StagingStream(std::unique_ptr<Stream> stream, FaultPlan* plan,
-                std::atomic<int>* count, std::vector<int64_t>* lists)
-      : FaultyStream(std::move(stream), plan, count), lists_(lists) {}
+  StagingStream(std::unique_ptr<Stream> stream, std::vector<int64_t>* lists)
+      : FaultyStream(std::move(stream)), lists_(lists) {}
   absl::Status StageIn(const StageCopy* copies, int64_t num_copies) override {
     lists_->push_back(num_copies);
     DATASETD_RETURN_IF_ERROR(Synchronize());
@@ -49,23 +45,16 @@ class StagingStream final : public FaultyStream {
 
 class StagingBackend final : public FaultyBackend {
  public:
-  StagingBackend(std::unique_ptr<Backend> host, FaultPlan* plan,
-                 std::atomic<int>* count, std::vector<int64_t>* lists)
-      : FaultyBackend(std::move(host), plan, count),
-        plan_(plan),
-        count_(count),
-        lists_(lists) {}
+  explicit StagingBackend(std::vector<int64_t>* lists)
+      : FaultyBackend(CreateHostBackend({.num_threads = 1})), lists_(lists) {}
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
       std::function<void()> on_done, const StreamOptions& options) override {
     DATASETD_ASSIGN_OR_RETURN(
         auto stream, backend().CreateStream(std::move(on_done), options));
-    return std::make_unique<StagingStream>(std::move(stream), plan_, count_,
-                                           lists_);
+    return std::make_unique<StagingStream>(std::move(stream), lists_);
   }
 
  private:
-  FaultPlan* const plan_;
-  std::atomic<int>* const count_;
   std::vector<int64_t>* const lists_;
 };
 
@@ -183,11 +172,8 @@ class StagerTest : public ::testing::Test {
 
   static constexpr int64_t kNumSamples = 1000;
 
-  FaultPlan faults_{0, 0};
-  std::atomic<int> live_objects_ = 0;
   std::vector<int64_t> lists_;
-  StagingBackend backend_{CreateHostBackend({.num_threads = 1}), &faults_,
-                          &live_objects_, &lists_};
+  StagingBackend backend_{&lists_};
   std::unique_ptr<Dataset> dataset_;
   std::vector<size_t> sources_;
   std::unique_ptr<AugmentProgram> program_ = std::make_unique<AugmentProgram>();

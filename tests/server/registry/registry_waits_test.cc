@@ -24,8 +24,8 @@ namespace datasetd {
 namespace {
 
 using ::datasetd::testing::FakeSource;
-using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
+using ::datasetd::testing::FaultyStream;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
@@ -45,15 +45,11 @@ struct HangingCopy {
   absl::Notification may_end;
 };
 
-class HangingStream : public Stream {
+class HangingStream : public FaultyStream {
  public:
   HangingStream(std::unique_ptr<Stream> stream, HangingCopy* copy)
-      : stream_(std::move(stream)), copy_(copy) {}
+      : FaultyStream(std::move(stream)), copy_(copy) {}
 
-  absl::Status CopyToDevice(uint8_t* to, const uint8_t* from,
-                            size_t size_bytes) override {
-    return stream_->CopyToDevice(to, from, size_bytes);
-  }
   absl::Status CopyToHost(uint8_t* to, const uint8_t* from,
                           size_t size_bytes) override {
     if (copy_->is_first.exchange(false)) {
@@ -61,14 +57,8 @@ class HangingStream : public Stream {
       copy_->has_begun.Notify();
       copy_->may_end.WaitForNotification();
     }
-    return stream_->CopyToHost(to, from, size_bytes);
+    return FaultyStream::CopyToHost(to, from, size_bytes);
   }
-  absl::Status Augment(const LoadedProgram& program,
-                       absl::Span<const BatchTask> batches) override {
-    return stream_->Augment(program, batches);
-  }
-  absl::Status Record(Event& event) override { return stream_->Record(event); }
-  absl::Status Synchronize() override { return stream_->Synchronize(); }
   void Cancel() override {
     if (hangs_ && !copy_->is_cancelled.HasBeenNotified()) {
       copy_->is_cancelled.Notify();
@@ -76,21 +66,19 @@ class HangingStream : public Stream {
   }
 
  private:
-  const std::unique_ptr<Stream> stream_;
   HangingCopy* const copy_;
   std::atomic<bool> hangs_ = false;
 };
 
 class HangingBackend : public FaultyBackend {
  public:
-  HangingBackend(FaultPlan* plan, std::atomic<int>* live, HangingCopy* copy)
-      : FaultyBackend(CreateHostBackend({.num_threads = 1}), plan, live),
-        copy_(copy) {}
+  explicit HangingBackend(HangingCopy* copy)
+      : FaultyBackend(CreateHostBackend({.num_threads = 1})), copy_(copy) {}
 
   using FaultyBackend::CreateStream;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
       std::function<void()> on_done, const StreamOptions& options) override {
-    auto stream = FaultyBackend::CreateStream(std::move(on_done), options);
+    auto stream = backend().CreateStream(std::move(on_done), options);
     if (!stream.ok()) return stream;
     return std::make_unique<HangingStream>(*std::move(stream), copy_);
   }
@@ -103,8 +91,7 @@ class RegistryWaitsTest : public ::testing::Test {
  protected:
   RegistryWaitsTest() {
     std::vector<ServedDevice> devices(1);
-    devices[0].backend =
-        std::make_unique<HangingBackend>(&plan_, &live_, &copy_);
+    devices[0].backend = std::make_unique<HangingBackend>(&copy_);
     devices[0].budget = std::make_unique<MemoryBudget>(3 * kNumSamples);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     auto directory = OpenStoreDirectory(parent_.File("cache"));
@@ -144,8 +131,6 @@ class RegistryWaitsTest : public ::testing::Test {
   }
 
   TempDir parent_;
-  FaultPlan plan_{0, 0};
-  std::atomic<int> live_ = 0;
   HangingCopy copy_;
   SourceGate gate_;
   FakeClock clock_;

@@ -2,7 +2,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -19,7 +18,6 @@
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
-#include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
 #include "tests/testing/status_matchers.h"
 
@@ -27,7 +25,6 @@ namespace datasetd {
 namespace {
 
 using ::datasetd::testing::FakeSource;
-using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::NamedSpec;
@@ -38,8 +35,7 @@ class TestBackend : public FaultyBackend {
  public:
   // `status` outlives it.
   explicit TestBackend(const absl::Status* status)
-      : FaultyBackend(std::make_unique<FakeBackend>(FakeBackendOptions{}),
-                      &no_faults_, &live_objects_),
+      : FaultyBackend(std::make_unique<FakeBackend>(FakeBackendOptions{})),
         status_(status) {}
 
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
@@ -49,8 +45,6 @@ class TestBackend : public FaultyBackend {
   }
 
  private:
-  FaultPlan no_faults_{0, 0};
-  std::atomic<int> live_objects_ = 0;
   const absl::Status* const status_;
 };
 
