@@ -29,6 +29,7 @@ using testing::FakeAttachServer;
 using testing::FakeDaemon;
 using ::testing::HasSubstr;
 using testing::IsOk;
+using testing::SomeFeed;
 using testing::StatusIs;
 
 auto IsBrokenOff() {
@@ -52,12 +53,6 @@ class CallLimitsTest : public ::testing::Test {
   void SetSilent() {
     daemon_.attach().SetHelloAnswer(FakeAttachServer::HelloAnswer::kSilence);
     is_hanging_ = true;
-  }
-  v1::FeedOptions SomeFeed() {
-    v1::FeedOptions options;
-    options.set_dataset("fake");
-    options.set_batch_size(4);
-    return options;
   }
 
   FakeDaemon daemon_;

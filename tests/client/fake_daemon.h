@@ -100,6 +100,14 @@ class FakeDaemon final : public v1::DatasetService::Service,
   std::unique_ptr<grpc::Server> server_;
 };
 
+// A feed of its dataset.
+inline v1::FeedOptions SomeFeed() {
+  v1::FeedOptions options;
+  options.set_dataset("fake");
+  options.set_batch_size(4);
+  return options;
+}
+
 }  // namespace datasetd::testing
 
 #endif  // DATASETD_TESTS_CLIENT_FAKE_DAEMON_H_

@@ -31,6 +31,7 @@ namespace {
 
 using ::datasetd::testing::FakeDaemon;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::SomeFeed;
 
 constexpr int kNumForks = 50;
 constexpr int kNumThreads = 6;
@@ -87,13 +88,6 @@ void LockMany() {
     return ::testing::AssertionFailure() << "a call was not refused";
   }
   return ::testing::AssertionSuccess();
-}
-
-v1::FeedOptions SomeFeed() {
-  v1::FeedOptions options;
-  options.set_dataset("fake");
-  options.set_batch_size(4);
-  return options;
 }
 
 bool IsForked(const absl::Status& status) {
