@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <random>
 #include <string>
@@ -13,6 +12,7 @@
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
+#include "tests/server/readers/tar_bytes.h"
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"
 
@@ -99,9 +99,8 @@ TEST(WebdatasetReaderTest, AMaskIsAGreyPngOf8Bits) {
 TEST(WebdatasetReaderTest, ASplitIsAPattern) {
   EXPECT_EQ(ReadWith({}, "/none-{0..3}.tar").code(),
             absl::StatusCode::kNotFound);
-  const absl::Status status = ReadWith({}, "/x{");
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the pattern '/x{'"));
+  EXPECT_THAT(ReadWith({}, "/x{"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr("the pattern '/x{'")));
 }
 
 TEST(WebdatasetReaderTest, DamagedGzipNamesTheFileAndItsOffset) {
@@ -142,31 +141,6 @@ TEST(WebdatasetReaderTest, ShardsAreOpenedAgainIfTheyAreUnchanged) {
   }
 }
 
-std::string Header(const std::string& name, uint64_t size_bytes) {
-  std::string header(512, '\0');
-  header.replace(0, name.size(), name);
-  // In base 256.
-  header[124] = '\x80';
-  for (size_t i = 136; i-- > 128; size_bytes >>= 8) {
-    header[i] = static_cast<char>(size_bytes);
-  }
-  header[156] = '0';
-  header.replace(257, 8, "ustar\00000", 8);
-  header.replace(148, 8, 8, ' ');
-  unsigned sum = 0;
-  for (const char c : header) sum += static_cast<unsigned char>(c);
-  char number[8];
-  std::snprintf(number, sizeof(number), "%06o", sum);
-  header.replace(148, 7, number, 7);
-  return header;
-}
-
-std::string Member(const std::string& name, const std::string& content) {
-  std::string padded = content;
-  padded.resize((content.size() + 511) / 512 * 512);
-  return Header(name, content.size()) + padded;
-}
-
 // A BMP of 64 x 32 pixels, which deflate cannot make smaller.
 std::string Noise(std::mt19937& random) {
   std::string file(
@@ -187,7 +161,7 @@ TEST(WebdatasetReaderTest, ACompressedShardIsInflatedOnceByAThread) {
     archive += Member(absl::StrCat(i, ".cls"), absl::StrCat(i));
     archive += Member(absl::StrCat(i, ".bmp"), Noise(random));
   }
-  archive.resize(archive.size() + 1024);
+  archive += kTarEnd;
   MemoryFileSystem files;
   files.Write("/s.tgz", Deflate(archive, kGzip));
   for (const char* fields : {"", "image:bmp,label:cls,same:bmp"}) {
@@ -220,8 +194,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenArchive(
 
 TEST(WebdatasetReaderTest, TheFirstGoodSampleGivesTheFields) {
   std::mt19937 random(3);
-  const std::string good = Member("2.bmp", Noise(random)) +
-                           Member("2.cls", "7") + std::string(1024, '\0');
+  const std::string good =
+      Member("2.bmp", Noise(random)) + Member("2.cls", "7") + kTarEnd;
   for (const std::string& bad :
        {Member("1.bmp", "damaged") + Member("1.cls", "1"),
         Member("1.bmp", Noise(random)) + Member("1.cls", "one"),
@@ -249,7 +223,7 @@ TEST(WebdatasetReaderTest, AThousandBadSamplesAreAnErrorOfTheFirst) {
   }
   MemoryFileSystem files;
   EXPECT_THAT(
-      OpenArchive(files, archive + std::string(1024, '\0')),
+      OpenArchive(files, archive + kTarEnd),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("/s.tar: offset 512: 'no 0', expected a whole number; "
                          "none of the first 1000 samples")));
@@ -263,7 +237,7 @@ TEST(WebdatasetReaderTest, AThousandBadSamplesAreAnErrorOfTheFirst) {
 TEST(WebdatasetReaderTest, TheSizeOfASparseSampleIsTheLargestNumber) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   const std::string begin =
-      Member("1.cls", "7") + Header("2.cls", uint64_t{kHuge});
+      Member("1.cls", "7") + TarHeader("2.cls", Base256(kHuge));
   MemoryFileSystem files;
   files.WriteSparse("/s.tar", begin,
                     static_cast<int64_t>(begin.size()) + kHuge + 1024);
@@ -285,11 +259,10 @@ TEST(WebdatasetReaderTest, WhatAShardInflatesToHasALimit) {
   GeneratedCase generated = LoadGeneratedCase("webdataset_gzip");
   const MemoryFileSystem files = CopyToMemory(generated);
   SetOption(generated.spec, "max_inflated_bytes", "100");
-  const absl::Status status = OpenReader(generated.spec, {files}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(generated.spec.path() + ": its "),
-                    HasSubstr("option max_inflated_bytes")));
+  EXPECT_THAT(OpenReader(generated.spec, {files}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(generated.spec.path() + ": its "),
+                             HasSubstr("option max_inflated_bytes"))));
 }
 
 }  // namespace
