@@ -241,9 +241,8 @@ TEST_F(RaggedTest, RefusesAPushBeforeItsFirstSample) {
     ASSERT_THAT(push->Write(absl::MakeConstSpan(&byte, 1)), IsOk());
     ASSERT_THAT(push->Finish(), IsOk());
   }
-  const absl::Status taken = client->PushDataset(header).status();
-  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(taken.message()), HasSubstr("'p'"));
+  EXPECT_THAT(client->PushDataset(header),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'p'")));
   header.set_name("q");
   header.set_num_samples(int64_t{1} << 40);
   EXPECT_EQ(client->PushDataset(header).status().code(),

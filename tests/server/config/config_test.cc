@@ -6,10 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -162,10 +164,10 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
        "datasets[0].device is 'tpu'", "cuda:N"},
   };
   for (const auto& c : cases) {
-    const absl::Status status = ValidateConfig(WithDefaults(c.yaml));
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.yaml;
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr(c.key), HasSubstr(c.expected)));
+    EXPECT_THAT(ValidateConfig(WithDefaults(c.yaml)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(c.key), HasSubstr(c.expected))))
+        << c.yaml;
   }
 }
 
@@ -183,11 +185,11 @@ TEST(ConfigTest, LoadsAFileAndNamesItInErrors) {
 TEST(ConfigTest, UnreadableFilesAreErrors) {
   const std::string missing = absl::StrCat(::testing::TempDir(), "/none.yaml");
   absl::Status status = LoadConfig(missing).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(missing));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(missing)));
   status = LoadConfig(::testing::TempDir()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Is a directory"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("Is a directory")));
   const std::string large = absl::StrCat(::testing::TempDir(), "/large.yaml");
   std::ofstream(large) << std::string(3 << 20, '#');
   EXPECT_EQ(LoadConfig(large).status().code(),

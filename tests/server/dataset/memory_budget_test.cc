@@ -123,23 +123,19 @@ TEST(MemoryBudgetTest, ErrorCountsTheHoldersItDoesNotName) {
     all.push_back(MustReserve(budget, MemoryKind::kSlab, 0, 10,
                               absl::StrCat("feed ", i)));
   }
-  const absl::Status status =
-      budget.Reserve(MemoryKind::kSlab, 0, 1, "one more").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("feed 3"), Not(HasSubstr("feed 4")),
-                    HasSubstr("and 6 more: 60 bytes")));
+  EXPECT_THAT(budget.Reserve(MemoryKind::kSlab, 0, 1, "one more"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("feed 3"), Not(HasSubstr("feed 4")),
+                             HasSubstr("and 6 more: 60 bytes"))));
 }
 
 TEST(MemoryBudgetTest, ErrorSaysWhenItCanNeverFit) {
   MemoryBudget budget(100);
-  const absl::Status status =
-      budget.Reserve(MemoryKind::kScratch, 0, 101, "scratch").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("101 bytes"), HasSubstr("100 bytes"),
-                    HasSubstr("larger than the whole budget"),
-                    Not(HasSubstr("held by"))));
+  EXPECT_THAT(budget.Reserve(MemoryKind::kScratch, 0, 101, "scratch"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("101 bytes"), HasSubstr("100 bytes"),
+                             HasSubstr("larger than the whole budget"),
+                             Not(HasSubstr("held by")))));
 }
 
 TEST(MemoryBudgetTest, DoesNotOverflow) {

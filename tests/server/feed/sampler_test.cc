@@ -14,10 +14,12 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -344,10 +346,9 @@ TEST(SamplerTest, NamesTheOptionThatIsOutOfRange) {
            {"rank", &SamplerOptions::rank, 2}}) {
     SamplerOptions options = good;
     options.*c.option = c.value;
-    const absl::Status status = Sampler::Create(options).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(absl::StrCat(c.name, " is ", c.value)));
+    EXPECT_THAT(Sampler::Create(options),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat(c.name, " is ", c.value))));
   }
 }
 
@@ -482,12 +483,12 @@ TEST(SamplerTest, BatchesAreCountedBeforeThereAreWeights) {
 }
 
 TEST(SamplerTest, ASubsetOfAnotherSizeIsRefused) {
-  const auto sampler = Sampler::Create(
-      {.num_samples = 3,
-       .batch_size = 1,
-       .subset = std::make_shared<std::vector<uint32_t>>(2, 1)});
-  EXPECT_EQ(sampler.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(sampler.status().message()), HasSubstr("subset"));
+  EXPECT_THAT(
+      Sampler::Create(
+          {.num_samples = 3,
+           .batch_size = 1,
+           .subset = std::make_shared<std::vector<uint32_t>>(2, 1)}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("subset")));
 }
 
 }  // namespace

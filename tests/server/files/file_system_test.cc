@@ -16,11 +16,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/scoped_unprivileged.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::ScopedUnprivileged;
+using ::datasetd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -129,9 +131,8 @@ TEST_F(FileSystemTest, ALinkThatCannotBeFollowedNowIsAnErrorOfList) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
   const absl::Status status = files_->List(root_, Keep).status();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("/root/link: Too many open files"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr("/root/link: Too many open files")));
   EXPECT_TRUE(files_->List(root_, Keep).ok());
 }
 
@@ -151,9 +152,9 @@ TEST_F(FileSystemTest, AListEndsWithTheFirstErrorOfItsCaller) {
 }
 
 TEST_F(FileSystemTest, ListOfAFileIsInvalid) {
-  const absl::Status status = files_->List(InRoot("a.bin"), Keep).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("expected a directory"));
+  EXPECT_THAT(files_->List(InRoot("a.bin"), Keep),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("expected a directory")));
 }
 
 TEST_F(FileSystemTest, MissingIsNotFoundAndSaysWhatToDo) {
@@ -174,9 +175,9 @@ TEST_F(FileSystemTest, OutsideTheRootsIsDenied) {
         absl::StrCat(root_, "2/x"), InRoot("../secret"),
         InRoot("sub/../../secret"), InRoot("/..//../etc/passwd")}) {
     const absl::Status status = OpenStatus(path);
-    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied)
-        << path << ": " << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(root_));
+    EXPECT_THAT(status,
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(root_)))
+        << path;
     EXPECT_EQ(files_->Stat(path).status().code(),
               absl::StatusCode::kPermissionDenied);
     EXPECT_EQ(files_->List(path, Keep).status().code(),
@@ -229,10 +230,10 @@ TEST_F(FileSystemTest, OnlyRegularFilesOpenAndNothingBlocks) {
       bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
       0);
   for (const char* name : {"fifo", "socket", "sub"}) {
-    const absl::Status status = OpenStatus(InRoot(name));
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("expected a regular file"));
+    EXPECT_THAT(OpenStatus(InRoot(name)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("expected a regular file")))
+        << name;
   }
   EXPECT_EQ(files_->Stat(InRoot("fifo")).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -247,10 +248,9 @@ TEST_F(FileSystemTest, UnreadableIsDeniedAndNamesTheUser) {
   chmod(InRoot("a.bin").c_str(), 0000);
   const ScopedUnprivileged unprivileged;
   EXPECT_TRUE(OpenStatus(InRoot("sub/b.bin")).ok());
-  const absl::Status status = OpenStatus(InRoot("a.bin"));
-  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr(absl::StrCat("uid ", geteuid())));
+  EXPECT_THAT(OpenStatus(InRoot("a.bin")),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       HasSubstr(absl::StrCat("uid ", geteuid()))));
 }
 
 TEST_F(FileSystemTest, TheLongestRootDecides) {
@@ -296,9 +296,9 @@ TEST_F(FileSystemTest, BadRootsAreErrorsOfCreate) {
 TEST_F(FileSystemTest, WithoutRootsNothingIsReadable) {
   auto none = CreateRootedFileSystem({});
   ASSERT_TRUE(none.ok());
-  const absl::Status status = (*none)->Open(InRoot("a.bin")).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no data_roots"));
+  EXPECT_THAT((*none)->Open(InRoot("a.bin")),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       HasSubstr("no data_roots")));
 }
 
 TEST_F(FileSystemTest, AFileThatShrinksAfterOpenIsDataLoss) {

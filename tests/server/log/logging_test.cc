@@ -16,11 +16,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/log/log_fields.h"
+#include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -82,8 +84,8 @@ TEST_F(LoggingTest, UnknownNamesAreErrorsAndChangeNothing) {
        {InitLogging("loud", {}), InitLogging("info", {{"attach", "loud"}}),
         InitLogging("info", {{"net", "info"}}),
         InitLogging("info", {{"server", "INFO"}})}) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("there are: "));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("there are: ")));
   }
   EXPECT_EQ(Capture([] { Log(LogSubsystem::kServer).warn("x"); }), "");
   EXPECT_NE(Capture([] { Log(LogSubsystem::kServer).error("x"); }), "");

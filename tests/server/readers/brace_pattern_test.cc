@@ -6,10 +6,12 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::StatusIs;
 using ::testing::HasSubstr;
 
 absl::StatusOr<std::vector<std::string>> Paths(const std::string& pattern) {
@@ -40,11 +42,9 @@ TEST(BracePatternTest, OtherBracesAreErrors) {
   for (const char* pattern :
        {"{", "}", "a}b{", "{1..2", "{{1..2}}", "{a}", "{}", "{1..}", "{..2}",
         "{a..c}", "{-1..2}", "{1..2..3}", "{0..99999999999999999999}"}) {
-    const auto paths = Paths(pattern);
-    EXPECT_EQ(paths.status().code(), absl::StatusCode::kInvalidArgument)
-        << pattern;
-    EXPECT_THAT(std::string(paths.status().message()),
-                HasSubstr("expected {000..146} or {a,b}"))
+    EXPECT_THAT(Paths(pattern),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("expected {000..146} or {a,b}")))
         << pattern;
   }
 }

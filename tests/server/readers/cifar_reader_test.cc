@@ -7,6 +7,7 @@
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
 
@@ -53,17 +54,17 @@ TEST(CifarReaderTest, AMissingBatchIsNotFound) {
   for (const char* name : {"1", "2", "3", "5"}) {
     files.Write(absl::StrCat("/c/data_batch_", name, ".bin"), Record("\x01"));
   }
-  const absl::Status status = ReadStatus(SpecOf("cifar10", "/c"), files);
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/c/data_batch_4.bin"));
+  EXPECT_THAT(
+      ReadStatus(SpecOf("cifar10", "/c"), files),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("/c/data_batch_4.bin")));
 }
 
 TEST(CifarReaderTest, ThePythonVersionIsRecognized) {
   MemoryFileSystem files;
   files.Write("/c/data_batch_1", "\x80\x02");
-  const absl::Status status = ReadStatus(SpecOf("cifar10", "/c"), files);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Python version"));
+  EXPECT_THAT(ReadStatus(SpecOf("cifar10", "/c"), files),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("Python version")));
 }
 
 TEST(CifarReaderTest, ClassNamesMustBeAsManyAsClasses) {
@@ -71,9 +72,10 @@ TEST(CifarReaderTest, ClassNamesMustBeAsManyAsClasses) {
   files.Write("/c/test_batch.bin", Record("\x01"));
   files.Write("/c/batches.meta.txt", "cat\ndog\n");
   absl::Status status = ReadStatus(SpecOf("cifar10", "/c", "test"), files);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("/c/batches.meta.txt: 2 class names, expected 10"));
+  EXPECT_THAT(
+      status,
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("/c/batches.meta.txt: 2 class names, expected 10")));
   files.Write("/c/batches.meta.txt", "cat\ndog\xff\n");
   status = ReadStatus(SpecOf("cifar10", "/c", "test"), files);
   EXPECT_THAT(std::string(status.message()), HasSubstr("line 2"));

@@ -17,10 +17,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/readers/generated_data.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::StatusIs;
 using ::testing::HasSubstr;
 
 struct ImageCase {
@@ -197,10 +199,10 @@ TEST(ImageCodecTest, MorePixelsThanAllowedAreRefused) {
     EXPECT_TRUE(ProbeImage(Bytes(image.file), {.max_pixels = pixels}).ok());
     const absl::Status status =
         ProbeImage(Bytes(image.file), {.max_pixels = pixels - 1}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(absl::StrCat("declares ", image.size.width, "x",
-                                       image.size.height)));
+    EXPECT_THAT(status,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat("declares ", image.size.width,
+                                                "x", image.size.height))));
     EXPECT_EQ(Decode(image.file, {.max_pixels = pixels - 1}).status(), status);
   }
 }
@@ -215,9 +217,8 @@ TEST(ImageCodecTest, DeclaredGigapixelsAreRefused) {
   std::string bmp = Image("bmp_RGB").file;
   bmp.replace(18, 8, "\xFF\xFF\xFF\x7F\xFF\xFF\xFF\x7F");
   for (const std::string& file : {jpeg, png, bmp}) {
-    const absl::Status status = Decode(file, {}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("max_pixels"));
+    EXPECT_THAT(Decode(file, {}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           HasSubstr("max_pixels")));
   }
 }
 
@@ -233,9 +234,9 @@ TEST(ImageCodecTest, OtherKindsAreNamed) {
       {"\xFF\xD8", "unknown"},
   };
   for (const auto& [file, kind] : kinds) {
-    const absl::Status status = ProbeImage(Bytes(file), {}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << kind;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(kind));
+    EXPECT_THAT(ProbeImage(Bytes(file), {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(kind)))
+        << kind;
   }
 }
 

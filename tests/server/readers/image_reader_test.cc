@@ -10,6 +10,7 @@
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
 
@@ -57,14 +58,14 @@ TEST(ImageFolderReaderTest, WithoutAClassOrWithAnEmptyOneIsInvalid) {
   MemoryFileSystem files;
   files.Write("/d/1.bmp", TinyBmp());
   absl::Status status = FolderStatus(files);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("/d: holds no directory"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("/d: holds no directory")));
   files.Write("/d/cat/1.bmp", TinyBmp());
   EXPECT_TRUE(FolderStatus(files).ok());
   files.Write("/d/dog/readme.txt", "none yet");
   status = FolderStatus(files);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("/d/dog: a class without an image"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("/d/dog: a class without an image")));
 }
 
 TEST(ImageFolderReaderTest, TheFirstGoodImageGivesTheShape) {
@@ -131,10 +132,9 @@ TEST(ImageFolderReaderTest, AClassIsNotMissingBecauseItsLinkCannotBeFollowed) {
         absl::UnavailableError("stale"), absl::UnknownError("no disk")}) {
     EXPECT_EQ(status_of(status), status);
   }
-  const absl::Status late =
-      status_of(FileInfo{.path = "/d/b", .is_directory = true});
-  EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(late), HasSubstr("/d/b: became a directory"));
+  EXPECT_THAT(status_of(FileInfo{.path = "/d/b", .is_directory = true}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("/d/b: became a directory")));
 }
 
 TEST(ImageFolderReaderTest, ASplitThatCannotBeLookedAtIsNotMissing) {
@@ -162,20 +162,19 @@ TEST(ImageFolderReaderTest, AFileThatChangedIsABadSample) {
   files.Write("/d/a/2.bmp", TinyBmp());
   RawSample raw;
   EXPECT_TRUE((*reader)->Fetch(0, raw).ok());
-  const absl::Status status = (*reader)->Fetch(1, raw);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(Message(status),
-              HasSubstr("/d/a/2.bmp: was changed after the load"));
+  EXPECT_THAT((*reader)->Fetch(1, raw),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("/d/a/2.bmp: was changed after the load")));
 }
 
 TEST(ImageFolderReaderTest, OnlyBadImagesAreAnErrorThatSaysWhy) {
   MemoryFileSystem files;
   files.Write("/d/a/0.tif", std::string("II*\0", 4));
   files.Write("/d/a/1.png", "text");
-  const absl::Status status = FolderStatus(files);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), AllOf(HasSubstr("/d/a/0.tif: a TIFF"),
-                                     HasSubstr("none of the first 2 samples")));
+  EXPECT_THAT(FolderStatus(files),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("/d/a/0.tif: a TIFF"),
+                             HasSubstr("none of the first 2 samples"))));
 }
 
 TEST(ImageFolderReaderTest, AsItIsWantsTheChannelsOfTheFirst) {
@@ -191,9 +190,9 @@ TEST(ImageFolderReaderTest, AsItIsWantsTheChannelsOfTheFirst) {
   EXPECT_TRUE(ReadAll(spec, files, kWhole).ok());
   SetOption(spec, "channels", "as_is");
   const absl::Status status = ReadAll(spec, files, kWhole).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status),
-              AllOf(HasSubstr("/zoo/1.bmp: 1 channels"), HasSubstr("has 3")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               AllOf(HasSubstr("/zoo/1.bmp: 1 channels"),
+                                     HasSubstr("has 3"))));
   SetOption(spec, "channels", "2");
   EXPECT_THAT(Message(ReadAll(spec, files, kWhole).status()),
               HasSubstr("option channels is '2'"));
@@ -206,10 +205,10 @@ TEST(ImageFolderReaderTest, ASplitIsADirectoryAndNothingElse) {
   EXPECT_TRUE(
       ReadAll(SpecOf("image_folder", "/d", "train"), files, kWhole).ok());
   for (const char* split : {"file", "..", "train/cat", "none"}) {
-    const absl::Status status =
-        OpenReader(SpecOf("image_folder", "/d", split), {files}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << split;
-    EXPECT_THAT(Message(status), HasSubstr(absl::StrCat("'", split, "'")));
+    EXPECT_THAT(OpenReader(SpecOf("image_folder", "/d", split), {files}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat("'", split, "'"))))
+        << split;
   }
 }
 
@@ -253,23 +252,20 @@ TEST_F(ImageFolderLinkTest, LinksWithinTheRootAreFollowed) {
 
 TEST_F(ImageFolderLinkTest, ALinkToAClassOutsideIsDenied) {
   Link("../../outside/dog", "root/d/dog");
-  const absl::Status status = Read().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
-  EXPECT_THAT(Message(status), HasSubstr("/root/d/dog"));
+  EXPECT_THAT(Read(), StatusIs(absl::StatusCode::kPermissionDenied,
+                               HasSubstr("/root/d/dog")));
 }
 
 TEST_F(ImageFolderLinkTest, ALinkToAnImageOutsideIsABadSample) {
   Link("../../../outside/dog/1.bmp", "root/d/cat/2.bmp");
-  const absl::Status status = Read().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
-  EXPECT_THAT(Message(status), HasSubstr("/cat/2.bmp"));
+  EXPECT_THAT(Read(), StatusIs(absl::StatusCode::kPermissionDenied,
+                               HasSubstr("/cat/2.bmp")));
 }
 
 TEST_F(ImageFolderLinkTest, ADirectoryWithinItselfEnds) {
   Link(".", "root/d/cat/again");
-  const absl::Status status = Read().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(Message(status), HasSubstr("directories deep"));
+  EXPECT_THAT(Read(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("directories deep")));
 }
 
 TEST(ImageCsvReaderTest, DamagedLinesAreNamed) {
@@ -287,10 +283,9 @@ TEST(ImageCsvReaderTest, DamagedLinesAreNamed) {
       {"\n \n", "zero samples"},
   };
   for (const auto& [text, message] : lines) {
-    const absl::Status status = ReadCsv(files, text).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(Message(status),
-                AllOf(HasSubstr("/d/list.csv"), HasSubstr(message)));
+    EXPECT_THAT(ReadCsv(files, text),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("/d/list.csv"), HasSubstr(message))));
   }
 }
 

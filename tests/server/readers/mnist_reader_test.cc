@@ -7,6 +7,7 @@
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
 
@@ -51,32 +52,32 @@ TEST(MnistReaderTest, ReadsASmallSet) {
 }
 
 TEST(MnistReaderTest, WrongMagicIsNamedWithWhatWasExpected) {
-  const absl::Status status = StatusOf(Labels(3, 3), Labels(3, 3));
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(kImages), HasSubstr("offset 0"),
-                    HasSubstr("0x00000801"), HasSubstr("0x00000803")));
+  EXPECT_THAT(
+      StatusOf(Labels(3, 3), Labels(3, 3)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr(kImages), HasSubstr("offset 0"),
+                     HasSubstr("0x00000801"), HasSubstr("0x00000803"))));
 }
 
 TEST(MnistReaderTest, HugeDeclaredSizesAreCheckedAgainstTheFile) {
   absl::Status status =
       StatusOf(Images(0xffffffff, 16384, 16384, 30), Labels(3, 3));
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("46 bytes"), HasSubstr("1152921504338411536")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
+                               AllOf(HasSubstr("46 bytes"),
+                                     HasSubstr("1152921504338411536"))));
   status = StatusOf(Images(3, 16385, 1, 30), Labels(3, 3));
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("offset 8"), HasSubstr("16385")));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("offset 8"), HasSubstr("16385"))));
   status = StatusOf(Images(3, 2, 0, 30), Labels(3, 3));
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("offset 12"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("offset 12")));
 }
 
 TEST(MnistReaderTest, ZeroSamplesAreInvalid) {
-  const absl::Status status = StatusOf(Images(0, 2, 5, 0), Labels(0, 0));
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("zero samples"));
+  EXPECT_THAT(
+      StatusOf(Images(0, 2, 5, 0), Labels(0, 0)),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("zero samples")));
 }
 
 TEST(MnistReaderTest, ImagesAndLabelsMustAgree) {
@@ -90,10 +91,9 @@ TEST(MnistReaderTest, ImagesAndLabelsMustAgree) {
 TEST(MnistReaderTest, MissingLabelsAreNotFound) {
   MemoryFileSystem files;
   files.Write(kImages, Images(3, 2, 5, 30));
-  const absl::Status status = ReadAll(SpecOf("mnist", "/m"), files, 2).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("train-labels-idx1-ubyte"));
+  EXPECT_THAT(ReadAll(SpecOf("mnist", "/m"), files, 2),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("train-labels-idx1-ubyte")));
 }
 
 TEST(MnistReaderTest, AGzipBombIsRefusedBeforeItIsRead) {
@@ -106,10 +106,10 @@ TEST(MnistReaderTest, AGzipBombIsRefusedBeforeItIsRead) {
   const std::string header = Images(0xffffffff, 28, 28, 0);
   std::string gzip("\x1f\x8b\x08\0\0\0\0\0\0\x03\0\x10\0\xef\xff", 15);
   files.Write(path, gzip + header);
-  const absl::Status status = ReadAll(generated.spec, files, 2).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(path), HasSubstr("31 bytes of gzip cannot")));
+  EXPECT_THAT(
+      ReadAll(generated.spec, files, 2),
+      StatusIs(absl::StatusCode::kDataLoss,
+               AllOf(HasSubstr(path), HasSubstr("31 bytes of gzip cannot"))));
 }
 
 TEST(MnistReaderTest, ADamagedChecksumIsFoundBeforeTheFirstSample) {
@@ -119,10 +119,10 @@ TEST(MnistReaderTest, ADamagedChecksumIsFoundBeforeTheFirstSample) {
   std::string content = files.contents().at(path);
   content[content.size() - 8] ^= 1;  // of the CRC
   files.Write(path, content);
-  const absl::Status status = OpenReader(generated.spec, {files}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(path), HasSubstr("incorrect data check")));
+  EXPECT_THAT(
+      OpenReader(generated.spec, {files}),
+      StatusIs(absl::StatusCode::kDataLoss,
+               AllOf(HasSubstr(path), HasSubstr("incorrect data check"))));
 }
 
 }  // namespace

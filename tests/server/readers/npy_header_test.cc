@@ -6,10 +6,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/readers/memory_file_system.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -119,13 +121,12 @@ TEST(NpyHeaderTest, MagicVersionAndLengthAreChecked) {
       HasSubstr("format version 1.1, expected"));
   absl::Status status =
       HeaderStatus(std::string("\x93NUMPY\2\0\xff\xff\xff\xff", 12));
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("4294967295 bytes, expected at most 65536"));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("4294967295 bytes, expected at most 65536")));
   status = HeaderStatus(std::string("\x93NUMPY\1\0\xff\0{", 11));
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("a header of 255 bytes, found 1"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
+                               HasSubstr("a header of 255 bytes, found 1")));
 }
 
 }  // namespace

@@ -157,11 +157,10 @@ TEST(NpyReaderTest, MasksOptionIsCheckedAgainstTheFields) {
 TEST(NpyReaderTest, DeclaredSizesAreCheckedAgainstTheFile) {
   MemoryFileSystem files;
   files.Write("/n/a.npy", Npy("|u1", "(1, 3000000000)", 8));
-  const absl::Status status = Read(files).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("/n/a.npy: 8 bytes after the header"),
-                    HasSubstr("expected 3000000000")));
+  EXPECT_THAT(Read(files),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("/n/a.npy: 8 bytes after the header"),
+                             HasSubstr("expected 3000000000"))));
 }
 
 TEST(NpyReaderTest, SamplesOfMoreThan31BitsAreRefused) {
@@ -173,11 +172,9 @@ TEST(NpyReaderTest, SamplesOfMoreThan31BitsAreRefused) {
   std::filesystem::resize_file(path, header.size() + 3'000'000'000);
   auto files = CreateRootedFileSystem({directory});
   ASSERT_TRUE(files.ok()) << files.status();
-  const absl::Status status =
-      OpenReader(SpecOf("npy", directory), {**files}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("more than 2^31 - 1 elements a sample"));
+  EXPECT_THAT(OpenReader(SpecOf("npy", directory), {**files}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("more than 2^31 - 1 elements a sample")));
   std::filesystem::remove_all(directory);
 }
 

@@ -16,10 +16,12 @@
 #include "tests/server/readers/allocation_meter.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kWhole = int64_t{1} << 40;
@@ -214,13 +216,11 @@ TEST_P(ReaderConformanceTest, EmptyFilesAreInvalid) {
     memory_.Write(path, "");
     const auto reader = OpenReader(generated_.spec, {memory_});
     // An encoded sample is looked at when it is decoded.
-    const absl::Status status =
-        reader.ok() && (*reader)->info().is_encoded
-            ? ReadAll(generated_.spec, memory_, kWhole).status()
-            : reader.status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(Message(status), HasSubstr(path));
-    EXPECT_THAT(Message(status), HasSubstr("empty"));
+    EXPECT_THAT(reader.ok() && (*reader)->info().is_encoded
+                    ? ReadAll(generated_.spec, memory_, kWhole).status()
+                    : reader.status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(path), HasSubstr("empty"))));
     memory_.Write(path, whole);
   }
 }
@@ -237,8 +237,8 @@ TEST_P(ReaderConformanceTest, AFailingDiskIsPassedOnWhereverItFails) {
       break;
     }
     ++failures;
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-    EXPECT_THAT(Message(status), HasSubstr("injected fault"));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                                 HasSubstr("injected fault")));
   }
   EXPECT_GE(failures, 1);
 }
@@ -274,10 +274,10 @@ TEST_P(ReaderConformanceTest, AFileInPlaceOfADirectoryOrTheReverseIsInvalid) {
   v1::DatasetSpec spec = generated_.spec;
   const bool is_file = spec.path() != generated_.directory;
   spec.set_path(is_file ? generated_.directory : generated_.files.front());
-  const absl::Status status = OpenReader(spec, {memory_}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(Message(status), HasSubstr(is_file ? "a directory, expected"
-                                                 : "expected the directory"));
+  EXPECT_THAT(OpenReader(spec, {memory_}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(is_file ? "a directory, expected"
+                                         : "expected the directory")));
 }
 
 TEST_P(ReaderConformanceTest, AMissingDirectoryIsNotFound) {
@@ -316,10 +316,10 @@ TEST_P(ReaderConformanceTest, LinksAndDotDotOutOfTheRootAreDenied) {
     const std::filesystem::path path = absl::StrCat(root, "/source/", relative);
     std::filesystem::remove(path);
     std::filesystem::create_symlink(original, path);
-    const absl::Status status = ReadAll(spec, **files, kWhole).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
-    EXPECT_THAT(Message(status), HasSubstr(path.filename().string()));
-    EXPECT_THAT(Message(status), HasSubstr("as seen by the daemon"));
+    EXPECT_THAT(ReadAll(spec, **files, kWhole),
+                StatusIs(absl::StatusCode::kPermissionDenied,
+                         AllOf(HasSubstr(path.filename().string()),
+                               HasSubstr("as seen by the daemon"))));
     std::filesystem::remove(path);
     std::filesystem::copy(original, path);
   }
@@ -330,13 +330,13 @@ TEST_P(ReaderConformanceTest, UnknownSplitAndOptionAreNamed) {
   v1::DatasetSpec spec = generated_.spec;
   spec.set_split("validation");
   absl::Status status = OpenReader(spec, {memory_}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("'validation'"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("'validation'")));
   spec = generated_.spec;
   SetOption(spec, "colour", "blue");
   status = OpenReader(spec, {memory_}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("'colour'"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("'colour'")));
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
 #include "server/readers/formats.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -24,11 +26,9 @@ TEST(ReaderTest, FormatsAreSorted) {
 TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
   const testing::MemoryFileSystem files;
   for (const char* format : {"", "cifar", "CIFAR10", "zip"}) {
-    const absl::Status status =
-        OpenReader(testing::SpecOf(format, "/x"), {files}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("join, mnist, npy, raw, webdataset"));
+    EXPECT_THAT(OpenReader(testing::SpecOf(format, "/x"), {files}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("join, mnist, npy, raw, webdataset")));
   }
 }
 
