@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -37,6 +38,26 @@ void Check(const std::vector<Row>& rows, const ParseOptions& options = {}) {
         << row.operands[1] << ", 0x" << row.operands[2];
   }
 }
+
+// The words that "k" of `ptx`, with one block of threads, left in `out`.
+std::vector<uint32_t> RunThreads(const std::string& ptx, uint32_t num_threads,
+                                 size_t num_out, std::vector<uint32_t> in = {0},
+                                 uint32_t num_blocks = 1) {
+  LaunchConfig config;
+  config.block.x = num_threads;
+  config.grid.x = num_blocks;
+  const KernelRun run = RunKernel(ptx, config, std::move(in), num_out);
+  EXPECT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
+  return run.out;
+}
+
+// The index of the thread in %r1, the address of its word of `out` in %d4.
+constexpr char kOwnWord[] = R"(
+ld.param.u64 %d2, [out];
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %d3, %r1, 4;
+add.u64 %d4, %d2, %d3;
+)";
 
 // "Integer Arithmetic Instructions": add, sub, mul, mad, div, rem, abs, neg,
 // min, max; all modulo 2^n.
@@ -406,25 +427,18 @@ st.global.u32 [%d2+8], %r6;
 st.global.u32 [%d2+12], %r7;
 st.global.u64 [%d2+16], %d8;
 )";
-  const KernelRun run =
-      RunKernel(Kernel("mov.u16 %h1, 1;\nmov.u16 %h2, 2;\n" + body, variables),
-                LaunchConfig(), {0x11223344, 0x99AABB80}, 6);
-  ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
-  EXPECT_EQ(run.out, (std::vector<uint32_t>{0x11223344, 0x99AABB80, 0xFFFFFF80,
-                                            0x99, 0xFFFF99AA, 0xFFFFFFFF}));
+  EXPECT_EQ(
+      RunThreads(Kernel("mov.u16 %h1, 1;\nmov.u16 %h2, 2;\n" + body, variables),
+                 1, 6, {0x11223344, 0x99AABB80}),
+      (std::vector<uint32_t>{0x11223344, 0x99AABB80, 0xFFFFFF80, 0x99,
+                             0xFFFF99AA, 0xFFFFFFFF}));
 }
 
 // "Generic Addressing": the lanes of one load in shared and in device memory.
 TEST(InstructionTest, LanesInSeveralSpaces) {
-  LaunchConfig config;
-  config.block.x = 4;
-  const KernelRun run = RunKernel(Kernel(R"(
+  const std::string body = std::string(kOwnWord) + R"(
 ld.param.u64 %d1, [in];
-ld.param.u64 %d2, [out];
-mov.u32 %r1, %tid.x;
-mul.wide.u32 %d3, %r1, 4;
-add.u64 %d4, %d1, %d3;
-add.u64 %d5, %d2, %d3;
+add.u64 %d5, %d1, %d3;
 mov.u64 %d6, s;
 cvta.shared.u64 %d6, %d6;
 add.u64 %d6, %d6, %d3;
@@ -432,45 +446,33 @@ add.u32 %r2, %r1, 70;
 st.u32 [%d6], %r2;
 and.b32 %r3, %r1, 1;
 setp.eq.u32 %p1, %r3, 0;
-selp.b64 %d7, %d6, %d4, %p1;
+selp.b64 %d7, %d6, %d5, %p1;
 ld.u32 %r4, [%d7];
-st.u32 [%d5], %r4;
-)",
-                                         ".shared .align 8 .b8 s[64];\n"),
-                                  config, {1, 2, 3, 4}, 4);
-  ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
-  EXPECT_EQ(run.out, (std::vector<uint32_t>{70, 2, 72, 4}));
+st.u32 [%d4], %r4;
+)";
+  EXPECT_EQ(RunThreads(Kernel(body, ".shared .align 8 .b8 s[64];\n"), 4, 4,
+                       {1, 2, 3, 4}),
+            (std::vector<uint32_t>{70, 2, 72, 4}));
 }
 
 // "atom": returns the old value; the operations of lanes are not mixed.
 TEST(InstructionTest, Atomics) {
-  LaunchConfig config;
-  config.block.x = 100;
-  const KernelRun run = RunKernel(Kernel(R"(
-ld.param.u64 %d2, [out];
-mov.u32 %r1, %tid.x;
+  const std::string body = std::string(kOwnWord) + R"(
 atom.global.add.u32 %r2, [%d2], 1;
 atom.max.u32 %r3, [%d2+4], %r1;
 red.global.add.u64 [%d2+8], 0x100000000;
 atom.global.cas.b32 %r4, [%d2+16], 0, 7;
 atom.global.inc.u32 %r5, [%d2+20], 9;
 atom.global.exch.b32 %r6, [%d2+24], 5;
-)"),
-                                  config, {0}, 7);
-  ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
-  EXPECT_EQ(run.out, (std::vector<uint32_t>{100, 99, 0, 100, 7, 0, 5}));
+)";
+  EXPECT_EQ(RunThreads(Kernel(body), 100, 7),
+            (std::vector<uint32_t>{100, 99, 0, 100, 7, 0, 5}));
 }
 
 // "Control Flow Instructions": lanes go apart and meet again; loops of other
 // lengths for each lane; guards.
 TEST(InstructionTest, Divergence) {
-  LaunchConfig config;
-  config.block.x = 70;
-  const KernelRun run = RunKernel(Kernel(R"(
-ld.param.u64 %d2, [out];
-mov.u32 %r1, %tid.x;
-mul.wide.u32 %d3, %r1, 4;
-add.u64 %d4, %d2, %d3;
+  const std::string body = std::string(kOwnWord) + R"(
 mov.u32 %r2, 0;
 mov.u32 %r3, 0;
 and.b32 %r5, %r1, 1;
@@ -489,11 +491,10 @@ bra.uni LOOP;
 DONE:
 @!%p2 add.u32 %r3, %r3, 1000;
 st.global.u32 [%d4], %r3;
-)"),
-                                  config, {0}, 70);
-  ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
+)";
+  const std::vector<uint32_t> out = RunThreads(Kernel(body), 70, 70);
   for (uint32_t i = 0; i < 70; ++i) {
-    EXPECT_EQ(run.out[i], i % 2 == 1 ? i : 10 * i + 1000) << i;
+    EXPECT_EQ(out[i], i % 2 == 1 ? i : 10 * i + 1000) << i;
   }
 }
 
@@ -530,13 +531,7 @@ st.param.b32 [result], %r3;
 ret;
 }
 )";
-  LaunchConfig config;
-  config.block.x = 40;
-  const KernelRun run = RunKernel(Kernel(R"(
-ld.param.u64 %d2, [out];
-mov.u32 %r1, %tid.x;
-mul.wide.u32 %d3, %r1, 4;
-add.u64 %d4, %d2, %d3;
+  const std::string body = std::string(kOwnWord) + R"(
 setp.lt.u32 %p1, %r1, 10;
 mov.u32 %r2, 7;
 @%p1 bra END;
@@ -551,24 +546,17 @@ ld.param.b32 %r2, [y];
 }
 END:
 st.global.u32 [%d4], %r2;
-)",
-                                         "", functions),
-                                  config, {0}, 40);
-  ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
+)";
+  const std::vector<uint32_t> out =
+      RunThreads(Kernel(body, "", functions), 40, 40);
   for (uint32_t i = 0; i < 40; ++i) {
-    EXPECT_EQ(run.out[i], i < 10 ? 7 : 7 + i * (i + 1) / 2) << i;
+    EXPECT_EQ(out[i], i < 10 ? 7 : 7 + i * (i + 1) / 2) << i;
   }
 }
 
 // "brx.idx" with ".branchtargets".
 TEST(InstructionTest, BranchTables) {
-  LaunchConfig config;
-  config.block.x = 32;
-  const KernelRun run = RunKernel(Kernel(R"(
-ld.param.u64 %d2, [out];
-mov.u32 %r1, %tid.x;
-mul.wide.u32 %d3, %r1, 4;
-add.u64 %d4, %d2, %d3;
+  const std::string body = std::string(kOwnWord) + R"(
 rem.u32 %r2, %r1, 3;
 TABLE: .branchtargets A, B, C;
 brx.idx %r2, TABLE;
@@ -579,21 +567,17 @@ bra.uni END;
 C: mov.u32 %r3, 300;
 END:
 st.global.u32 [%d4], %r3;
-)"),
-                                  config, {0}, 32);
-  ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
+)";
+  const std::vector<uint32_t> out = RunThreads(Kernel(body), 32, 32);
   for (uint32_t i = 0; i < 32; ++i) {
-    EXPECT_EQ(run.out[i], 100 * (i % 3 + 1)) << i;
+    EXPECT_EQ(out[i], 100 * (i % 3 + 1)) << i;
   }
 }
 
 // "bar.sync": shared memory written before it is read after it. "shfl.sync",
 // "vote.sync", "redux.sync" among the lanes of a warp.
 TEST(InstructionTest, BlocksAndWarpsTogether) {
-  LaunchConfig config;
-  config.block.x = 64;
-  config.grid.x = 3;
-  const KernelRun run = RunKernel(Kernel(R"(
+  const std::string body = R"(
 ld.param.u64 %d2, [out];
 mov.u32 %r1, %tid.x;
 mov.u32 %r20, %ctaid.x;
@@ -618,14 +602,13 @@ add.u32 %r7, %r7, %r8;
 setp.ne.u32 %p2, %r9, 0;
 @%p2 add.u32 %r7, %r7, 0x10000;
 st.global.u32 [%d4], %r7;
-)",
-                                         ".shared .align 4 .b8 s[256];\n"),
-                                  config, {0}, 192);
-  ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
+)";
+  const std::vector<uint32_t> out = RunThreads(
+      Kernel(body, ".shared .align 4 .b8 s[256];\n"), 64, 192, {0}, 3);
   for (uint32_t i = 0; i < 192; ++i) {
     const uint32_t t = i % 64;
     const uint32_t most = t < 32 ? 63 : 31;
-    EXPECT_EQ(run.out[i], (63 - (t ^ 1)) + (most << 8) + (t < 32 ? 0 : 0x10000))
+    EXPECT_EQ(out[i], (63 - (t ^ 1)) + (most << 8) + (t < 32 ? 0 : 0x10000))
         << i;
   }
 }
