@@ -78,8 +78,7 @@ void ExpectInvalidated(const Outcome& outcome, CUresult expected) {
 // cuStreamBeginCapture: operations "will not be executed, but will instead be
 // captured into a graph".
 TEST(CaptureTest, WorkRunsWhenTheGraphIsLaunched) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream stream = MakeStream();
     ASSERT_EQ(cuStreamBeginCapture(stream, kGlobal), CUDA_SUCCESS);
     EXPECT_EQ(StatusOf(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
@@ -104,8 +103,7 @@ TEST(CaptureTest, WorkRunsWhenTheGraphIsLaunched) {
 
 // "Capture may not be initiated if stream is CU_STREAM_LEGACY."
 TEST(CaptureTest, LegacyStreamCannotCapture) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     EXPECT_EQ(cuStreamBeginCapture(nullptr, kGlobal),
               CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   });
@@ -151,8 +149,7 @@ TEST(CaptureTest, UnsafeCallsByMode) {
 // CUDA Programming Guide, "Prohibited and Unhandled Operations": no mode allows
 // waiting for what captures.
 TEST(CaptureTest, SynchronisingTheContextInvalidates) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     ExpectInvalidated(
         CallInCapture(kRelaxed, [] { return cuCtxSynchronize(); }),
         CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -160,8 +157,7 @@ TEST(CaptureTest, SynchronisingTheContextInvalidates) {
 }
 
 TEST(CaptureTest, AskingForTheStateOfACapturingStreamInvalidates) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream stream = MakeStream();
     for (const auto ask : {&cuStreamQuery, &cuStreamSynchronize}) {
       ASSERT_EQ(cuStreamBeginCapture(stream, kRelaxed), CUDA_SUCCESS);
@@ -176,8 +172,7 @@ TEST(CaptureTest, AskingForTheStateOfACapturingStreamInvalidates) {
 // cuStreamIsCapturing on the legacy stream: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 // [...] The blocking stream capture is not invalidated."
 TEST(CaptureTest, UseOfTheLegacyStreamInvalidatesABlockingCapture) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream blocking = MakeStream(0);
     ASSERT_EQ(cuStreamBeginCapture(blocking, kRelaxed), CUDA_SUCCESS);
     CUstreamCaptureStatus status;
@@ -195,8 +190,7 @@ TEST(CaptureTest, UseOfTheLegacyStreamInvalidatesABlockingCapture) {
 // "attempting cuEventQuery on an event that was last recorded inside a capture
 // sequence".
 TEST(CaptureTest, AskingForACapturedEventInvalidates) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream stream = MakeStream();
     const CUevent event = MakeEvent();
     ASSERT_EQ(cuStreamBeginCapture(stream, kRelaxed), CUDA_SUCCESS);
@@ -208,8 +202,7 @@ TEST(CaptureTest, AskingForACapturedEventInvalidates) {
 
 // CUDA Programming Guide, "Cross-stream Dependencies and Events".
 TEST(CaptureTest, OtherStreamsJoinByEvents) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream origin = MakeStream();
     const CUstream side = MakeStream();
     const CUevent fork_event = MakeEvent();
@@ -243,8 +236,7 @@ TEST(CaptureTest, OtherStreamsJoinByEvents) {
 
 // cuda.h, CUDA_ERROR_STREAM_CAPTURE_MERGE and _ISOLATION.
 TEST(CaptureTest, CapturesStayApart) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream first = MakeStream();
     const CUstream second = MakeStream();
     const CUevent event = MakeEvent();

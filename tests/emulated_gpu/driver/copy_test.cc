@@ -50,8 +50,7 @@ void Advance(CUstream stream) {
 // "For transfers between pinned host memory and device memory, the function is
 // fully asynchronous."
 TEST(CopyTest, PinnedSourceIsReadLate) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr device = DeviceMemory(0);
     unsigned char* const pinned = PinnedMemory(1);
     const CUstream stream = HeldStream();
@@ -67,8 +66,7 @@ TEST(CopyTest, PinnedSourceIsReadLate) {
 // "the function will return once the pageable buffer has been copied to the
 // staging memory".
 TEST(CopyTest, PageableSourceIsReadAtOnce) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr device = DeviceMemory(0);
     std::vector<unsigned char> pageable(kBytes, 1);
     const CUstream stream = HeldStream();
@@ -82,8 +80,7 @@ TEST(CopyTest, PageableSourceIsReadAtOnce) {
 }
 
 TEST(CopyTest, PinnedTargetIsWrittenLate) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr device = DeviceMemory(5);
     unsigned char* const pinned = PinnedMemory(1);
     const CUstream stream = HeldStream();
@@ -97,8 +94,7 @@ TEST(CopyTest, PinnedTargetIsWrittenLate) {
 // "For transfers from device memory to pageable host memory, the function will
 // return only once the copy has completed."
 TEST(CopyTest, PageableTargetIsWaitedFor) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr device = DeviceMemory(5);
     std::vector<unsigned char> pageable(kBytes);
     CUstream stream = nullptr;
@@ -134,8 +130,7 @@ TEST(CopyTest, SynchronousCopyComesAfterBlockingStreams) {
 // "For transfers from device memory to device memory, no host-side
 // synchronization is performed."
 TEST(CopyTest, CopyOnTheDeviceIsNotWaitedFor) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr from = DeviceMemory(1);
     const CUdeviceptr to = DeviceMemory(0);
     ASSERT_EQ(datasetd_emulated_gpu_hold(nullptr, 1), CUDA_SUCCESS);
@@ -147,8 +142,7 @@ TEST(CopyTest, CopyOnTheDeviceIsNotWaitedFor) {
 }
 
 TEST(CopyTest, RangesAreChecked) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr device = DeviceMemory(0);
     std::vector<unsigned char> host(2 * kBytes);
     EXPECT_EQ(cuMemcpyHtoD(device, host.data(), kBytes + 1),
@@ -186,8 +180,7 @@ TEST(CopyTest, BetweenDevices) {
 
 // A source that is freed by then.
 TEST(CopyTest, MemoryThatIsGoneIsAFault) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr device = DeviceMemory(0);
     std::vector<unsigned char> host(kBytes, 1);
     ASSERT_EQ(cuMemHostRegister(host.data(), kBytes, 0), CUDA_SUCCESS);

@@ -18,4 +18,12 @@ CurrentContext::~CurrentContext() {
   EXPECT_EQ(cuDevicePrimaryCtxRelease(device_), CUDA_SUCCESS);
 }
 
+void WithContext(const Environment& environment,
+                 const std::function<void()>& body) {
+  InProcess(environment, [&body] {
+    const CurrentContext context;
+    body();
+  });
+}
+
 }  // namespace datasetd::emulated_driver

@@ -44,8 +44,7 @@ TEST(FaultTest, PlansAreParsed) {
 }
 
 TEST(FaultTest, CallsFailOnOrder) {
-  InProcess({{"FAULTS", "cuMemAlloc_v2@2=2"}}, [] {
-    const CurrentContext context;
+  WithContext({{"FAULTS", "cuMemAlloc_v2@2=2"}}, [] {
     CUdeviceptr address = 0;
     EXPECT_EQ(cuMemAlloc(&address, 1), CUDA_SUCCESS);
     EXPECT_EQ(cuMemAlloc(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
@@ -55,8 +54,7 @@ TEST(FaultTest, CallsFailOnOrder) {
 
 // cuda.h, CUDA_ERROR_ECC_UNCORRECTABLE and others: see IsSticky.
 TEST(FaultTest, StickyErrorsStay) {
-  InProcess({{"FAULTS", "cuMemAlloc_v2@1=214"}}, [] {
-    const CurrentContext context;
+  WithContext({{"FAULTS", "cuMemAlloc_v2@1=214"}}, [] {
     CUdeviceptr address = 0;
     EXPECT_EQ(cuMemAlloc(&address, 1), CUDA_ERROR_ECC_UNCORRECTABLE);
     EXPECT_EQ(cuMemAlloc(&address, 1), CUDA_ERROR_ECC_UNCORRECTABLE);
@@ -65,8 +63,7 @@ TEST(FaultTest, StickyErrorsStay) {
 }
 
 TEST(FaultTest, WorkFailsWhenItsStreamGetsThere) {
-  InProcess({{"FAULTS", "set@2=719"}}, [] {
-    const CurrentContext context;
+  WithContext({{"FAULTS", "set@2=719"}}, [] {
     CUdeviceptr address = 0;
     ASSERT_EQ(cuMemAlloc(&address, 8), CUDA_SUCCESS);
     CUstream stream = nullptr;
@@ -89,8 +86,7 @@ TEST(FaultTest, WorkFailsWhenItsStreamGetsThere) {
 TEST(FaultTest, CallsAndFindingsAreLogged) {
   const std::string path =
       std::string(getenv("TEST_TMPDIR")) + "/emulated_gpu.log";
-  InProcess({{"LOG", path}, {"FAULTS", "set@1=716"}}, [] {
-    const CurrentContext context;
+  WithContext({{"LOG", path}, {"FAULTS", "set@1=716"}}, [] {
     CUdeviceptr address = 0;
     EXPECT_EQ(cuMemAlloc(&address, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuMemAlloc(&address, 123), CUDA_SUCCESS);

@@ -53,6 +53,8 @@ Process::~Process() {
 void Process::Kill() {
   is_killed_ = true;
   EXPECT_EQ(kill(pid_, SIGKILL), 0);
+  siginfo_t info;
+  EXPECT_EQ(waitid(P_PID, pid_, &info, WEXITED | WNOWAIT), 0);
 }
 
 Channel::Channel() {

@@ -27,8 +27,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  pid_t pid() const { return pid_; }
-  // By SIGKILL; that is then no failure.
+  // By SIGKILL, which is then no failure; waits for the end.
   void Kill();
 
  private:
@@ -79,6 +78,10 @@ class CurrentContext {
   const int device_;
   CUcontext context_ = nullptr;
 };
+
+// InProcess, with the context of the first device current.
+void WithContext(const Environment& environment,
+                 const std::function<void()>& body);
 
 }  // namespace datasetd::emulated_driver
 

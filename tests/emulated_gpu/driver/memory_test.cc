@@ -36,8 +36,7 @@ size_t FreeBytes() {
 // CUDA Programming Guide, "Device Memory Accesses": "aligned to at least 256
 // bytes".
 TEST(MemoryTest, SmallAllocationsShareABlock) {
-  InProcess({{"MEMORY_MIB", "64"}}, [] {
-    const CurrentContext context;
+  WithContext({{"MEMORY_MIB", "64"}}, [] {
     const CUdeviceptr first = MustAlloc(1);
     const CUdeviceptr second = MustAlloc(300);
     const CUdeviceptr third = MustAlloc(1);
@@ -62,8 +61,7 @@ TEST(MemoryTest, SmallAllocationsShareABlock) {
 }
 
 TEST(MemoryTest, MemoryIsLimited) {
-  InProcess({{"MEMORY_MIB", "64"}}, [] {
-    const CurrentContext context;
+  WithContext({{"MEMORY_MIB", "64"}}, [] {
     CUdeviceptr address = 0;
     EXPECT_EQ(cuMemAlloc(&address, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuMemAlloc(&address, 65 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
@@ -106,14 +104,11 @@ TEST(MemoryTest, ProcessesShareTheMemoryOfADevice) {
   });
   kill_channel.Await(0);
   first.Kill();
-  siginfo_t info;
-  ASSERT_EQ(waitid(P_PID, first.pid(), &info, WEXITED | WNOWAIT), 0);
   kill_channel.Signal(0);
 }
 
 TEST(MemoryTest, FreeingTwiceOrInTheMiddle) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr address = MustAlloc(1000);
     EXPECT_EQ(cuMemFree(address + 256), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuMemFree(0), CUDA_SUCCESS);
@@ -124,8 +119,7 @@ TEST(MemoryTest, FreeingTwiceOrInTheMiddle) {
 
 // "The memory is not cleared."
 TEST(MemoryTest, NewMemoryIsNotZero) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     uint8_t byte = 0;
     EXPECT_EQ(cuMemcpyDtoH(&byte, MustAlloc(1), 1), CUDA_SUCCESS);
     EXPECT_NE(byte, 0);
@@ -133,8 +127,7 @@ TEST(MemoryTest, NewMemoryIsNotZero) {
 }
 
 TEST(MemoryTest, AddressesAreNotUsedTwice) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr first = MustAlloc(4 * kMiB);
     ASSERT_EQ(cuMemFree(first), CUDA_SUCCESS);
     EXPECT_NE(MustAlloc(4 * kMiB), first);
@@ -145,8 +138,7 @@ TEST(MemoryTest, AddressesAreNotUsedTwice) {
 
 // As with a GPU: the host cannot use device addresses.
 TEST(MemoryTest, HostThatTouchesDeviceMemoryDies) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUdeviceptr address = MustAlloc(kMiB);
     const pid_t child = fork();
     if (child == 0) {
@@ -162,8 +154,7 @@ TEST(MemoryTest, HostThatTouchesDeviceMemoryDies) {
 
 // cuMemFree: "may perform implicit synchronization".
 TEST(MemoryTest, FreeWaitsForTheDevice) {
-  InProcess({{"MAX_DELAY_US", "100000"}}, [] {
-    const CurrentContext context;
+  WithContext({{"MAX_DELAY_US", "100000"}}, [] {
     const CUdeviceptr address = MustAlloc(64);
     CUstream stream = nullptr;
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -177,8 +168,7 @@ TEST(MemoryTest, FreeWaitsForTheDevice) {
 }
 
 TEST(MemoryTest, PinnedMemoryIsTheHostsAndTheDevices) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     void* pinned = nullptr;
     ASSERT_EQ(cuMemHostAlloc(&pinned, 5000, CU_MEMHOSTALLOC_DEVICEMAP),
               CUDA_SUCCESS);
@@ -202,8 +192,7 @@ TEST(MemoryTest, PinnedMemoryIsTheHostsAndTheDevices) {
 
 // cuMemHostRegister.
 TEST(MemoryTest, RegisteringHostMemory) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     std::vector<char> memory(10000);
     EXPECT_EQ(cuMemHostUnregister(memory.data()),
               CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
@@ -228,8 +217,7 @@ TEST(MemoryTest, RegisteringHostMemory) {
 
 // As one, or not at all.
 TEST(MemoryTest, CopiesOfMemoryThatIsRegisteredInPieces) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     CUdeviceptr device = 0;
     ASSERT_EQ(cuMemAlloc(&device, 12288), CUDA_SUCCESS);
     alignas(4096) static char memory[12288];
@@ -253,8 +241,7 @@ TEST(MemoryTest, CopiesOfMemoryThatIsRegisteredInPieces) {
 // attribute, the device pointer [...] will not match the original host
 // pointer".
 TEST(MemoryTest, RegisteredMemoryAtAnAddressOfTheDevice) {
-  InProcess({{"ATTRIBUTES", "91=0"}}, [] {
-    const CurrentContext context;
+  WithContext({{"ATTRIBUTES", "91=0"}}, [] {
     alignas(8) static uint64_t words[600];
     ASSERT_EQ(cuMemHostRegister(words, sizeof(words), 0), CUDA_SUCCESS);
     CUdeviceptr device = 0;

@@ -64,8 +64,7 @@ CUdeviceptr Word() {
 }
 
 TEST(ModuleTest, ParametersAreCopiedAtTheCall) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUfunction function = LoadStore();
     CUdeviceptr address = Word();
     uint32_t value = 7;
@@ -95,8 +94,7 @@ TEST(ModuleTest, ParametersAreCopiedAtTheCall) {
 
 // cuLaunchKernel and cuFuncGetAttribute.
 TEST(ModuleTest, ShapesAreChecked) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUfunction function = LoadStore();
     const CUdeviceptr address = Word();
     EXPECT_EQ(Launch(function, address, 1, nullptr, 0),
@@ -138,8 +136,7 @@ TEST(ModuleTest, ShapesAreChecked) {
 // cuda.h, CUDA_ERROR_NO_BINARY_FOR_GPU, _UNSUPPORTED_PTX_VERSION, _INVALID_PTX,
 // _INVALID_IMAGE, _NOT_FOUND.
 TEST(ModuleTest, ImagesThatCannotBeUsed) {
-  InProcess({{"COMPUTE_CAPABILITY", "8.0"}, {"DRIVER_VERSION", "12020"}}, [] {
-    const CurrentContext context;
+  WithContext({{"COMPUTE_CAPABILITY", "8.0"}, {"DRIVER_VERSION", "12020"}}, [] {
     CUmodule module = nullptr;
     const auto load = [&module](const std::string& image) {
       return cuModuleLoadData(&module, image.c_str());
@@ -160,8 +157,7 @@ TEST(ModuleTest, ImagesThatCannotBeUsed) {
 }
 
 TEST(ModuleTest, FunctionsEndWithTheirModule) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     CUmodule module = nullptr;
     const CUfunction function = LoadStore(0, &module);
     const CUdeviceptr address = Word();
@@ -175,8 +171,7 @@ TEST(ModuleTest, FunctionsEndWithTheirModule) {
 }
 
 TEST(ModuleTest, LibrariesHaveKernels) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     LoadStore();
     CUlibrary library = nullptr;
     CUkernel kernel = nullptr;
@@ -195,8 +190,7 @@ TEST(ModuleTest, LibrariesHaveKernels) {
 // cuda.h, CUDA_ERROR_ILLEGAL_ADDRESS: "any further CUDA work will return the
 // same error".
 TEST(ModuleTest, FaultOfAKernelEndsTheContext) {
-  InProcess({{"DEVICES", "2"}}, [] {
-    const CurrentContext context;
+  WithContext({{"DEVICES", "2"}}, [] {
     const CUfunction function = LoadStore();
     const CUdeviceptr freed = Word();
     ASSERT_EQ(cuMemFree(freed), CUDA_SUCCESS);
@@ -219,8 +213,7 @@ TEST(ModuleTest, FaultOfAKernelEndsTheContext) {
 // A GPU allows it; here it is a fault unless it is asked for.
 TEST(ModuleTest, KernelsDoNotUseHostMemory) {
   for (const bool is_allowed : {true, false}) {
-    InProcess({{"KERNELS_USE_HOST", is_allowed ? "1" : "0"}}, [is_allowed] {
-      const CurrentContext context;
+    WithContext({{"KERNELS_USE_HOST", is_allowed ? "1" : "0"}}, [is_allowed] {
       void* pinned = nullptr;
       ASSERT_EQ(cuMemHostAlloc(&pinned, 4, CU_MEMHOSTALLOC_DEVICEMAP),
                 CUDA_SUCCESS);
@@ -257,8 +250,7 @@ TEST(ModuleTest, KernelsNeedPeerAccess) {
 // cuda.h, CU_CTX_LMEM_RESIZE_TO_MAX: local memory grows at a launch. 4
 // multiprocessors of 2,048 threads with 2,048 bytes each are 16 MiB.
 TEST(ModuleTest, FirstLaunchTakesLocalMemory) {
-  InProcess({{"MEMORY_MIB", "64"}}, [] {
-    const CurrentContext context;
+  WithContext({{"MEMORY_MIB", "64"}}, [] {
     const CUfunction function = LoadStore(1536);
     const CUdeviceptr address = Word();
     size_t before = 0;

@@ -55,8 +55,7 @@ void Advance(CUstream stream) {
 
 // cuStreamQuery, cuStreamSynchronize.
 TEST(StreamTest, WorkIsNotDoneWhenTheCallReturns) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream stream = MakeStream(CU_STREAM_NON_BLOCKING);
     EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
     Give(stream, 1);
@@ -76,8 +75,7 @@ TEST(StreamTest, WorkIsNotDoneWhenTheCallReturns) {
 // "the resources [...] will be released automatically once the device has
 // completed all work".
 TEST(StreamTest, DestroyedStreamFinishesItsWork) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream stream = MakeStream(0);
     Give(stream, 1);
     EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
@@ -88,8 +86,7 @@ TEST(StreamTest, DestroyedStreamFinishesItsWork) {
 
 // CUDA Programming Guide, "Legacy Default Stream".
 TEST(StreamTest, LegacyStreamIsInStepWithBlockingStreams) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream blocking = MakeStream(0);
     const CUstream other = MakeStream(0, false);
     Give(blocking, 1);
@@ -105,8 +102,7 @@ TEST(StreamTest, LegacyStreamIsInStepWithBlockingStreams) {
 // cuStreamCreate, CU_STREAM_NON_BLOCKING: "no implicit synchronization with
 // stream 0".
 TEST(StreamTest, NonBlockingStreamIsNot) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream free_stream = MakeStream(CU_STREAM_NON_BLOCKING);
     Give(free_stream, 1);
     Give(CU_STREAM_LEGACY, 2);
@@ -142,8 +138,7 @@ TEST(StreamTest, PerThreadStreamsAreOnesOwn) {
 // cuStreamWaitEvent: "the most recently captured state at the time of the API
 // call".
 TEST(StreamTest, WaitIsForTheLastRecordByThen) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream first = MakeStream(CU_STREAM_NON_BLOCKING);
     const CUstream second = MakeStream(CU_STREAM_NON_BLOCKING);
     const CUevent event = MakeEvent();
@@ -173,8 +168,7 @@ TEST(StreamTest, WaitIsForTheLastRecordByThen) {
 
 // cuEventDestroy: "An event may be destroyed before it is complete".
 TEST(StreamTest, EventThatIsDestroyedEarly) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     const CUstream first = MakeStream(CU_STREAM_NON_BLOCKING);
     const CUstream second = MakeStream(CU_STREAM_NON_BLOCKING);
     const CUevent event = MakeEvent();
@@ -213,8 +207,7 @@ TEST(StreamTest, EventOfAnotherContext) {
 
 // cuLaunchHostFunc: "The host function must not make any CUDA API calls."
 TEST(StreamTest, HostFunctionThatCallsTheDriver) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     static std::atomic<CUresult> result = CUDA_SUCCESS;
     ASSERT_EQ(cuLaunchHostFunc(
                   nullptr, [](void*) { result = cuCtxSynchronize(); }, nullptr),
@@ -227,8 +220,7 @@ TEST(StreamTest, HostFunctionThatCallsTheDriver) {
 
 // cuStreamWriteValue64.
 TEST(StreamTest, WordsAreWrittenInOrder) {
-  InProcess({}, [] {
-    const CurrentContext context;
+  WithContext({}, [] {
     alignas(8) static std::atomic<uint64_t> words[2];
     ASSERT_EQ(cuMemHostRegister(words, sizeof(words), 0), CUDA_SUCCESS);
     const auto address = reinterpret_cast<CUdeviceptr>(words);
@@ -259,8 +251,7 @@ TEST(StreamTest, WordsAreWrittenInOrder) {
 // The order between streams without events is anybody's, and depends on the
 // seed.
 TEST(StreamTest, UnorderedStreamsFinishInShuffledOrder) {
-  InProcess({{"MAX_DELAY_US", "2000"}, {"SEED", "3"}}, [] {
-    const CurrentContext context;
+  WithContext({{"MAX_DELAY_US", "2000"}, {"SEED", "3"}}, [] {
     static std::atomic<int> next;
     static int first_counts[2];
     const CUstream streams[] = {MakeStream(CU_STREAM_NON_BLOCKING, false),
