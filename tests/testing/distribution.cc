@@ -7,16 +7,16 @@
 #include <numeric>
 
 namespace datasetd {
-namespace {
 
 // Wilson and Hilferty: the cube root of a chi-square variable is nearly normal.
+// At 1 degree of freedom its 5 sigma stand for 3e-8, so it only rejects less
+// there.
 double ChiSquareZ(double chi_square, double degrees) {
   const double variance = 2.0 / (9.0 * degrees);
   return (std::cbrt(chi_square / degrees) - (1.0 - variance)) /
          std::sqrt(variance);
 }
 
-// Sums (count - expected)^2 / expected.
 double ChiSquare(const std::vector<int64_t>& counts, double expected) {
   if (expected < 5.0) std::abort();
   double sum = 0;
@@ -25,6 +25,8 @@ double ChiSquare(const std::vector<int64_t>& counts, double expected) {
   }
   return sum;
 }
+
+namespace {
 
 // The rank of each value, from 0.
 std::vector<int64_t> Ranks(const std::vector<double>& values) {

@@ -23,8 +23,15 @@ double KolmogorovSmirnov(std::vector<double> values,
 double UniformKolmogorovSmirnov(const std::vector<double>& values, double low,
                                 double high);
 
-// Pearson's chi-square of equally likely cells, as standard deviations of a
-// normal. REQUIRES: five expected in each cell.
+// Pearson's chi-square of cells that are expected to have as many each.
+// REQUIRES: five expected in each cell.
+double ChiSquare(const std::vector<int64_t>& counts, double expected);
+
+// A chi-square as standard deviations of a normal.
+double ChiSquareZ(double chi_square, double degrees);
+
+// The chi-square of equally likely cells, as standard deviations of a normal.
+// REQUIRES: five expected in each cell.
 double EquallyLikelyZ(const std::vector<int64_t>& counts);
 
 // Likewise for the independence of a[i] and b[i], in a table of 16 x 16 cells.

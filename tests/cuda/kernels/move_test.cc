@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
+#include "tests/testing/distribution.h"
 
 namespace datasetd {
 namespace {
@@ -28,14 +29,6 @@ std::vector<int> Columns(const FieldProgram& field, uint64_t epoch = 0,
     map.push_back(MapBack(field, moves.axis[1], x));
   }
   return map;
-}
-
-double ChiSquare(const std::vector<int>& counts, double expected) {
-  double sum = 0;
-  for (const int count : counts) {
-    sum += (count - expected) * (count - expected) / expected;
-  }
-  return sum;
 }
 
 bool IsMirrored(const FieldProgram& field, uint64_t epoch, int64_t sample) {
@@ -87,7 +80,7 @@ TEST(MoveTest, LaterFillIsNearer) {
 TEST(MoveTest, CropPositionsAreUniformInBothAxesTogether) {
   const FieldProgram field = FieldBuilder(40, 40, 1).RandomCrop(32, 32).Build();
   constexpr int kDraws = 81 * 1000;
-  std::vector<int> counts(81, 0);
+  std::vector<int64_t> counts(81, 0);
   for (int i = 0; i < kDraws; ++i) {
     const uint64_t epoch = i / 1000;
     const int y =
@@ -134,7 +127,7 @@ TEST(MoveTest, DrawsOfOpsEpochsAndSamplesAreIndependent) {
     return DrawAxisMove(field.moves[op], Axis::kX, kSeed, epoch, sample)
         .is_mirrored;
   };
-  std::vector<int> by_op(4), by_epoch(4), by_sample(4);
+  std::vector<int64_t> by_op(4), by_epoch(4), by_sample(4);
   constexpr int kDraws = 40000;
   for (int i = 0; i < kDraws; ++i) {
     const int epoch = i / 200;

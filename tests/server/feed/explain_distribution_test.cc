@@ -31,24 +31,6 @@ void ExpectUniform(const std::vector<double>& values, double low, double high) {
   EXPECT_LT(UniformKolmogorovSmirnov(values, low, high), kMaxKolmogorovSmirnov);
 }
 
-// The ops that are applied with probability p and draw nothing else.
-std::map<std::string, v1::Transform> Gates(double p) {
-  std::map<std::string, v1::Transform> gates;
-  for (const v1::Transform& op : Transforms{
-           Op("random_horizontal_flip { p: $0 }", p),
-           Op("random_vertical_flip { p: $0 }", p),
-           Op("random_grayscale { p: $0 }", p),
-           Op("random_invert { p: $0 }", p),
-           Op("random_posterize { bits: 3 p: $0 }", p),
-           Op("random_solarize { threshold: 9 p: $0 }", p),
-           Op("random_adjust_sharpness { sharpness_factor: 2 p: $0 }", p),
-           Op("random_autocontrast { p: $0 }", p),
-           Op("random_equalize { p: $0 }", p)}) {
-    gates.emplace(TransformName(op), op);
-  }
-  return gates;
-}
-
 void CheckGate(const std::string& name) {
   for (const double p : {0.02, 0.3, 0.5, 0.97}) {
     const ExplainedFeed feed(16, 16, {Gates(p).at(name)});

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "server/pipeline/explain.h"
 #include "server/pipeline/pipeline.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -106,6 +107,25 @@ class ExplainedFeed {
  private:
   std::unique_ptr<AugmentProgram> program_;
 };
+
+// The ops that are applied with probability p and draw nothing else.
+inline std::map<std::string, v1::Transform> Gates(double p) {
+  std::map<std::string, v1::Transform> gates;
+  for (const v1::Transform& op : Transforms{
+           testing::Op("random_horizontal_flip { p: $0 }", p),
+           testing::Op("random_vertical_flip { p: $0 }", p),
+           testing::Op("random_grayscale { p: $0 }", p),
+           testing::Op("random_invert { p: $0 }", p),
+           testing::Op("random_posterize { bits: 3 p: $0 }", p),
+           testing::Op("random_solarize { threshold: 9 p: $0 }", p),
+           testing::Op("random_adjust_sharpness { sharpness_factor: 2 p: $0 }",
+                       p),
+           testing::Op("random_autocontrast { p: $0 }", p),
+           testing::Op("random_equalize { p: $0 }", p)}) {
+    gates.emplace(TransformName(op), op);
+  }
+  return gates;
+}
 
 // The distance of a count from n * p, in standard deviations.
 inline double BinomialZ(int64_t count, double n, double p) {

@@ -15,11 +15,10 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "server/feed/sampler.h"
+#include "tests/testing/distribution.h"
 
 namespace datasetd {
 namespace {
-
-constexpr double kMaxZ = 5.0;
 
 std::vector<int64_t> Order(int64_t num_samples, uint64_t seed, uint64_t epoch) {
   auto sampler = Sampler::Create({.num_samples = num_samples,
@@ -29,28 +28,6 @@ std::vector<int64_t> Order(int64_t num_samples, uint64_t seed, uint64_t epoch) {
   std::vector<int64_t> order(num_samples);
   (*sampler)->Fill(epoch, 0, absl::MakeSpan(order));
   return order;
-}
-
-// Wilson and Hilferty: the cube root of a chi-square variable is nearly
-// normal. At 1 degree of freedom its 5 sigma stand for 3e-8, so it only rejects
-// less there.
-double ChiSquareZ(double chi_square, double degrees) {
-  const double variance = 2.0 / (9.0 * degrees);
-  return (std::cbrt(chi_square / degrees) - (1.0 - variance)) /
-         std::sqrt(variance);
-}
-
-// Equally likely cells.
-double UniformZ(const std::vector<int64_t>& counts) {
-  double total = 0;
-  for (int64_t count : counts) total += count;
-  const double expected = total / counts.size();
-  EXPECT_GE(expected, 5.0) << "too few samples for a chi-square";
-  double chi_square = 0;
-  for (int64_t count : counts) {
-    chi_square += (count - expected) * (count - expected) / expected;
-  }
-  return ChiSquareZ(chi_square, counts.size() - 1.0);
 }
 
 // A Poisson count of a large mean.
@@ -146,7 +123,7 @@ TEST_P(SmallSetTest, AllOrdersAreEquallyLikely) {
     ASSERT_EQ(static_cast<int64_t>(counted->size()), num_orders);
     std::vector<int64_t> counts;
     for (const auto& [order, count] : *counted) counts.push_back(count);
-    EXPECT_LT(std::abs(UniformZ(counts)), kMaxZ);
+    EXPECT_LT(std::abs(EquallyLikelyZ(counts)), kMaxZ);
   }
 }
 
@@ -167,7 +144,7 @@ TEST_P(SmallSetPairTest, OrdersOfConsecutiveEpochsAreIndependent) {
     ASSERT_EQ(static_cast<int64_t>(counted->size()), num_pairs);
     std::vector<int64_t> counts;
     for (const auto& [pair, count] : *counted) counts.push_back(count);
-    EXPECT_LT(std::abs(UniformZ(counts)), kMaxZ);
+    EXPECT_LT(std::abs(EquallyLikelyZ(counts)), kMaxZ);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "cuda/kernels/ops/mix.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/reference/mix_reference.h"
 #include "tests/reference/philox_reference.h"
+#include "tests/testing/distribution.h"
 
 namespace datasetd {
 namespace {
@@ -37,18 +37,13 @@ MixDraw DrawOf(const MixProgram& program, const BatchTask& batch, int row = 0) {
   return DrawMix(program, kSeed, batch, row, 32, 24);
 }
 
-// The largest distance of the sample's distribution from Beta(alpha, alpha).
-double KolmogorovSmirnov(std::vector<double> values, double alpha) {
-  std::sort(values.begin(), values.end());
-  const double n = static_cast<double>(values.size());
-  double worst = 0.0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double cdf = reference::BetaCdf(alpha, values[i]);
-    worst = std::max({worst, std::abs(cdf - static_cast<double>(i) / n),
-                      std::abs(cdf - static_cast<double>(i + 1) / n)});
-  }
-  return worst;
+// The distance from Beta(alpha, alpha). 1 in 1,000 of right generators is
+// beyond kMaxDistance.
+double BetaDistance(const std::vector<double>& values, double alpha) {
+  return KolmogorovSmirnov(
+      values, [=](double x) { return reference::BetaCdf(alpha, x); });
 }
+constexpr double kMaxDistance = 1.95;
 
 TEST(BetaReferenceTest, KnownValues) {
   EXPECT_NEAR(reference::BetaCdf(1.0, 0.3), 0.3, 1e-9);
@@ -69,9 +64,7 @@ TEST(MixTest, LambdaIsOfBeta) {
                               Batch(static_cast<uint32_t>(i)))
                            .lambda);
     }
-    // 1 in 1,000 of right generators is beyond.
-    EXPECT_LT(KolmogorovSmirnov(values, alpha), 1.95 / std::sqrt(kDraws))
-        << "alpha " << alpha;
+    EXPECT_LT(BetaDistance(values, alpha), kMaxDistance) << "alpha " << alpha;
   }
 }
 
@@ -85,8 +78,8 @@ TEST(MixTest, RowsEpochsAndSeedsDrawAnew) {
     by_epoch.push_back(
         DrawOf(program, Batch(7, static_cast<uint64_t>(i))).lambda);
   }
-  EXPECT_LT(KolmogorovSmirnov(by_row, 1.0), 1.95 / std::sqrt(kRows));
-  EXPECT_LT(KolmogorovSmirnov(by_epoch, 1.0), 1.95 / std::sqrt(kRows));
+  EXPECT_LT(BetaDistance(by_row, 1.0), kMaxDistance);
+  EXPECT_LT(BetaDistance(by_epoch, 1.0), kMaxDistance);
   // Neighbours are uncorrelated: a sum of 4,000 products has sigma 1/12 / 63.
   double covariance = 0.0;
   for (int i = 1; i < kRows; ++i) {
