@@ -49,23 +49,29 @@ ImageSize ManySizes(int64_t index) {
 
 ImageSize OneSize(int64_t) { return {kExtent, kExtent}; }
 
+// A plan whose first field has these pretransforms.
+absl::StatusOr<LoadPlan> PlanWith(const SampleSource& source,
+                                  const Transforms& ops) {
+  std::vector<std::optional<FieldProgram>> programs(2);
+  if (!ops.empty()) {
+    auto program = CompileField(source.info().fields[0], 0, ops, Layout::kNhwc);
+    if (!program.ok()) return program.status();
+    programs[0] = *program;
+  }
+  auto plan = PlanLoad(source.info(), programs);
+  if (plan.ok()) plan->fields[0].ops = ops;
+  return plan;
+}
+
 class DatasetLoaderTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::shared_ptr<const Dataset>> Load(FakeEncodedSource& source,
-                                                      Transforms ops) {
-    std::vector<std::optional<FieldProgram>> programs(2);
-    if (!ops.empty()) {
-      auto program =
-          CompileField(source.info().fields[0], 0, ops, Layout::kNhwc);
-      if (!program.ok()) return program.status();
-      programs[0] = *program;
-    }
-    auto plan = PlanLoad(source.info(), programs);
+                                                      const Transforms& ops) {
+    auto plan = PlanWith(source, ops);
     if (!plan.ok()) return plan.status();
     plan->bad_samples = policy_;
     plan->max_bad_samples = 1000;
     plan->num_workers = num_threads_;
-    plan->fields[0].ops = std::move(ops);
     plan_ = *plan;
     return LoadDataset("a", *plan, source, backend_.get(), Reservation(),
                        counters_, account_, /*expected_hash=*/"", store_);
@@ -361,17 +367,9 @@ class PlainLoadTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::shared_ptr<const Dataset>> Load(PlainSource& source,
                                                       const Transforms& ops) {
-    std::vector<std::optional<FieldProgram>> programs(2);
-    if (!ops.empty()) {
-      auto program =
-          CompileField(source.info().fields[0], 0, ops, Layout::kNhwc);
-      if (!program.ok()) return program.status();
-      programs[0] = *program;
-    }
-    auto plan = PlanLoad(source.info(), programs);
+    auto plan = PlanWith(source, ops);
     if (!plan.ok()) return plan.status();
     plan->num_workers = num_threads_;
-    plan->fields[0].ops = ops;
     plan_ = *plan;
     return LoadDataset("a", *plan, source, &backend_, Reservation(), counters_,
                        account_);
@@ -588,9 +586,7 @@ TEST_F(PlainLoadTest, CancellingEndsBothChunks) {
 
 TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
   FakeEncodedSource source(100'000, ManySizes);
-  std::vector<std::optional<FieldProgram>> programs(2);
-  programs[0] = *CompileField(source.info().fields[0], 0, crop_, Layout::kNhwc);
-  auto plan = PlanLoad(source.info(), programs);
+  auto plan = PlanWith(source, crop_);
   ASSERT_THAT(plan, IsOk());
   plan->num_workers = 4;
   EXPECT_EQ(plan->num_staging_buffers, 3);
