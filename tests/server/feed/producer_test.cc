@@ -42,6 +42,7 @@ using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MakeTestFeed;
 using ::datasetd::testing::MemoryChannel;
 using ::datasetd::testing::TestFeed;
+using ::datasetd::testing::TestFeedOptions;
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
@@ -80,29 +81,42 @@ void RemoveAndWait(FakeBackend& backend, Producer& producer, Feed* feed) {
   while (!removed.is_notified()) backend.CompleteNext();
 }
 
-// Every combination of a backend that calls and one that must be polled.
+// On a backend that calls, and one that must be polled.
 class ProducerTest : public ::testing::TestWithParam<bool> {
  protected:
-  // Goes before the backend, and after the feeds.
-  std::unique_ptr<Producer> Start(FakeBackend& backend) {
-    auto producer = Producer::Start(&backend, NoFailure);
-    EXPECT_THAT(producer, IsOk());
-    return *std::move(producer);
+  void Start(FakeBackendOptions options = {},
+             Producer::FailureFunction on_failure = NoFailure,
+             Producer::ClockFunction clock = MonotonicNanoseconds) {
+    options.needs_polling = GetParam();
+    backend_.emplace(options);
+    auto producer = Producer::Start(&*backend_, std::move(on_failure), clock);
+    ASSERT_THAT(producer, IsOk());
+    producer_ = *std::move(producer);
+  }
+  // To be removed by the test.
+  TestFeed Add(TestFeedOptions options = {}) {
+    options.on_done = producer_->on_done();
+    TestFeed made = MakeTestFeed(&*backend_, options);
+    producer_->Add(made.feed.get());
+    return made;
+  }
+  void Remove(const TestFeed& made) {
+    RemoveAndWait(*backend_, *producer_, made.feed.get());
   }
   // Runs launches until `count` batches are published.
-  void CompleteUntil(FakeBackend& backend, const TestFeed& made, size_t count) {
-    while (made.channel->published().size() < count) backend.CompleteNext();
+  void CompleteUntil(const TestFeed& made, size_t count) {
+    while (made.channel->published().size() < count) backend_->CompleteNext();
   }
+
+  std::optional<FakeBackend> backend_;
+  std::unique_ptr<Producer> producer_;
 };
 
 TEST_P(ProducerTest, FillsAFeedAndRefillsWhatIsReleased) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(made.feed.get());
+  Start();
+  const TestFeed made = Add();
   for (size_t released = 0; released < 200; ++released) {
-    CompleteUntil(backend, made, released + 1);
+    CompleteUntil(made, released + 1);
     made.channel->Release(made.channel->published()[released]);
   }
   const auto all = made.channel->published();
@@ -111,28 +125,23 @@ TEST_P(ProducerTest, FillsAFeedAndRefillsWhatIsReleased) {
     ASSERT_EQ(all[i].batch.epoch, i / 3);
     ASSERT_EQ(all[i].batch.batch, i % 3);
   }
-  backend.CompleteAll();
-  RemoveAndWait(backend, *producer, made.feed.get());
+  backend_->CompleteAll();
+  Remove(made);
 }
 
 TEST_P(ProducerTest, AMissingBlockStallsItsOwnFeedOnly) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
+  Start();
   ClientOrder::Options options;
   options.num_samples = 10;
   options.batch_size = 4;
   options.capacity = 8;
   const auto order = std::make_shared<ClientOrder>(options);
-  const TestFeed waiting =
-      MakeTestFeed(&backend, {.on_done = producer->on_done(), .order = order});
-  const TestFeed lively =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(waiting.feed.get());
-  producer->Add(lively.feed.get());
+  const TestFeed waiting = Add({.order = order});
+  const TestFeed lively = Add();
   size_t num_lively = 0;
   for (uint64_t round = 0; round < 50; ++round) {
     for (int i = 0; i < 5; ++i, ++num_lively) {
-      CompleteUntil(backend, lively, num_lively + 1);
+      CompleteUntil(lively, num_lively + 1);
       lively.channel->Release(lively.channel->published()[num_lively]);
     }
     ASSERT_THAT(waiting.channel->published(), SizeIs(round));
@@ -142,82 +151,66 @@ TEST_P(ProducerTest, AMissingBlockStallsItsOwnFeedOnly) {
         order->Append(
             {.start = {0, round}, .batch_sizes = sizes, .indices = indices}),
         IsOk());
-    producer->Wake();
-    CompleteUntil(backend, waiting, round + 1);
+    producer_->Wake();
+    CompleteUntil(waiting, round + 1);
     waiting.channel->Release(waiting.channel->published()[round]);
   }
-  backend.CompleteAll();
-  RemoveAndWait(backend, *producer, waiting.feed.get());
-  RemoveAndWait(backend, *producer, lively.feed.get());
+  backend_->CompleteAll();
+  Remove(waiting);
+  Remove(lively);
 }
 
 TEST_P(ProducerTest, ASilentClientStallsItsOwnFeedOnly) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed silent =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  const TestFeed lively =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(silent.feed.get());
-  producer->Add(lively.feed.get());
+  Start();
+  const TestFeed silent = Add();
+  const TestFeed lively = Add();
   for (size_t released = 0; released < 100; ++released) {
-    CompleteUntil(backend, lively, released + 1);
+    CompleteUntil(lively, released + 1);
     lively.channel->Release(lively.channel->published()[released]);
   }
-  CompleteUntil(backend, silent, 3);
+  CompleteUntil(silent, 3);
   EXPECT_THAT(silent.channel->published(), SizeIs(3));
-  RemoveAndWait(backend, *producer, silent.feed.get());
-  RemoveAndWait(backend, *producer, lively.feed.get());
+  Remove(silent);
+  Remove(lively);
 }
 
 TEST_P(ProducerTest, TakesASeekWhileAsleep) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(made.feed.get());
-  CompleteUntil(backend, made, 3);  // all slots are out: it sleeps
+  Start();
+  const TestFeed made = Add();
+  CompleteUntil(made, 3);  // all slots are out: it sleeps
   made.channel->Seek({.generation = 1, .epoch = 9, .batch = 1});
   made.channel->Release(made.channel->published()[0]);
-  CompleteUntil(backend, made, 4);
+  CompleteUntil(made, 4);
   const auto all = made.channel->published();
   EXPECT_EQ(all[3].batch.generation, 1);
   EXPECT_EQ(all[3].batch.epoch, 9);
   EXPECT_EQ(all[3].batch.batch, 1);
   EXPECT_THAT(BatchBytes(*made.feed, all[3]), ElementsAre(4, 5, 6, 7));
-  RemoveAndWait(backend, *producer, made.feed.get());
+  Remove(made);
 }
 
 // Slots that are gathered on a GPU are filled although nothing wakes the
 // thread.
 TEST_P(ProducerTest, AFreeSlotIsNotLeftForEver) {
-  FakeBackend backend({.needs_polling = GetParam(),
-                       .max_batches_per_launch = 32,
-                       .is_host = false});
-  const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed made =
-      MakeTestFeed(&backend, {.num_slots = 12, .on_done = producer->on_done()});
-  producer->Add(made.feed.get());
-  CompleteUntil(backend, made, 12);
+  Start({.max_batches_per_launch = 32, .is_host = false});
+  const TestFeed made = Add({.num_slots = 12});
+  CompleteUntil(made, 12);
   // The client neither waits nor releases another.
   made.channel->Release(made.channel->published()[0]);
-  CompleteUntil(backend, made, 13);
-  RemoveAndWait(backend, *producer, made.feed.get());
+  CompleteUntil(made, 13);
+  Remove(made);
 }
 
 TEST_P(ProducerTest, ARemovedFeedGoesWhenItsWorkHasEnded) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(made.feed.get());
-  while (backend.num_pending_launches() < 3) {
+  Start();
+  const TestFeed made = Add();
+  while (backend_->num_pending_launches() < 3) {
   }
   Signal removed;
-  producer->Remove(made.feed.get(), [&] { removed.Notify(); });
+  producer_->Remove(made.feed.get(), [&] { removed.Notify(); });
   ASSERT_TRUE(made.channel->AwaitClosed());
-  EXPECT_EQ(backend.num_pending_launches(), 3);
-  backend.CompleteAll();
+  EXPECT_EQ(backend_->num_pending_launches(), 3);
+  backend_->CompleteAll();
   ASSERT_TRUE(removed.Await());
   EXPECT_TRUE(made.feed->is_quiescent());
   EXPECT_THAT(made.channel->published(), SizeIs(0));
@@ -231,43 +224,31 @@ uint64_t TickingClock() {
 }
 
 TEST_P(ProducerTest, FeedsTakeTurns) {
-  FakeBackend backend({.needs_polling = GetParam(),
-                       .max_batches_per_launch = 1,
-                       .max_launches_in_flight = 2});
-  auto started = Producer::Start(&backend, NoFailure, TickingClock<1000>);
-  ASSERT_THAT(started, IsOk());
-  const std::unique_ptr<Producer> producer = *std::move(started);
+  Start({.max_batches_per_launch = 1, .max_launches_in_flight = 2}, NoFailure,
+        TickingClock<1000>);
   std::vector<TestFeed> feeds;
   for (uint64_t id = 1; id <= 4; ++id) {
-    feeds.push_back(MakeTestFeed(
-        &backend, {.id = id, .num_slots = 8, .on_done = producer->on_done()}));
-    producer->Add(feeds.back().feed.get());
+    feeds.push_back(Add({.id = id, .num_slots = 8}));
   }
   // The last feed is not served later than the first by more than a round.
-  CompleteUntil(backend, feeds[3], 5);
+  CompleteUntil(feeds[3], 5);
   for (const TestFeed& made : feeds) {
     EXPECT_GE(made.channel->published().size(), 3);
   }
-  for (const TestFeed& made : feeds) CompleteUntil(backend, made, 8);
+  for (const TestFeed& made : feeds) CompleteUntil(made, 8);
   for (const TestFeed& made : feeds) {
-    RemoveAndWait(backend, *producer, made.feed.get());
+    Remove(made);
   }
 }
 
 TEST_P(ProducerTest, LaunchesThatDoNotEndTakeNoPlaceOfAnother) {
-  FakeBackend backend({.needs_polling = GetParam(),
-                       .max_batches_per_launch = 1,
-                       .max_launches_in_flight = 2,
-                       .takes_turns = true});
-  const std::unique_ptr<Producer> producer = Start(backend);
+  Start({.max_batches_per_launch = 1,
+         .max_launches_in_flight = 2,
+         .takes_turns = true});
   std::vector<TestFeed> feeds;
   // Five of one user, and one of another. Nothing that they launch ends.
   for (uint64_t id = 1; id <= 6; ++id) {
-    feeds.push_back(MakeTestFeed(&backend, {.id = id,
-                                            .uid = id <= 5 ? 1u : 2u,
-                                            .num_slots = 8,
-                                            .on_done = producer->on_done()}));
-    producer->Add(feeds.back().feed.get());
+    feeds.push_back(Add({.id = id, .uid = id <= 5 ? 1u : 2u, .num_slots = 8}));
   }
   const auto num_launches = [&](size_t feed) {
     return feeds[feed].feed->stats().num_launches.load();
@@ -279,37 +260,30 @@ TEST_P(ProducerTest, LaunchesThatDoNotEndTakeNoPlaceOfAnother) {
   while (num_launches(5) < 2) {
   }
   // Places beyond the first of each feed are the user's.
-  EXPECT_LE(backend.num_pending_launches(), 2 + 4 + 2);
+  EXPECT_LE(backend_->num_pending_launches(), 2 + 4 + 2);
   for (const TestFeed& made : feeds) {
-    RemoveAndWait(backend, *producer, made.feed.get());
+    Remove(made);
   }
 }
 
 TEST_P(ProducerTest, AUsersManyFeedsDoNotCrowdOutAnothersOne) {
-  FakeBackend backend({.needs_polling = GetParam(),
-                       .max_batches_per_launch = 1,
-                       .max_launches_in_flight = 1});
-  auto started = Producer::Start(&backend, NoFailure, TickingClock<10'000'000>);
-  ASSERT_THAT(started, IsOk());
-  const std::unique_ptr<Producer> producer = *std::move(started);
+  Start({.max_batches_per_launch = 1, .max_launches_in_flight = 1}, NoFailure,
+        TickingClock<10'000'000>);
   std::vector<TestFeed> feeds;
   constexpr size_t kMany = 12;
   for (uint64_t id = 0; id <= kMany; ++id) {
-    feeds.push_back(MakeTestFeed(&backend, {.id = id + 1,
-                                            .uid = id == kMany ? 2u : 1u,
-                                            .num_slots = 8,
-                                            .on_done = producer->on_done()}));
-    producer->Add(feeds.back().feed.get());
+    feeds.push_back(
+        Add({.id = id + 1, .uid = id == kMany ? 2u : 1u, .num_slots = 8}));
   }
   // By feeds, the last one had a thirteenth.
-  CompleteUntil(backend, feeds[kMany], 8);
+  CompleteUntil(feeds[kMany], 8);
   size_t num_others = 0;
   for (size_t i = 0; i < kMany; ++i) {
     num_others += feeds[i].channel->published().size();
   }
   EXPECT_LT(num_others, 8 * kMany / 2);
   for (const TestFeed& made : feeds) {
-    RemoveAndWait(backend, *producer, made.feed.get());
+    Remove(made);
   }
 }
 
@@ -606,60 +580,50 @@ TEST(ProducerPollTest, TheEndOfALongLaunchIsSeenAtOnce) {
 }
 
 TEST_P(ProducerTest, AFloodOfEmptyWakesIsThrottledAndHarmsNobody) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed hostile =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  const TestFeed lively =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(hostile.feed.get());
-  producer->Add(lively.feed.get());
-  CompleteUntil(backend, hostile, 3);
-  CompleteUntil(backend, lively, 3);
-  while (producer->num_throttled_wakes() == 0) {
+  Start();
+  const TestFeed hostile = Add();
+  const TestFeed lively = Add();
+  CompleteUntil(hostile, 3);
+  CompleteUntil(lively, 3);
+  while (producer_->num_throttled_wakes() == 0) {
     hostile.channel->WakeForNothing();
   }
   for (size_t released = 0; released < 50; ++released) {
     hostile.channel->WakeForNothing();
-    CompleteUntil(backend, lively, released + 1);
+    CompleteUntil(lively, released + 1);
     lively.channel->Release(lively.channel->published()[released]);
   }
   // The hostile one is heard again.
   hostile.channel->Release(hostile.channel->published()[0]);
-  CompleteUntil(backend, hostile, 4);
-  RemoveAndWait(backend, *producer, hostile.feed.get());
-  RemoveAndWait(backend, *producer, lively.feed.get());
+  CompleteUntil(hostile, 4);
+  Remove(hostile);
+  Remove(lively);
 }
 
 TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
-  FakeBackend backend({.needs_polling = GetParam()});
   Signal failed;
   int num_failures = 0;
   absl::Status failure;
-  auto producer =
-      Producer::Start(&backend, [&](uint64_t feed_id, absl::Status status) {
-        EXPECT_EQ(feed_id, 0u);
-        ++num_failures;
-        failure = std::move(status);
-        failed.Notify();
-      });
-  ASSERT_THAT(producer, IsOk());
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
-  (*producer)->Add(made.feed.get());
+  Start({}, [&](uint64_t feed_id, absl::Status status) {
+    EXPECT_EQ(feed_id, 0u);
+    ++num_failures;
+    failure = std::move(status);
+    failed.Notify();
+  });
+  const TestFeed made = Add();
   // All three slots are published, so that the next launch is the one that the
   // release causes.
-  CompleteUntil(backend, made, 3);
-  while ((*producer)->progress().has_running_launch) {
+  CompleteUntil(made, 3);
+  while (producer_->progress().has_running_launch) {
   }
   made.channel->Release(made.channel->published()[0]);
-  while (!(*producer)->progress().has_running_launch) {
+  while (!producer_->progress().has_running_launch) {
   }
-  ASSERT_TRUE(backend.FailNext(absl::InternalError("fell off the bus")));
+  ASSERT_TRUE(backend_->FailNext(absl::InternalError("fell off the bus")));
   ASSERT_TRUE(failed.Await());
   ASSERT_TRUE(made.channel->AwaitClosed());
   const size_t num_published = made.channel->published().size();
-  RemoveAndWait(backend, **producer, made.feed.get());
+  Remove(made);
   EXPECT_EQ(num_failures, 1);
   EXPECT_EQ(failure.message(),
             "fell off the bus; feeds with launches in flight: " +
@@ -669,34 +633,27 @@ TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
 }
 
 TEST_P(ProducerTest, ARefusedLaunchEndsItsFeedOnly) {
-  FakeBackend backend({.needs_polling = GetParam()});
   Signal failed;
   absl::Status failure;
   uint64_t failed_feed = 0;
-  auto producer =
-      Producer::Start(&backend, [&](uint64_t feed_id, absl::Status status) {
-        failed_feed = feed_id;
-        failure = std::move(status);
-        failed.Notify();
-      });
-  ASSERT_THAT(producer, IsOk());
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
-  backend.FailLaunch(2);
-  (*producer)->Add(made.feed.get());
+  Start({}, [&](uint64_t feed_id, absl::Status status) {
+    failed_feed = feed_id;
+    failure = std::move(status);
+    failed.Notify();
+  });
+  backend_->FailLaunch(2);
+  const TestFeed made = Add();
   ASSERT_TRUE(failed.Await());
   EXPECT_FALSE(IsDeviceFailure(failure));
   EXPECT_EQ(failed_feed, made.feed->id());
   ASSERT_TRUE(made.channel->AwaitClosed());
-  backend.CompleteAll();
-  RemoveAndWait(backend, **producer, made.feed.get());
+  backend_->CompleteAll();
+  Remove(made);
   EXPECT_THAT(made.channel->published(), SizeIs(0));
 
-  const TestFeed other =
-      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
-  (*producer)->Add(other.feed.get());
-  CompleteUntil(backend, other, 1);
-  RemoveAndWait(backend, **producer, other.feed.get());
+  const TestFeed other = Add();
+  CompleteUntil(other, 1);
+  Remove(other);
 }
 
 // Until what the producer says fulfils the condition.
@@ -715,77 +672,64 @@ bool HasAnswered(const ProducerProgress& progress) {
 }
 
 TEST_P(ProducerTest, AnswersAPingWhileItSleepsForLackOfWork) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
+  Start();
   for (uint64_t i = 1; i <= 10; ++i) {
-    producer->Ping();
-    EXPECT_EQ(producer->progress().num_pings, i);
-    ASSERT_TRUE(AwaitProgress(*producer, HasAnswered));
+    producer_->Ping();
+    EXPECT_EQ(producer_->progress().num_pings, i);
+    ASSERT_TRUE(AwaitProgress(*producer_, HasAnswered));
   }
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(made.feed.get());
-  CompleteUntil(backend, made, 3);  // all slots are out: it sleeps
-  producer->Ping();
-  EXPECT_TRUE(AwaitProgress(*producer, HasAnswered));
-  RemoveAndWait(backend, *producer, made.feed.get());
+  const TestFeed made = Add();
+  CompleteUntil(made, 3);  // all slots are out: it sleeps
+  producer_->Ping();
+  EXPECT_TRUE(AwaitProgress(*producer_, HasAnswered));
+  Remove(made);
 }
 
 TEST_P(ProducerTest, SaysThatItAnswersButNothingEndsOnADeviceThatHangs) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(made.feed.get());
-  ASSERT_TRUE(AwaitProgress(*producer, [](const ProducerProgress& progress) {
+  Start();
+  const TestFeed made = Add();
+  ASSERT_TRUE(AwaitProgress(*producer_, [](const ProducerProgress& progress) {
     return progress.has_running_launch;
   }));
   for (int i = 0; i < 3; ++i) {
-    producer->Ping();
-    ASSERT_TRUE(AwaitProgress(*producer, HasAnswered));
-    EXPECT_TRUE(producer->progress().has_running_launch);
-    EXPECT_EQ(producer->progress().num_launches_ended, 0);
+    producer_->Ping();
+    ASSERT_TRUE(AwaitProgress(*producer_, HasAnswered));
+    EXPECT_TRUE(producer_->progress().has_running_launch);
+    EXPECT_EQ(producer_->progress().num_launches_ended, 0);
   }
-  CompleteUntil(backend, made, 3);
-  EXPECT_TRUE(AwaitProgress(*producer, [](const ProducerProgress& progress) {
+  CompleteUntil(made, 3);
+  EXPECT_TRUE(AwaitProgress(*producer_, [](const ProducerProgress& progress) {
     return progress.num_launches_ended == 3 && !progress.has_running_launch;
   }));
-  RemoveAndWait(backend, *producer, made.feed.get());
+  Remove(made);
 }
 
 TEST_P(ProducerTest, AThreadThatIsStuckAnswersNoPing) {
-  FakeBackend backend({.needs_polling = GetParam()});
   Signal entered;
   Signal leave;
-  auto producer = Producer::Start(&backend, [&](uint64_t, absl::Status) {
+  Start({}, [&](uint64_t, absl::Status) {
     entered.Notify();
     leave.Await();
   });
-  ASSERT_THAT(producer, IsOk());
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
-  backend.FailLaunch(1);
-  (*producer)->Add(made.feed.get());
+  backend_->FailLaunch(1);
+  const TestFeed made = Add();
   ASSERT_TRUE(entered.Await());
-  (*producer)->Ping();
-  EXPECT_FALSE(HasAnswered((*producer)->progress()));
+  producer_->Ping();
+  EXPECT_FALSE(HasAnswered(producer_->progress()));
   leave.Notify();
-  EXPECT_TRUE(AwaitProgress(**producer, HasAnswered));
-  RemoveAndWait(backend, **producer, made.feed.get());
+  EXPECT_TRUE(AwaitProgress(*producer_, HasAnswered));
+  Remove(made);
 }
 
 TEST_P(ProducerTest, TheHandOverOfEveryBatchIsMeasured) {
-  FakeBackend backend({.needs_polling = GetParam()});
-  const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer->on_done()});
-  producer->Add(made.feed.get());
+  Start();
+  const TestFeed made = Add();
   for (size_t released = 0; released < 20; ++released) {
-    CompleteUntil(backend, made, released + 1);
+    CompleteUntil(made, released + 1);
     made.channel->Release(made.channel->published()[released]);
   }
-  backend.CompleteAll();
-  RemoveAndWait(backend, *producer, made.feed.get());
+  backend_->CompleteAll();
+  Remove(made);
   const LatencyHistogram::Snapshot snapshot =
       made.feed->stats().hand_over.Read();
   EXPECT_EQ(std::accumulate(snapshot.counts.begin(), snapshot.counts.end(),
