@@ -154,10 +154,6 @@ class CudaReleaseTest : public ::testing::Test {
     (CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
      has_write_value ? 1 : 0);
   }
-  absl::StatusOr<BatchInfo> Next(FeedHarness& harness) {
-    EXPECT_TRUE(harness.daemon().Publish());
-    return harness.core().Next(stream_, absl::ZeroDuration());
-  }
 
   uint64_t stream_ = 0;
   uint64_t side_stream_ = 0;
@@ -180,7 +176,7 @@ TEST_F(CudaReleaseTest, SlotIsFreeWhenItsStreamGotThere) {
   FeedHarness harness(FeedHarness::Device::kGpu);
   EXPECT_EQ(harness.core().device().device_type, kDLCUDA);
   EXPECT_EQ(harness.core().device().device_id, 1);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   std::atomic<int> done = 0;
   GiveWork(stream_, &done);
@@ -199,7 +195,7 @@ TEST_F(CudaReleaseTest, SlotIsFreeWhenItsStreamGotThere) {
 TEST_F(CudaReleaseTest, HostFunctionWhereStreamsCannotWrite) {
   SetWriteValue(false);
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   harness.Drop(*batch);
   EXPECT_EQ(harness.daemon().num_held(), 1u);
@@ -210,7 +206,7 @@ TEST_F(CudaReleaseTest, HostFunctionWhereStreamsCannotWrite) {
 TEST_F(CudaReleaseTest, EveryRecordedStreamIsWaitedFor) {
   FeedHarness harness(FeedHarness::Device::kGpu);
   const uint64_t own_stream = OwnStream();
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   for (uint64_t stream : {side_stream_, third_stream_, side_stream_}) {
     ASSERT_THAT(harness.core().RecordStream(batch->slot, stream), IsOk());
@@ -233,7 +229,7 @@ TEST_F(CudaReleaseTest, EveryRecordedStreamIsWaitedFor) {
 TEST_F(CudaReleaseTest, StreamsOfABatchDoNotWaitForEachOther) {
   FeedHarness harness(FeedHarness::Device::kGpu);
   const uint64_t own_stream = OwnStream();
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   ASSERT_THAT(harness.core().RecordStream(batch->slot, side_stream_), IsOk());
   std::atomic<int> done = 0;
@@ -257,7 +253,7 @@ TEST_F(CudaReleaseTest, AStreamOfAnotherGpuIsWaitedFor) {
   ASSERT_EQ(DATASETD_CALL(cuCtxPopCurrent)(nullptr), CUDA_SUCCESS);
   FeedHarness harness(FeedHarness::Device::kGpu);
   const uint64_t own_stream = OwnStream();
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   ASSERT_THAT(harness.core().RecordStream(batch->slot, peer_stream), IsOk());
   std::atomic<int> done = 0;
@@ -270,7 +266,7 @@ TEST_F(CudaReleaseTest, AStreamOfAnotherGpuIsWaitedFor) {
   Run(own_stream);
   EXPECT_EQ(done, 1);
   EXPECT_EQ(harness.daemon().num_held(), 0u);
-  const auto next = Next(harness);
+  const auto next = harness.Take(stream_);
   ASSERT_THAT(next, IsOk());
   harness.Drop(*next);
   Run(stream_);
@@ -305,7 +301,7 @@ TEST_F(CudaReleaseTest, TheStreamPerThreadIsRefused) {
 TEST_F(CudaReleaseTest, StreamsOfABatchAreLimited) {
   FeedHarness harness(FeedHarness::Device::kGpu);
   const CUstream own_stream = Handle(OwnStream());
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   for (uint64_t i = 1; i < kMaxStreamsPerBatch; ++i) {
     ASSERT_THAT(harness.core().RecordStream(batch->slot, MakeStream()), IsOk());
@@ -319,14 +315,14 @@ TEST_F(CudaReleaseTest, StreamsOfABatchAreLimited) {
 
 TEST_F(CudaReleaseTest, ReleaseDuringACaptureWaitsForItsEnd) {
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto first = Next(harness);
+  const auto first = harness.Take(stream_);
   ASSERT_THAT(first, IsOk());
   BeginCapture(stream_);
   harness.Drop(*first);
   EXPECT_EQ(harness.daemon().client_page()->release_requested[0].load(), 0u);
   EndCapture(stream_);
   // The next release takes it along.
-  const auto second = Next(harness);
+  const auto second = harness.Take(stream_);
   ASSERT_THAT(second, IsOk());
   harness.Drop(*second);
   Run(stream_);
@@ -337,7 +333,7 @@ TEST_F(CudaReleaseTest, AllSlotsInACaptureIsAnErrorAndNoHang) {
   FeedHarness harness(FeedHarness::Device::kGpu);
   BeginCapture(stream_);
   for (int i = 0; i < 4; ++i) {
-    const auto batch = Next(harness);
+    const auto batch = harness.Take(stream_);
     ASSERT_THAT(batch, IsOk());
     harness.Drop(*batch);
   }
@@ -361,7 +357,7 @@ TEST_F(CudaReleaseTest, SlotsThatAreHeldBesideACaptureAreNamed) {
   BeginCapture(stream_);
   std::vector<BatchInfo> batches;
   for (int i = 0; i < 4; ++i) {
-    const auto batch = Next(harness);
+    const auto batch = harness.Take(stream_);
     ASSERT_THAT(batch, IsOk());
     batches.push_back(*batch);
   }
@@ -382,7 +378,7 @@ TEST_F(CudaReleaseTest, SlotsThatAreHeldBesideACaptureAreNamed) {
 // needs.
 TEST_F(CudaReleaseTest, ClosingDoesNotWaitForTheDevice) {
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   std::atomic<int> done = 0;
   GiveWork(stream_, &done);
@@ -408,7 +404,7 @@ TEST_F(CudaReleaseTest, ClosingDoesNotWaitForTheDevice) {
 
 TEST_F(CudaReleaseTest, AnotherStreamsWorkDoesNotKeepAClosedFeed) {
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   harness.Drop(*batch);
   Run(stream_);
@@ -426,7 +422,7 @@ TEST_F(CudaReleaseTest, AnotherStreamsWorkDoesNotKeepAClosedFeed) {
 // To synchronise a context is forbidden while a stream of it is captured.
 TEST_F(CudaReleaseTest, ACaptureElsewhereSurvivesTheEndOfAFeed) {
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   Run(stream_);
   BeginCapture(side_stream_);
@@ -439,7 +435,7 @@ TEST_F(CudaReleaseTest, ACaptureElsewhereSurvivesTheEndOfAFeed) {
 
 TEST_F(CudaReleaseTest, ATensorThatDiesInACaptureComesBackAfterIt) {
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   FeedCore& core = harness.core();
   harness.Close();
@@ -456,13 +452,13 @@ TEST_F(CudaReleaseTest, ATensorThatDiesInACaptureComesBackAfterIt) {
 // A skipped batch was never used: its word is written by the CPU.
 TEST_F(CudaReleaseTest, AFeedWithSkippedBatchesEnds) {
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   harness.Drop(*batch);
   Run(stream_);
   ASSERT_TRUE(harness.daemon().Publish());
   ASSERT_THAT(harness.core().Seek(3, 0), IsOk());
-  const auto sought = Next(harness);
+  const auto sought = harness.Take(stream_);
   ASSERT_THAT(sought, IsOk());
   EXPECT_EQ(sought->epoch, 3u);
   harness.Drop(*sought);
@@ -474,7 +470,7 @@ TEST_F(CudaReleaseTest, AFeedWithSkippedBatchesEnds) {
 TEST_F(CudaReleaseTest, ABatchThatCannotBeReleasedEndsItsFeed) {
   is_feed_left_ = true;
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   SetFaults("cuStreamWriteValue64_v2@1+=400,cuLaunchHostFunc@1+=400");
   harness.Drop(*batch);
@@ -503,7 +499,7 @@ TEST_F(CudaReleaseTest, AStreamThatWasDestroyedBeforeItsBatchEndsItsFeed) {
   is_feed_left_ = true;
   FeedHarness harness(FeedHarness::Device::kGpu);
   const CUstream own_stream = Handle(OwnStream());
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   CUstream short_lived = nullptr;
   ASSERT_EQ(DATASETD_CALL(cuStreamCreate)(&short_lived, CU_STREAM_NON_BLOCKING),
@@ -528,7 +524,7 @@ TEST_F(CudaReleaseTest, AStreamThatWasDestroyedBeforeItsBatchEndsItsFeed) {
   Run(stream_);
   EXPECT_EQ(done, 0);
   EXPECT_EQ(harness.daemon().num_held(), 1u);
-  const auto next = Next(harness);
+  const auto next = harness.Take(stream_);
   EXPECT_THAT(
       next,
       StatusIs(absl::StatusCode::kInternal,
@@ -545,7 +541,7 @@ TEST_F(CudaReleaseTest, AStreamThatWasDestroyedBeforeItsBatchEndsItsFeed) {
 
 TEST_F(CudaReleaseTest, BatchIsCopiedToTheHost) {
   FeedHarness harness(FeedHarness::Device::kGpu);
-  const auto batch = Next(harness);
+  const auto batch = harness.Take(stream_);
   ASSERT_THAT(batch, IsOk());
   char bytes[12] = {};
   ASSERT_THAT(harness.core().CopyToHost(

@@ -49,8 +49,7 @@ TEST(FeedCoreTest, HandsOutWhatIsPublished) {
 
 TEST(FeedCoreTest, SlotIsHeldUntilTheLastTensorIsGone) {
   FeedHarness harness;
-  ASSERT_TRUE(harness.daemon().Publish());
-  const auto batch = harness.core().Next(0, kNow);
+  const auto batch = harness.Take();
   ASSERT_THAT(batch, IsOk());
   DLManagedTensor* const image = harness.core().MakeTensor(*batch, 0);
   DLManagedTensor* const again = harness.core().MakeTensor(*batch, 0);
@@ -72,12 +71,10 @@ TEST(FeedCoreTest, SlotIsHeldUntilTheLastTensorIsGone) {
 
 TEST(FeedCoreTest, KeptBatchCostsDepthAndNeverOrder) {
   FeedHarness harness;
-  ASSERT_TRUE(harness.daemon().Publish());
-  const auto kept = harness.core().Next(0, kNow);
+  const auto kept = harness.Take();
   ASSERT_THAT(kept, IsOk());
   for (uint64_t i = 1; i < 50; ++i) {
-    ASSERT_TRUE(harness.daemon().Publish());
-    const auto batch = harness.core().Next(0, kNow);
+    const auto batch = harness.Take();
     ASSERT_THAT(batch, IsOk());
     EXPECT_EQ(batch->batch, i);
     EXPECT_NE(batch->slot, kept->slot);
@@ -93,8 +90,7 @@ TEST(FeedCoreTest, AllSlotsHeldIsAnErrorThatNamesThem) {
   FeedHarness harness;
   std::vector<DLManagedTensor*> tensors;
   for (int i = 0; i < 4; ++i) {
-    ASSERT_TRUE(harness.daemon().Publish());
-    const auto batch = harness.core().Next(0, kNow);
+    const auto batch = harness.Take();
     ASSERT_THAT(batch, IsOk());
     tensors.push_back(harness.core().MakeTensor(*batch, 1));
     harness.Drop(*batch);
@@ -108,8 +104,7 @@ TEST(FeedCoreTest, AllSlotsHeldIsAnErrorThatNamesThem) {
   // Dropping one cures it.
   tensors.back()->deleter(tensors.back());
   tensors.pop_back();
-  ASSERT_TRUE(harness.daemon().Publish());
-  const auto next = harness.core().Next(0, kNow);
+  const auto next = harness.Take();
   ASSERT_THAT(next, IsOk());
   harness.Drop(*next);
   for (DLManagedTensor* tensor : tensors) tensor->deleter(tensor);
@@ -143,13 +138,11 @@ TEST(FeedCoreTest, AWaitIsCountedAsItGoes) {
 
 TEST(FeedCoreTest, WakesADaemonThatSleeps) {
   FeedHarness harness;
-  ASSERT_TRUE(harness.daemon().Publish());
-  auto batch = harness.core().Next(0, kNow);
+  auto batch = harness.Take();
   ASSERT_THAT(batch, IsOk());
   harness.Drop(*batch);
   EXPECT_EQ(harness.daemon().ReadEvent(), 0u);
-  ASSERT_TRUE(harness.daemon().Publish());
-  batch = harness.core().Next(0, kNow);
+  batch = harness.Take();
   ASSERT_THAT(batch, IsOk());
   harness.daemon().SetIdle(true);
   harness.Drop(*batch);
@@ -162,8 +155,7 @@ TEST(FeedCoreTest, WakesOnceForSeveralReleasesAndBeforeItWaits) {
   FeedHarness harness({.num_slots = 16});
   std::vector<BatchInfo> batches;
   for (int i = 0; i < 8; ++i) {
-    ASSERT_TRUE(harness.daemon().Publish());
-    const auto batch = harness.core().Next(0, kNow);
+    const auto batch = harness.Take();
     ASSERT_THAT(batch, IsOk());
     batches.push_back(*batch);
   }
@@ -198,8 +190,7 @@ TEST(FeedCoreTest, SeekSkipsAndReleasesWhatWasMadeAhead) {
   EXPECT_THAT(harness.core().Next(0, kNow),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   EXPECT_EQ(harness.daemon().num_held(), 0u);
-  ASSERT_TRUE(harness.daemon().Publish());
-  const auto batch = harness.core().Next(0, kNow);
+  const auto batch = harness.Take();
   ASSERT_THAT(batch, IsOk());
   EXPECT_EQ(batch->epoch, 7u);
   EXPECT_EQ(batch->batch, 5u);
@@ -354,8 +345,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(FeedCoreTest, PublishedWhileHeld) {
   FeedHarness harness;
-  ASSERT_TRUE(harness.daemon().Publish());
-  const auto batch = harness.core().Next(0, kNow);
+  const auto batch = harness.Take();
   ASSERT_THAT(batch, IsOk());
   harness.daemon().PublishRaw(batch->slot,
                               {.sequence = 2, .batch = 1, .num_samples = 4});
@@ -366,8 +356,7 @@ TEST(FeedCoreTest, PublishedWhileHeld) {
 
 TEST(FeedCoreTest, DetachesWhenTheLastTensorIsGone) {
   FeedHarness harness;
-  ASSERT_TRUE(harness.daemon().Publish());
-  const auto batch = harness.core().Next(0, kNow);
+  const auto batch = harness.Take();
   ASSERT_THAT(batch, IsOk());
   DLManagedTensor* const tensor = harness.core().MakeTensor(*batch, 0);
   harness.Drop(*batch);
@@ -424,8 +413,7 @@ TEST(FeedCoreTest, BatchesAreReleasedOnOtherThreads) {
 
 TEST(FeedCoreTest, ChildOfForkHasNothing) {
   FeedHarness harness;
-  ASSERT_TRUE(harness.daemon().Publish());
-  const auto batch = harness.core().Next(0, kNow);
+  const auto batch = harness.Take();
   ASSERT_THAT(batch, IsOk());
   DLManagedTensor* const tensor = harness.core().MakeTensor(*batch, 0);
   const pid_t child = fork();
@@ -451,8 +439,7 @@ TEST(FeedCoreTest, ChildOfForkHasNothing) {
   EXPECT_EQ(harness.daemon().num_held(), 1u);
   EXPECT_EQ(static_cast<char*>(tensor->dl_tensor.data)[0], 1);
   // The parent goes on.
-  ASSERT_TRUE(harness.daemon().Publish());
-  const auto next = harness.core().Next(0, kNow);
+  const auto next = harness.Take();
   ASSERT_THAT(next, IsOk());
   harness.Drop(*next);
   harness.Drop(*batch);

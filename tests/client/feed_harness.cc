@@ -17,7 +17,7 @@ namespace datasetd::testing {
 namespace {
 
 template <typename T>
-T Take(absl::StatusOr<T> value) {
+T ValueOrDie(absl::StatusOr<T> value) {
   if (!value.ok()) {
     std::fprintf(stderr, "harness: %s\n", value.status().ToString().c_str());
     std::abort();
@@ -47,23 +47,28 @@ FeedHarness::FeedHarness(const FakeFeed::Options& options, Device device)
   }
   client::AttachedDescriptors descriptors;
   client::FeedCore::Parts parts;
-  parts.lease = Take(client::Lease::Attach(
-      Take(client::ResolveAddress(directory_.File("datasetd.sock"))),
+  parts.lease = ValueOrDie(client::Lease::Attach(
+      ValueOrDie(client::ResolveAddress(directory_.File("datasetd.sock"))),
       FakeAttachServer::token(), response.feed_id(),
       {.timeout = absl::Seconds(10)}, &descriptors));
   parts.event = std::move(descriptors.event);
-  parts.layout = Take(client::SlotLayout::Create(response.layout(),
-                                                 response.slab().size_bytes()));
-  parts.pages = Take(client::RingPages::Map(descriptors.daemon_page.get(),
-                                            descriptors.client_page.get(),
-                                            parts.layout.num_slots()));
+  parts.layout = ValueOrDie(client::SlotLayout::Create(
+      response.layout(), response.slab().size_bytes()));
+  parts.pages = ValueOrDie(client::RingPages::Map(descriptors.daemon_page.get(),
+                                                  descriptors.client_page.get(),
+                                                  parts.layout.num_slots()));
   parts.slab =
-      Take(client::Slab::Import(response.slab(), descriptors.slab.get()));
+      ValueOrDie(client::Slab::Import(response.slab(), descriptors.slab.get()));
   parts.cursor.batches_per_epoch = response.batches_per_epoch();
   core_ = client::FeedCore::Create(std::move(parts));
 }
 
 FeedHarness::~FeedHarness() { Close(); }
+
+absl::StatusOr<client::BatchInfo> FeedHarness::Take(uint64_t stream) {
+  EXPECT_TRUE(feed_.Publish());
+  return core_->Next(stream, absl::ZeroDuration());
+}
 
 void FeedHarness::Close() {
   if (client::FeedCore* const core = std::exchange(core_, nullptr)) {

@@ -30,6 +30,8 @@ class FeedHarness {
   FakeFeed& daemon() { return feed_; }
   FakeAttachServer& attach() { return attach_; }
   client::FeedCore& core() { return *core_; }
+  // Publishes the next batch, and takes it.
+  absl::StatusOr<client::BatchInfo> Take(uint64_t stream = 0);
   // Gives up the feed's reference; core() is not to be used afterwards.
   void Close();
   void Drop(const client::BatchInfo& batch) {
