@@ -42,6 +42,7 @@ using ::datasetd::testing::With;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using enum absl::StatusCode;
 
 constexpr absl::Duration kLong = absl::Seconds(60);
 constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
@@ -111,9 +112,16 @@ class RegistryRestartTest : public ::testing::Test {
     EXPECT_THAT(info, IsOk());
     return *info;
   }
+  void ExpectReady(const std::string& name) {
+    const DatasetInfo info = AwaitSettled(name);
+    EXPECT_EQ(info.state, DatasetState::kReady) << name << ": " << info.error;
+  }
+  void LoadReady(const std::string& name, const Caller& caller) {
+    ASSERT_THAT(registry_->Load(NamedSpec(name), caller), IsOk());
+    ExpectReady(name);
+  }
   void LoadAndStore(const std::string& name) {
-    ASSERT_THAT(registry_->Load(NamedSpec(name), kAlice), IsOk());
-    ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
+    LoadReady(name, kAlice);
     ASSERT_TRUE(cache_->AwaitIdle(kLong));
     ASSERT_GT(cache_->counters().num_stored, 0u);
   }
@@ -126,6 +134,13 @@ class RegistryRestartTest : public ::testing::Test {
                           .content_hash = content_hash});
     }
     registry_->Restore(std::move(restored));
+  }
+  // Alice's "a", which an earlier daemon could not load.
+  void RestoreRefused() {
+    registry_->Restore(
+        {{.spec = NamedSpec("a"),
+          .owner = kEarlierAlice,
+          .refusal = absl::FailedPreconditionError("too often")}});
   }
   static v1::DatasetSpec Pushed(const std::string& name) {
     return With(NamedSpec(name), "format: 'push' path: ''");
@@ -161,6 +176,8 @@ class RegistryRestartTest : public ::testing::Test {
   SourceGate gate_;
   SourceGate opened_;
   SourceGate hanging_;  // the files of /data/hangs
+  // Another dataset of the name "a".
+  const v1::DatasetSpec other_ = With(NamedSpec("a"), "path: '/data/other'");
   absl::Duration max_suspect_wait_ = kLong;
   FakeClock clock_;
   uint8_t fill_ = 7;
@@ -278,13 +295,11 @@ TEST_F(RegistryRestartTest, WhenItsDiskFailsAnEntryStaysAndTheSourceIsRead) {
     disk_ = &disk;
     Restart();
     disk_ = nullptr;
-    ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-    EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+    LoadReady("a", kAlice);
     EXPECT_EQ(gate_.num_reads(), num_reads + 1);
     EXPECT_EQ(cache_->counters().num_errors, 1u);
     Restart();
-    ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-    EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+    LoadReady("a", kAlice);
     EXPECT_EQ(gate_.num_reads(), num_reads + 1);
   }
 }
@@ -292,10 +307,8 @@ TEST_F(RegistryRestartTest, WhenItsDiskFailsAnEntryStaysAndTheSourceIsRead) {
 TEST_F(RegistryRestartTest, APushWhoseDiskFailsComesBackLater) {
   const std::string content_hash = PushAndStore("a", kAlice);
   for (const auto& [call, code, text] :
-       {std::tuple(kFindsEntry, absl::StatusCode::kNotFound,
-                   "or cannot be read there"),
-        std::tuple(kReadsSamples, absl::StatusCode::kUnavailable,
-                   "injected fault")}) {
+       {std::tuple(kFindsEntry, kNotFound, "or cannot be read there"),
+        std::tuple(kReadsSamples, kUnavailable, "injected fault")}) {
     FaultPlan disk(testing::kFaultRead, call);
     disk_ = &disk;
     Restart();
@@ -307,7 +320,7 @@ TEST_F(RegistryRestartTest, APushWhoseDiskFailsComesBackLater) {
     EXPECT_EQ(cache_->counters().num_errors, 1u);
     Restart();
     Restore({Pushed("a")}, content_hash);
-    EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+    ExpectReady("a");
   }
 }
 
@@ -350,11 +363,9 @@ TEST_F(RegistryRestartTest, WhatAnEarlierDaemonHadComesBackHeldByNobody) {
     EXPECT_EQ(info.owner.session_id, Caller::kEarlierSession);
   }
   // They count as the user's.
-  EXPECT_THAT(
-      registry_->Load(NamedSpec("c"), kAlice),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("uid 1000")));
-  EXPECT_THAT(registry_->Unload("a", false, kBob),
-              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(registry_->Load(NamedSpec("c"), kAlice),
+              StatusIs(kResourceExhausted, HasSubstr("uid 1000")));
+  EXPECT_THAT(registry_->Unload("a", false, kBob), StatusIs(kPermissionDenied));
   EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   EXPECT_EQ(used_bytes(), 100u);
 }
@@ -366,12 +377,10 @@ TEST_F(RegistryRestartTest, WhatCameBackMakesRoomUnlessItIsPinned) {
                        .owner = {.session_id = Caller::kEarlierSession,
                                  .is_privileged = true}},
                       {.spec = NamedSpec("b"), .owner = kEarlierAlice}});
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
-  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
-  ASSERT_THAT(registry_->Load(NamedSpec("c"), kBob), IsOk());
-  EXPECT_EQ(AwaitSettled("c").state, DatasetState::kReady);
-  EXPECT_THAT(registry_->Hold("b", kAlice),
-              StatusIs(absl::StatusCode::kNotFound));
+  ExpectReady("a");
+  ExpectReady("b");
+  LoadReady("c", kBob);
+  EXPECT_THAT(registry_->Hold("b", kAlice), StatusIs(kNotFound));
   EXPECT_TRUE(AwaitSettled("a").spec->pin());
 }
 
@@ -380,24 +389,21 @@ TEST_F(RegistryRestartTest, WhatComesBackEvictsNothingThatCameBack) {
   registry_->Restore(
       {{.spec = NamedSpec("a"), .owner = kEarlierAlice},
        {.spec = NamedSpec("b"), .owner = kEarlierAlice, .is_suspect = true}});
-  EXPECT_THAT(
-      AwaitSettled("b").error,
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("dataset 'b'")));
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_THAT(AwaitSettled("b").error,
+              StatusIs(kResourceExhausted, HasSubstr("dataset 'b'")));
+  ExpectReady("a");
   // Once it has been used, it goes when nobody uses it.
   ASSERT_THAT(registry_->Hold("a", kAlice), IsOk());
   ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
-  ASSERT_THAT(registry_->Load(NamedSpec("b"), kAlice), IsOk());
-  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  LoadReady("b", kAlice);
 }
 
 TEST_F(RegistryRestartTest, ALowerLimitLeavesTheFirstOnes) {
   Restore({NamedSpec("a"), NamedSpec("b"), NamedSpec("c")});
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
-  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
-  EXPECT_THAT(
-      AwaitSettled("c").error,
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("uid 1000")));
+  ExpectReady("a");
+  ExpectReady("b");
+  EXPECT_THAT(AwaitSettled("c").error,
+              StatusIs(kResourceExhausted, HasSubstr("uid 1000")));
 }
 
 TEST_F(RegistryRestartTest, WhatCannotComeBackIsFailedAndSaysWhy) {
@@ -405,17 +411,16 @@ TEST_F(RegistryRestartTest, WhatCannotComeBackIsFailedAndSaysWhy) {
       With(NamedSpec("a"), "pin: true");  // its user may not
   Restore({NamedSpec("missing"), pinned, NamedSpec("b")});
   EXPECT_THAT(AwaitSettled("missing").error,
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
+              StatusIs(kNotFound, HasSubstr("no such file")));
   EXPECT_THAT(AwaitSettled("a").error,
-              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
+              StatusIs(kPermissionDenied, HasSubstr("pin")));
   // The two that failed count no more than other failures do.
-  EXPECT_THAT(
-      AwaitSettled("b").error,
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("uid 1000")));
+  EXPECT_THAT(AwaitSettled("b").error,
+              StatusIs(kResourceExhausted, HasSubstr("uid 1000")));
   EXPECT_EQ(used_bytes(), 0u);
   ASSERT_THAT(registry_->Unload("missing", false, kAlice), IsOk());
   EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  ExpectReady("a");
 }
 
 TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
@@ -424,16 +429,15 @@ TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
   EXPECT_THAT(registry_->Use("a", kAlice),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("still loading")));
+              StatusIs(kFailedPrecondition, HasSubstr("still loading")));
   absl::Status loaded;
   std::thread early(
       [&] { loaded = registry_->Load(NamedSpec("a"), kBob).status(); });
   opened_.Open();
   early.join();
   EXPECT_THAT(loaded, IsOk());
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
-  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  ExpectReady("a");
+  ExpectReady("b");
   EXPECT_EQ(gate_.num_reads(), 2);
   EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
   EXPECT_EQ(AwaitSettled("a").num_holders, 1);
@@ -445,7 +449,7 @@ TEST_F(RegistryRestartTest, AnEarlyClientThatLeavesDoesNotCancelIt) {
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   registry_->ReleaseSession(kBob.session_id);
   gate_.Open();
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  ExpectReady("a");
 }
 
 TEST_F(RegistryRestartTest, UnloadCancelsWhatIsComingBack) {
@@ -467,9 +471,8 @@ TEST_F(RegistryRestartTest, ATakenNameStaysWhoseItIs) {
 TEST_F(RegistryRestartTest, APushedDatasetComesBackFromTheCacheAlone) {
   const std::string hash = PushAndStore("p", kAlice);
   Restart();
-  EXPECT_THAT(
-      registry_->Load(Pushed("p"), kAlice),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("push it")));
+  EXPECT_THAT(registry_->Load(Pushed("p"), kAlice),
+              StatusIs(kInvalidArgument, HasSubstr("push it")));
   Restore({Pushed("p")}, hash);
   const DatasetInfo info = AwaitSettled("p");
   EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
@@ -486,7 +489,7 @@ TEST_F(RegistryRestartTest, APushIsNeverAnsweredWithAnotherUsersSamples) {
     Restart();
     Restore({Pushed(name)}, hash);  // Alice's
     EXPECT_THAT(AwaitSettled(name).error,
-                StatusIs(absl::StatusCode::kNotFound, HasSubstr("push")))
+                StatusIs(kNotFound, HasSubstr("push")))
         << name;
   }
   // Neither where the entry has the place of hers.
@@ -497,8 +500,7 @@ TEST_F(RegistryRestartTest, APushIsNeverAnsweredWithAnotherUsersSamples) {
   Restart();
   ASSERT_EQ(cache_->num_entries(), 1);
   Restore({Pushed("p")}, hash);
-  EXPECT_THAT(AwaitSettled("p").error,
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("push")));
+  EXPECT_THAT(AwaitSettled("p").error, StatusIs(kNotFound, HasSubstr("push")));
 }
 
 TEST_F(RegistryRestartTest, APushThatHashesToSomethingElseIsNotBelieved) {
@@ -514,7 +516,7 @@ TEST_F(RegistryRestartTest, APushThatHashesToSomethingElseIsNotBelieved) {
   });
   Restart();
   Restore({Pushed("p")}, other);
-  EXPECT_THAT(AwaitSettled("p").error, StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(AwaitSettled("p").error, StatusIs(kDataLoss));
 }
 
 // Else the same push would find it in its way.
@@ -524,14 +526,14 @@ TEST_F(RegistryRestartTest, ADamagedPushIsRemovedAndCanBePushedAgain) {
   DamageCacheFile();
   Restart();
   Restore({Pushed("p")}, hash);
-  EXPECT_THAT(AwaitSettled("p").error, StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(AwaitSettled("p").error, StatusIs(kDataLoss));
   EXPECT_EQ(cache_->num_entries(), 0);
   EXPECT_EQ(CacheFile(), "");
   ASSERT_THAT(registry_->Unload("p", false, kAlice), IsOk());
   EXPECT_EQ(PushAndStore("p", kAlice), hash);
   Restart();
   Restore({Pushed("p")}, hash);
-  EXPECT_EQ(AwaitSettled("p").state, DatasetState::kReady);
+  ExpectReady("p");
 }
 
 class RecordingJournal : public RestoreJournal {
@@ -567,8 +569,8 @@ TEST_F(RegistryRestartTest, WhatIsReadIsNotedAndASuspectIsReadAlone) {
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
   gate_.Open();
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
-  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  ExpectReady("a");
+  ExpectReady("b");
   EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
   // A load that is no restore is none of the journal's business.
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
@@ -598,14 +600,11 @@ TEST_F(RegistryRestartTest, ARestoreThatFailsOrIsStoppedHasEnded) {
 }
 
 TEST_F(RegistryRestartTest, WhatFailedIsKeptForItsUser) {
-  registry_->Restore({{.spec = NamedSpec("a"),
-                       .owner = kEarlierAlice,
-                       .refusal = absl::FailedPreconditionError("too often")}});
+  RestoreRefused();
   const auto is_kept =
-      StatusIs(absl::StatusCode::kAlreadyExists,
+      StatusIs(kAlreadyExists,
                AllOf(HasSubstr("'a' of uid 1000"), HasSubstr("unloaded")));
-  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
-  EXPECT_THAT(registry_->Load(other, kBob), is_kept);
+  EXPECT_THAT(registry_->Load(other_, kBob), is_kept);
   EXPECT_THAT(
       registry_->Push(Pushed("a"),
                       std::make_unique<FakeSource>(100, 1, "", 7, &gate_), kBob,
@@ -620,17 +619,12 @@ TEST_F(RegistryRestartTest, WhatFailedIsKeptForItsUser) {
   }
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kFailed);
   // The same dataset is for everybody, and its user may have another.
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  LoadReady("a", kBob);
 }
 
 TEST_F(RegistryRestartTest, TheNameStaysKeptWhileSomebodyLoadsTheSame) {
-  registry_->Restore({{.spec = NamedSpec("a"),
-                       .owner = kEarlierAlice,
-                       .refusal = absl::FailedPreconditionError("too often")}});
-  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
-  const auto is_kept =
-      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a' of uid 1000"));
+  RestoreRefused();
+  const auto is_kept = StatusIs(kAlreadyExists, HasSubstr("'a' of uid 1000"));
   // Given up once it is planned, or while its files are looked for.
   for (SourceGate* const gate : {&gate_, &opened_}) {
     gate->Close();
@@ -643,26 +637,21 @@ TEST_F(RegistryRestartTest, TheNameStaysKeptWhileSomebodyLoadsTheSame) {
     registry_->AwaitCancelled("a", kLong);
     EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
     EXPECT_THAT(AwaitSettled("a").error,
-                StatusIs(absl::StatusCode::kFailedPrecondition, "too often"));
-    EXPECT_THAT(registry_->Load(other, kBob), is_kept);
+                StatusIs(kFailedPrecondition, "too often"));
+    EXPECT_THAT(registry_->Load(other_, kBob), is_kept);
   }
   // Alice tries again, and it fails when its samples are read.
   gate_.FailWith(absl::DataLossError("torn"));
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  EXPECT_THAT(AwaitSettled("a").error,
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("torn")));
-  EXPECT_THAT(registry_->Load(other, kBob), is_kept);
+  EXPECT_THAT(AwaitSettled("a").error, StatusIs(kDataLoss, HasSubstr("torn")));
+  EXPECT_THAT(registry_->Load(other_, kBob), is_kept);
 }
 
 TEST_F(RegistryRestartTest, AFailureIsForgottenWhenItsUserUnloadsTheNextTry) {
-  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
   // Unloaded once it is planned, or while its files are looked for.
   for (SourceGate* const gate : {&gate_, &opened_}) {
     Restart();
-    registry_->Restore(
-        {{.spec = NamedSpec("a"),
-          .owner = kEarlierAlice,
-          .refusal = absl::FailedPreconditionError("too often")}});
+    RestoreRefused();
     gate->Close();
     const int num_before = gate->num_reads();
     ASSERT_THAT(registry_->BeginLoad(NamedSpec("a"), kAlice), IsOk());
@@ -670,43 +659,34 @@ TEST_F(RegistryRestartTest, AFailureIsForgottenWhenItsUserUnloadsTheNextTry) {
     ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
     gate->Open();
     registry_->AwaitCancelled("a", kLong);
-    EXPECT_THAT(registry_->Hold("a", kAlice),
-                StatusIs(absl::StatusCode::kNotFound));
-    EXPECT_THAT(registry_->Load(other, kBob), IsOk());
+    EXPECT_THAT(registry_->Hold("a", kAlice), StatusIs(kNotFound));
+    EXPECT_THAT(registry_->Load(other_, kBob), IsOk());
   }
 }
 
 TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsTheNextTry) {
-  registry_->Restore({{.spec = NamedSpec("a"),
-                       .owner = kEarlierAlice,
-                       .refusal = absl::FailedPreconditionError("too often")}});
+  RestoreRefused();
   gate_.Close();
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   ASSERT_THAT(registry_->Unload("a", false, kBob), IsOk());
   gate_.Open();
   registry_->AwaitCancelled("a", kLong);
   EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
-  EXPECT_THAT(
-      registry_->Load(With(NamedSpec("a"), "path: '/data/other'"), kBob),
-      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a' of uid 1000")));
+  EXPECT_THAT(registry_->Load(other_, kBob),
+              StatusIs(kAlreadyExists, HasSubstr("'a' of uid 1000")));
 }
 
 TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsAFailedTry) {
-  const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
-  const auto is_kept =
-      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a' of uid 1000"));
+  const auto is_kept = StatusIs(kAlreadyExists, HasSubstr("'a' of uid 1000"));
   gate_.FailWith(absl::DataLossError("torn"));
   for (const Caller& unloads : {kBob, kAlice}) {
     Restart();
-    registry_->Restore(
-        {{.spec = NamedSpec("a"),
-          .owner = kEarlierAlice,
-          .refusal = absl::FailedPreconditionError("too often")}});
+    RestoreRefused();
     // Tried twice, and failed when its samples were read.
     for (int i = 0; i < 2; ++i) {
       ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
       EXPECT_THAT(AwaitSettled("a").error,
-                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr("torn")));
+                  StatusIs(kDataLoss, HasSubstr("torn")));
       EXPECT_EQ(AwaitSettled("a").owner.uid, 1001u);
     }
     std::vector<std::string> asked;
@@ -718,12 +698,11 @@ TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsAFailedTry) {
     if (unloads.uid == kBob.uid) {
       EXPECT_THAT(asked, ElementsAre("a1001"));
       EXPECT_THAT(AwaitSettled("a").error,
-                  StatusIs(absl::StatusCode::kFailedPrecondition, "too often"));
-      EXPECT_THAT(registry_->Load(other, kBob), is_kept);
+                  StatusIs(kFailedPrecondition, "too often"));
+      EXPECT_THAT(registry_->Load(other_, kBob), is_kept);
     } else {
       EXPECT_THAT(asked, ElementsAre("a1001", "a1000"));
-      EXPECT_THAT(registry_->Hold("a", kAlice),
-                  StatusIs(absl::StatusCode::kNotFound));
+      EXPECT_THAT(registry_->Hold("a", kAlice), StatusIs(kNotFound));
     }
   }
 }
@@ -735,8 +714,8 @@ TEST_F(RegistryRestartTest, FilesThatHangHoldNoOthersBack) {
   // The second does not wait for the first.
   while (opened_.num_reads() < 2) std::this_thread::yield();
   opened_.Open();
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
-  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  ExpectReady("a");
+  ExpectReady("b");
 }
 
 TEST_F(RegistryRestartTest, ASuspectWhoseFilesHangHoldsNoOthersBack) {
@@ -749,8 +728,8 @@ TEST_F(RegistryRestartTest, ASuspectWhoseFilesHangHoldsNoOthersBack) {
       {{.spec = NamedSpec("hangs"), .owner = kEarlierAlice, .is_suspect = true},
        {.spec = NamedSpec("a"), .owner = kEarlierAlice, .is_suspect = true},
        {.spec = NamedSpec("b"), .owner = earlier_bob, .is_suspect = true}});
-  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  ExpectReady("b");
+  ExpectReady("a");
   EXPECT_EQ(registry_->Await("hangs", absl::ZeroDuration())->state,
             DatasetState::kLoading);
 }
@@ -764,31 +743,24 @@ TEST_F(RegistryRestartTest, ASuspectThatWaitsCanBeUnloadedAtOnce) {
   const auto early = registry_->BeginLoad(NamedSpec("a"), kBob);
   ASSERT_THAT(early, IsOk());
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
-  EXPECT_THAT(registry_->Await("a", absl::ZeroDuration()),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->Await("a", absl::ZeroDuration()), StatusIs(kNotFound));
   EXPECT_THAT(registry_->Await(**early, kLong),
-              StatusIs(absl::StatusCode::kCancelled,
-                       HasSubstr("the load was cancelled")));
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+              StatusIs(kCancelled, HasSubstr("the load was cancelled")));
+  LoadReady("a", kAlice);
 }
 
 TEST_F(RegistryRestartTest, WhatIsRefusedIsFailedAndCanBeLoadedAgain) {
-  registry_->Restore({{.spec = NamedSpec("a"),
-                       .owner = kEarlierAlice,
-                       .refusal = absl::FailedPreconditionError("too often")}});
+  RestoreRefused();
   EXPECT_THAT(AwaitSettled("a").error,
-              StatusIs(absl::StatusCode::kFailedPrecondition, "too often"));
+              StatusIs(kFailedPrecondition, "too often"));
   EXPECT_EQ(gate_.num_reads(), 0);
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  LoadReady("a", kAlice);
 }
 
 TEST_F(RegistryRestartTest, APushedDatasetThatTheCacheHasNotIsFailed) {
   Restore({Pushed("p")}, std::string(64, 'e'));
   EXPECT_THAT(AwaitSettled("p").error,
-              StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr("eeee"), HasSubstr("push"))));
+              StatusIs(kNotFound, AllOf(HasSubstr("eeee"), HasSubstr("push"))));
 }
 
 TEST_F(RegistryRestartTest, AnEntryBeingWrittenHoldsNoMemory) {
