@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -116,10 +117,16 @@ TEST(CopyTest, SynchronousCopyComesAfterBlockingStreams) {
     ASSERT_EQ(datasetd_emulated_gpu_hold(stream, 1), CUDA_SUCCESS);
     ASSERT_EQ(cuMemsetD8Async(device, 1, kBytes, stream), CUDA_SUCCESS);
     static unsigned char byte = 2;
+    std::atomic<bool> is_copied = false;
     std::thread copy([&] {
-      ASSERT_EQ(cuCtxPushCurrent(context.get()), CUDA_SUCCESS);
+      EXPECT_EQ(cuCtxPushCurrent(context.get()), CUDA_SUCCESS);
       EXPECT_EQ(cuMemcpyHtoD(device, &byte, 1), CUDA_SUCCESS);
+      is_copied = true;
     });
+    while (cuStreamQuery(nullptr) == CUDA_SUCCESS && !is_copied) {
+      std::this_thread::yield();
+    }
+    EXPECT_FALSE(is_copied);
     ASSERT_EQ(datasetd_emulated_gpu_hold(stream, 0), CUDA_SUCCESS);
     copy.join();
     EXPECT_EQ(Byte(device), 2);
