@@ -7,7 +7,7 @@
 
 namespace datasetd {
 
-int DatasetEntry::num_feeds() const {
+int DatasetEntry::CountFeeds() const {
   int count = 0;
   for (const auto& [uid, num_feeds] : num_feeds_of) count += num_feeds;
   return count;
@@ -54,17 +54,13 @@ int64_t DatasetEntry::BytesIn(const MemoryBudget& budget) const {
   return found == bytes_in.end() ? 0 : found->second;
 }
 
-std::string DatasetEntry::device() const {
-  return placement.devices.devices.empty() ? spec->device()
-                                           : placement.devices.Text();
-}
-
 void DatasetEntry::SetSource(const OpenedSource& source,
                              const Placement& placed) {
   spec_id = source.spec_id;
   num_samples = source.reader->info().num_samples;
-  class_names = source.reader->info().class_names;
+  classes = source.reader->info().class_names;
   placement = source.placement;
+  device = placement.devices.Text();
   SetPlan(source.plan, placed);
   scan = nullptr;
   calls.clear();
@@ -97,22 +93,11 @@ void DatasetEntry::Cancel() {
 }
 
 DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
-  DatasetInfo info;
-  info.spec = spec;
-  info.device = device();
-  info.state = state;
-  info.error = error;
-  info.owner = owner;
-  info.num_samples = num_samples;
-  info.fields = fields;
-  info.resident_bytes = resident_bytes;
-  info.residency = residency;
-  info.placements = placements;
+  DatasetInfo info = *this;
   for (size_t i = 0; i < info.placements.size(); ++i) {
     info.placements[i].set_error(
         PrintableUtf8(placement.devices.devices[i]->health->error()));
   }
-  info.spec_id = spec_id;
   if (!replicas.empty()) {
     const Dataset& dataset = *replicas.front();
     info.content_hash = dataset.content_hash();
@@ -126,7 +111,7 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
     info.num_entries_scanned =
         scan->num_entries.load(std::memory_order_relaxed);
   }
-  info.num_feeds = num_feeds();
+  info.num_feeds = CountFeeds();
   info.num_holders = static_cast<int>(holders.size());
   info.num_samples_loaded =
       counters.num_samples.load(std::memory_order_relaxed);
@@ -142,7 +127,7 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
 
 DatasetInfo DatasetEntry::Describe(absl::Duration now) const {
   DatasetInfo info = DescribeBriefly(now);
-  info.class_names = class_names;
+  info.class_names = classes;
   if (!replicas.empty()) info.bad_samples = replicas.front()->bad_samples();
   return info;
 }

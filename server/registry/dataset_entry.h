@@ -2,7 +2,8 @@
 //
 // A plain record, not thread-safe: guarded by the registry's lock. Its spec
 // does not change. Once it is planned `load` belongs to the loading thread
-// while the dataset is LOADING, and is used without the lock.
+// while the dataset is LOADING, and is used without the lock. Of DatasetInfo it
+// keeps what is no count and no time; Describe finds those.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
@@ -24,7 +25,6 @@
 #include "server/dataset/dataset_info.h"
 #include "server/dataset/decode_budget.h"
 #include "server/dataset/memory_budget.h"
-#include "server/dataset/visibility.h"
 #include "server/load/dataset_load.h"
 #include "server/load/dataset_sources.h"
 #include "server/load/load_plan.h"
@@ -38,12 +38,8 @@ namespace datasetd {
 // A dataset on each of its devices, in their order.
 using Replicas = std::vector<std::shared_ptr<const Dataset>>;
 
-struct DatasetEntry {
+struct DatasetEntry : DatasetInfo {
   uint64_t id = 0;
-  std::shared_ptr<const v1::DatasetSpec> spec;  // never null
-  DatasetState state = DatasetState::kLoading;
-  absl::Status error;
-  Caller owner;
   // Loaded even if no session holds it.
   bool is_restored = false;
   // A session has held it, or a feed has read it.
@@ -56,18 +52,13 @@ struct DatasetEntry {
   std::optional<uint32_t> kept_for;
   // A spec id without the files, known before they are; empty for a push.
   std::string request_id;
-  // False until the source's files are found; the fields below are set then.
+  // False until the source's files are found; the fields below, and those of
+  // DatasetInfo that tell of samples and memory, are set then.
   bool is_planned = false;
-  std::string spec_id;
-  int64_t num_samples = 0;  // of the source
-  std::vector<std::string> class_names;
-  std::vector<FieldSpec> fields;  // resident
+  std::vector<std::string> classes;  // DatasetInfo::class_names
   // A client's load has it from the start.
   PlacementRequest placement;
-  int64_t resident_bytes = 0;  // of all samples, once
-  v1::Residency residency = v1::RESIDENCY_DEVICE;
   bool is_replicated = false;
-  std::vector<v1::Placement> placements;
   // The memory that it takes of each budget.
   std::map<const MemoryBudget*, int64_t> bytes_in;
   // Times of the monotonic clock.
@@ -105,14 +96,11 @@ struct DatasetEntry {
   Replicas replicas;
 
   int64_t BytesIn(const MemoryBudget& budget) const;
-  // As DatasetInfo::device.
-  std::string device() const;
   // True if a load of the caller may have its name: it has failed, and is not
   // kept for another user, or the load is of the same. `request` is empty for a
   // push.
   bool IsReplaceable(const Caller& caller, const std::string& request) const;
-  Visibility visibility() const { return {spec->private_(), owner.uid}; }
-  int num_feeds() const;
+  int CountFeeds() const;
   // True if failed devices take the dataset away: one had samples that no other
   // has, or there is none left to feed from.
   bool IsLost() const;

@@ -342,7 +342,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
   }
   if (!entry.num_feeds_of.empty() && !force) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "dataset '", name, "' has ", entry.num_feeds(),
+        "dataset '", name, "' has ", entry.CountFeeds(),
         " open feeds; close them, or force the unload, which ends them"));
   }
   observer_(DatasetEvent::kUnloadAsked, DescribeBriefly(entry), caller);

@@ -124,7 +124,7 @@ void DatasetRegistry::StoreInCache(
   if (cache_ == nullptr) return;
   DatasetCache::Description description = {.spec_id = entry.spec_id,
                                            .stored_by_uid = entry.owner.uid,
-                                           .class_names = entry.class_names};
+                                           .class_names = entry.classes};
   if (IsPush(entry)) description.owner_uid = entry.owner.uid;
   cache_->Store(std::move(description), dataset);
 }

@@ -29,6 +29,7 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
         placement.ok() ? placement->devices.Text() : request.spec->device(),
         SourceInfo());
     entry->spec = request.spec;
+    entry->device = request.spec->device();
     entry->owner = dataset.owner;
     entry->is_restored = true;
     entry->started = clock_->Monotonic();

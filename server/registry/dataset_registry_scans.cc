@@ -98,6 +98,7 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
   DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, {}));
   entry->request_id = call->request_id;
   entry->placement = call->placement;
+  entry->device = call->placement.devices.Text();
   entry->scan = call->scan;
   entry->calls.push_back(call);
   entry->waiting.push_back(call);

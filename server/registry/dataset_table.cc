@@ -109,7 +109,7 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
       "dataset '", name, "' is there with another spec (",
       present.spec->format(), " from ",
       present.spec->path().empty() ? "a client" : present.spec->path().c_str(),
-      " on ", present.device(), ", spec id ",
+      " on ", present.device, ", spec id ",
       present.spec_id.empty() ? "not known yet" : present.spec_id.c_str(),
       "), or its files have changed; choose another name, get it as it is, or "
       "unload it"));
