@@ -146,7 +146,7 @@ class DatasetRegistry {
 
   // Loads from a source that a client sends, and holds the dataset. Reads on
   // the calling thread and returns when the dataset is READY. The spec's format
-  // and path are for display; its spec id becomes a hash of name and content.
+  // is kPushedFormat; its spec id becomes a hash of name and content.
   // `cancel` is called, under a lock, when the push is no longer wanted; it
   // must make the source's reads fail.
   //   ALREADY_EXISTS  the name is in use
@@ -323,10 +323,10 @@ class DatasetRegistry {
   // The report of bad samples is kept, too.
   absl::Status ReserveReport(DatasetEntry& entry, const Dataset& dataset);
   // Frees what the load does not need any more, and the dataset if it is not
-  // kept: then says why.
-  absl::StatusOr<Replicas> Settle(DatasetEntry& entry,
-                                  absl::StatusOr<Replicas> replicas,
-                                  bool is_push);
+  // kept, and finishes the load. Returns the dataset's error: why. `had_turn`:
+  // the entry came from loads_ by Take.
+  absl::Status EndLoad(EntryPtr entry, absl::StatusOr<Replicas> replicas,
+                       bool had_turn);
   // REQUIRES: they are an error if the load was cancelled.
   void FinishLoad(DatasetEntry& entry, absl::StatusOr<Replicas> replicas)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -36,22 +36,9 @@ void DatasetRegistry::RunLoads() {
       if (is_stopping_) return;
       entry = loads_.Take();
     }
-    const uint32_t uid = entry->owner.uid;
     auto replicas = RunLoad(*entry);
     if (replicas.ok()) StoreInCache(*entry, replicas->front());
-    while (entry != nullptr) {
-      replicas = Settle(*entry, std::move(replicas), /*is_push=*/false);
-      MutexLock lock(&mutex_);
-      // Just now.
-      if (replicas.ok() &&
-          (entry->is_cancelled() || !CheckDevices(*entry).ok())) {
-        continue;
-      }
-      loads_.Finish(uid);
-      FinishLoad(*entry, std::move(replicas));
-      // Before anybody is told: the entry's memory is the table's alone.
-      entry.reset();
-    }
+    (void)EndLoad(std::move(entry), std::move(replicas), /*had_turn=*/true);
   }
 }
 
@@ -70,14 +57,10 @@ void DatasetRegistry::EndCancelledLoads() {
       if (is_stopping_) return;
       entry = loads_.TakeWaiting(is_cancelled);
     }
-    auto replicas = Settle(*entry, LoadCancelled(), /*is_push=*/false);
     if (entry->is_restored && journal_ != nullptr) {
       journal_->EndRestore(entry->spec->name());
     }
-    MutexLock lock(&mutex_);
-    FinishLoad(*entry, std::move(replicas));
-    // Before anybody is told, as in RunLoads.
-    entry.reset();
+    (void)EndLoad(std::move(entry), LoadCancelled(), /*had_turn=*/false);
   }
 }
 
@@ -129,25 +112,42 @@ void DatasetRegistry::StoreInCache(
   cache_->Store(std::move(description), dataset);
 }
 
-absl::StatusOr<Replicas> DatasetRegistry::Settle(
-    DatasetEntry& entry, absl::StatusOr<Replicas> replicas, bool is_push) {
-  entry.load.reset();
-  entry.replica_reservations.clear();
-  absl::Status status = replicas.status();
-  if (entry.is_cancelled() && (status.ok() || is_push)) {
-    status = is_push ? absl::CancelledError("the push was cancelled")
-                     : LoadCancelled();
+absl::Status DatasetRegistry::EndLoad(EntryPtr entry,
+                                      absl::StatusOr<Replicas> replicas,
+                                      bool had_turn) {
+  const bool is_push = IsPush(*entry) && !entry->is_restored;
+  entry->load.reset();
+  entry->replica_reservations.clear();
+  while (true) {
+    absl::Status status = replicas.status();
+    if (entry->is_cancelled() && (status.ok() || is_push)) {
+      status = is_push ? absl::CancelledError("the push was cancelled")
+                       : LoadCancelled();
+    }
+    // Whatever it met: that is why.
+    if (const absl::Status failure = CheckDevices(*entry); !failure.ok()) {
+      status = failure;
+    }
+    if (status.ok()) status = ReserveReport(*entry, *replicas->front());
+    if (!status.ok()) {
+      const bool are_made = replicas.ok();
+      replicas = status;
+      if (are_made && cache_ != nullptr) cache_->AwaitReleased();
+    }
+    MutexLock lock(&mutex_);
+    // Just now.
+    if (replicas.ok() &&
+        (entry->is_cancelled() || !CheckDevices(*entry).ok())) {
+      continue;
+    }
+    if (had_turn) loads_.Finish(entry->owner.uid);
+    entry->cancel = nullptr;
+    FinishLoad(*entry, std::move(replicas));
+    absl::Status error = entry->error;
+    // Before anybody is told: the entry's memory is the table's alone.
+    entry.reset();
+    return error;
   }
-  // Whatever it met: that is why.
-  if (const absl::Status failure = CheckDevices(entry); !failure.ok()) {
-    status = failure;
-  }
-  if (status.ok()) status = ReserveReport(entry, *replicas->front());
-  if (status.ok()) return replicas;
-  const bool are_made = replicas.ok();
-  replicas = status;
-  if (are_made && cache_ != nullptr) cache_->AwaitReleased();
-  return replicas;
 }
 
 void DatasetRegistry::FinishLoad(DatasetEntry& entry,

@@ -46,19 +46,10 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
     }
     StoreInCache(*entry, replicas->front());
   }
-  while (true) {
-    replicas = Settle(*entry, std::move(replicas), /*is_push=*/true);
-    MutexLock lock(&mutex_);
-    // Just now.
-    if (replicas.ok() &&
-        (entry->is_cancelled() || !CheckDevices(*entry).ok())) {
-      continue;
-    }
-    entry->cancel = nullptr;
-    FinishLoad(*entry, std::move(replicas));
-    DATASETD_RETURN_IF_ERROR(entry->error);
-    return entry->id;
-  }
+  const uint64_t id = entry->id;
+  DATASETD_RETURN_IF_ERROR(EndLoad(std::move(entry), std::move(replicas),
+                                   /*had_turn=*/false));
+  return id;
 }
 
 absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,

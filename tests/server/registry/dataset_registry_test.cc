@@ -641,7 +641,7 @@ TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
   std::thread pusher([&] {
     status =
         registry_
-            ->Push(NamedSpec("a"),
+            ->Push(With(NamedSpec("a"), "format: 'push' path: ''"),
                    std::make_unique<FakeSource>(100, 1, "", 7, &gate_), kAlice,
                    [this] {
                      gate_.FailWith(
