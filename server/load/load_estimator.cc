@@ -143,9 +143,7 @@ absl::Status LoadEstimator::FindProblem(const Placement& placement) const {
   }
   DATASETD_RETURN_IF_ERROR(CheckSizes());
   for (const Placement::Part& part : placement.parts) {
-    const MemoryBudget* const budget = part.device == nullptr
-                                           ? source_.placement.pinned
-                                           : part.device->budget.get();
+    const MemoryBudget* const budget = source_.placement.BudgetOf(part.device);
     const uint64_t total = budget == nullptr ? 0 : budget->total_bytes();
     const uint64_t limit =
         budget == nullptr ? 0 : budget->LimitOf(MemoryKind::kDataset, terms_);

@@ -29,6 +29,11 @@ struct PlacementRequest {
   // The budget of pinned host memory; null: there is none.
   MemoryBudget* pinned = nullptr;
   bool has_cache = false;
+
+  // Of a part's memory: `device` is Placement::Part's.
+  MemoryBudget* BudgetOf(const ServedDevice* device) const {
+    return device == nullptr ? pinned : device->budget.get();
+  }
 };
 
 struct Placement {

@@ -78,9 +78,7 @@ void DatasetEntry::SetPlan(const LoadPlan& plan, const Placement& placed) {
   placements = placed.Describe();
   bytes_in.clear();
   for (const Placement::Part& part : placed.parts) {
-    bytes_in[part.device == nullptr ? placement.pinned
-                                    : part.device->budget.get()] +=
-        part.size_bytes;
+    bytes_in[placement.BudgetOf(part.device)] += part.size_bytes;
   }
 }
 

@@ -62,7 +62,7 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
       clock_(clock),
       observer_(std::move(observer)),
       table_(options.max_datasets, options.max_datasets_per_user),
-      memory_(&mutex_, &table_, devices->pinned(), options.cache,
+      memory_(&mutex_, &table_, options.cache,
               [this](const DatasetEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
                 counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
                 observer_(DatasetEvent::kEvicted, DescribeBriefly(entry),

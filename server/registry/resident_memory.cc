@@ -1,5 +1,6 @@
 #include "server/registry/resident_memory.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -30,11 +31,9 @@ MemoryBudget::Terms TermsOf(const v1::DatasetSpec& spec, const Caller& caller) {
 }
 
 ResidentMemory::ResidentMemory(Mutex* mutex, DatasetTable* table,
-                               const MemoryBudget* pinned, DatasetCache* cache,
-                               OnEvicted on_evicted)
+                               DatasetCache* cache, OnEvicted on_evicted)
     : mutex_(mutex),
       table_(table),
-      pinned_(pinned),
       cache_(cache),
       on_evicted_(std::move(on_evicted)) {}
 
@@ -46,16 +45,14 @@ absl::StatusOr<PlacedMemory> ResidentMemory::Reserve(
   memory.placement =
       PlanPlacement(request, plan, RoomsOf(request, plan, caller.uid, terms));
   const auto reserve = [&](const Placement::Part& part) {
-    MemoryBudget* const budget =
-        part.device == nullptr ? request.pinned : part.device->budget.get();
-    return budget->Reserve(MemoryKind::kDataset, caller.uid,
-                           static_cast<uint64_t>(part.size_bytes),
-                           NameIn(spec, memory.placement, part), terms);
+    return request.BudgetOf(part.device)
+        ->Reserve(MemoryKind::kDataset, caller.uid,
+                  static_cast<uint64_t>(part.size_bytes),
+                  NameIn(spec, memory.placement, part), terms);
   };
   // The error is that of a memory where no eviction helps.
   for (const Placement::Part& part : memory.placement.parts) {
-    const MemoryBudget& budget =
-        part.device == nullptr ? *request.pinned : *part.device->budget;
+    const MemoryBudget& budget = *request.BudgetOf(part.device);
     if (part.size_bytes - static_cast<int64_t>(budget.free_bytes()) <=
         table_->UnusedBytes(budget, /*for_restored=*/false)) {
       continue;
@@ -75,51 +72,46 @@ bool ResidentMemory::MakeRoom(const v1::DatasetSpec& spec,
                               bool for_restored) {
   bool is_possible = false;
   // AUTO takes the place of others on the device if all of it fits then.
-  if (MakeRoom(spec, PlanPlacement(request, plan, {}), caller, for_restored,
-               &is_possible)) {
+  if (MakeRoom(spec, request, PlanPlacement(request, plan, {}), caller,
+               for_restored, &is_possible)) {
     return true;
   }
   if (is_possible || request.residency != v1::RESIDENCY_AUTO) return false;
   const std::vector<int64_t> rooms =
       RoomsOf(request, plan, caller.uid, TermsOf(spec, caller));
-  return MakeRoom(spec, PlanPlacement(request, plan, rooms), caller,
+  return MakeRoom(spec, request, PlanPlacement(request, plan, rooms), caller,
                   for_restored, &is_possible);
 }
 
 bool ResidentMemory::MakeRoom(const v1::DatasetSpec& spec,
+                              const PlacementRequest& request,
                               const Placement& placement, const Caller& caller,
                               bool for_restored, bool* is_possible) {
-  struct Need {
-    const MemoryBudget* budget;
-    int64_t bytes;
-  };
-  std::vector<Need> needs;
   for (const Placement::Part& part : placement.parts) {
-    const MemoryBudget* const budget =
-        part.device == nullptr ? pinned_ : part.device->budget.get();
     // No other dataset goes for what the user may not have: Reserve says so.
-    if (!budget
+    if (!request.BudgetOf(part.device)
              ->CheckUser(MemoryKind::kDataset, caller.uid,
                          static_cast<uint64_t>(part.size_bytes), spec.name(),
                          TermsOf(spec, caller))
              .ok()) {
       return false;
     }
-    needs.push_back({budget, part.size_bytes});
   }
-  for (const Need& need : needs) {
+  for (const Placement::Part& part : placement.parts) {
+    const MemoryBudget& budget = *request.BudgetOf(part.device);
     const int64_t missing =
-        need.bytes - static_cast<int64_t>(need.budget->free_bytes());
+        part.size_bytes - static_cast<int64_t>(budget.free_bytes());
     if (num_freeing_ == 0 &&
-        missing > table_->UnusedBytes(*need.budget, for_restored)) {
+        missing > table_->UnusedBytes(budget, for_restored)) {
       return false;
     }
   }
   *is_possible = true;
-  for (const Need& need : needs) {
-    if (MakeRoom(*need.budget, need.bytes, for_restored)) return true;
-  }
-  return false;
+  return std::any_of(placement.parts.begin(), placement.parts.end(),
+                     [&](const Placement::Part& part) {
+                       return MakeRoom(*request.BudgetOf(part.device),
+                                       part.size_bytes, for_restored);
+                     });
 }
 
 bool ResidentMemory::MakeRoom(const MemoryBudget& budget, int64_t bytes,

@@ -34,10 +34,9 @@ class ResidentMemory {
   using OnEvicted = std::function<void(const DatasetEntry& entry)>;
   using Entries = std::vector<DatasetTable::EntryPtr>;
 
-  // The pointers outlive it. `pinned`, the budget of pinned host memory, and
-  // `cache` may be null.
-  ResidentMemory(Mutex* mutex, DatasetTable* table, const MemoryBudget* pinned,
-                 DatasetCache* cache, OnEvicted on_evicted);
+  // The pointers outlive it. `cache` may be null.
+  ResidentMemory(Mutex* mutex, DatasetTable* table, DatasetCache* cache,
+                 OnEvicted on_evicted);
 
   // Decides what of a load goes where, and reserves that. RESOURCE_EXHAUSTED if
   // it does not fit.
@@ -59,12 +58,12 @@ class ResidentMemory {
 
  private:
   // Sets `is_possible` to whether all of it is, or can be made, free.
-  bool MakeRoom(const v1::DatasetSpec& spec, const Placement& placement,
-                const Caller& caller, bool for_restored, bool* is_possible);
+  bool MakeRoom(const v1::DatasetSpec& spec, const PlacementRequest& request,
+                const Placement& placement, const Caller& caller,
+                bool for_restored, bool* is_possible);
 
   Mutex* const mutex_;
   DatasetTable* const table_;
-  const MemoryBudget* const pinned_;
   DatasetCache* const cache_;
   const OnEvicted on_evicted_;
   int num_freeing_ = 0;  // calls of Free
