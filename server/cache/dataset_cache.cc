@@ -1,6 +1,7 @@
 #include "server/cache/dataset_cache.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -29,6 +30,14 @@ std::string SpecIdOf(absl::string_view name, absl::string_view suffix) {
   if (!absl::ConsumeSuffix(&name, suffix)) return "";
   std::string id(name);
   return IsCacheId(id) ? id : "";
+}
+
+absl::StatusOr<CacheHeader> ReadHeader(const RandomAccessFile& file,
+                                       const std::string& spec_id) {
+  DATASETD_ASSIGN_OR_RETURN(CacheHeader header, ReadCacheHeader(file));
+  if (header.spec_id == spec_id) return header;
+  return absl::DataLossError(
+      absl::StrCat("cache entry: holds spec id ", header.spec_id));
 }
 
 absl::Span<const uint8_t> BlockOf(absl::Span<const uint8_t> place,
@@ -142,10 +151,7 @@ absl::Status DatasetCache::Scan(CacheIndex::Limits limits) {
     if (spec_id.empty()) continue;
     const auto header = [&]() -> absl::StatusOr<CacheHeader> {
       DATASETD_ASSIGN_OR_RETURN(const auto opened, directory_->Open(file.path));
-      DATASETD_ASSIGN_OR_RETURN(CacheHeader read, ReadCacheHeader(*opened));
-      if (read.spec_id == spec_id) return read;
-      return absl::DataLossError(
-          absl::StrCat("cache entry: holds spec id ", read.spec_id));
+      return ReadHeader(*opened, spec_id);
     }();
     if (absl::IsResourceExhausted(header.status())) return header.status();
     if (absl::IsFailedPrecondition(header.status())) {
@@ -179,25 +185,25 @@ absl::Status DatasetCache::Scan(CacheIndex::Limits limits) {
 
 std::unique_ptr<CachedSource> DatasetCache::OpenEntry(
     const std::string& spec_id) {
-  const std::string name = FileName(spec_id);
   auto source = [&]() -> absl::StatusOr<std::unique_ptr<CachedSource>> {
-    DATASETD_ASSIGN_OR_RETURN(auto file, directory_->Open(name));
-    DATASETD_ASSIGN_OR_RETURN(CacheHeader header, ReadCacheHeader(*file));
-    if (header.spec_id != spec_id) {
-      return absl::DataLossError(
-          absl::StrCat("cache entry: holds spec id ", header.spec_id));
-    }
+    DATASETD_ASSIGN_OR_RETURN(auto file, directory_->Open(FileName(spec_id)));
+    DATASETD_ASSIGN_OR_RETURN(CacheHeader header, ReadHeader(*file, spec_id));
     DATASETD_ASSIGN_OR_RETURN(CacheLayout layout, LayOutCacheEntry(header));
     return std::make_unique<CachedSource>(std::move(file), std::move(header),
                                           std::move(layout));
   }();
   if (source.ok()) return *std::move(source);
-  if (IsDamage(source.status())) {
-    Report("damaged, removed", RemoveEntry(spec_id), name, source.status());
-  } else {
-    Report(kNotRead, index_.UidOf(spec_id), name, source.status());
-  }
+  ReportUnread(spec_id, source.status());
   return nullptr;
+}
+
+void DatasetCache::ReportUnread(const std::string& spec_id,
+                                const absl::Status& why) {
+  if (IsDamage(why)) {
+    Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id), why);
+  } else {
+    Report(kNotRead, index_.UidOf(spec_id), FileName(spec_id), why);
+  }
 }
 
 std::unique_ptr<CachedSource> DatasetCache::Find(const std::string& spec_id) {
@@ -231,11 +237,7 @@ bool DatasetCache::GiveUp(const std::string& spec_id, const absl::Status& why) {
   MutexLock lock(&mutex_);
   if (!index_.Contains(spec_id)) return true;
   Add(counters_.num_misses);
-  if (absl::IsDataLoss(why)) {
-    Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id), why);
-  } else {
-    Report(kNotRead, index_.UidOf(spec_id), FileName(spec_id), why);
-  }
+  ReportUnread(spec_id, why);
   return true;
 }
 
@@ -252,39 +254,25 @@ void DatasetCache::Evict(const std::vector<std::string>& spec_ids) {
   }
 }
 
-void DatasetCache::Store(Description description,
+void DatasetCache::Store(CacheHeader header,
                          const std::shared_ptr<const Dataset>& dataset) {
   const int64_t num_transient = dataset->bad_samples().num_transient;
-  if (MayImprove(dataset->bad_samples(), description.owner_uid)) {
-    Report("not stored", description.stored_by_uid,
-           FileName(description.spec_id),
+  if (MayImprove(dataset->bad_samples(), header.owner_uid)) {
+    Report("not stored", header.stored_by_uid, FileName(header.spec_id),
            absl::CancelledError(absl::StrCat(
                num_transient,
                " of its bad samples may be good when they are read again")));
     return;
   }
-  Job job;
-  job.header.spec_id = std::move(description.spec_id);
-  job.header.content_hash = dataset->content_hash();
-  job.header.owner_uid = description.owner_uid;
-  job.header.stored_by_uid = description.stored_by_uid;
-  job.header.num_samples = dataset->num_samples();
-  job.header.fields = dataset->fields();
-  job.header.class_names = std::move(description.class_names);
-  job.header.bad_samples = dataset->bad_samples();
-  job.backend = &dataset->backend();
-  job.dataset = dataset;
+  header.content_hash = dataset->content_hash();
+  header.num_samples = dataset->num_samples();
+  header.fields = dataset->fields();
+  header.bad_samples = dataset->bad_samples();
   MutexLock lock(&mutex_);
-  DropDeadJobs();
-  if (index_.Contains(job.header.spec_id)) return;
-  jobs_.push_back(std::move(job));
-}
-
-void DatasetCache::DropDeadJobs() {
-  jobs_.erase(
-      std::remove_if(jobs_.begin(), jobs_.end(),
-                     [](const Job& job) { return job.dataset.expired(); }),
-      jobs_.end());
+  // So that there are no more jobs than datasets.
+  std::erase_if(jobs_, [](const Job& job) { return job.dataset.expired(); });
+  if (index_.Contains(header.spec_id)) return;
+  jobs_.push_back({std::move(header), &dataset->backend(), dataset});
 }
 
 DatasetCache::Job DatasetCache::TakeJob() {

@@ -17,7 +17,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -83,14 +82,7 @@ class DatasetCache {
   // Starts storing the dataset in the background, unless it is freed first or
   // has bad samples that may be good when they are read again.
   // Fields, samples, bad samples and hash are taken from the dataset.
-  struct Description {
-    std::string spec_id;
-    std::optional<uint32_t> owner_uid;  // of a pushed dataset
-    uint32_t stored_by_uid = 0;
-    std::vector<std::string> class_names;
-  };
-  void Store(Description description,
-             const std::shared_ptr<const Dataset>& dataset);
+  void Store(CacheHeader header, const std::shared_ptr<const Dataset>& dataset);
 
   // For datasets that are served from their entry. Its memory is that of the
   // file: a writable one until Finish.
@@ -164,11 +156,11 @@ class DatasetCache {
   // Returns whose it was.
   uint32_t RemoveEntry(const std::string& spec_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells why the entry could not be read, and removes it if it is to blame.
+  void ReportUnread(const std::string& spec_id, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Evict(const std::vector<std::string>& spec_ids)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Forgets the jobs whose dataset has gone, so that there are no more of them
-  // than datasets.
-  void DropDeadJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The first one of the user whose last turn is the longest ago.
   Job TakeJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunStores();

@@ -48,12 +48,12 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   std::optional<MappedStore> store;
   if (IsMapped()) {
     const SourceInfo& info = source_.reader->info();
-    DatasetCache::Description description = {.spec_id = source_.spec_id,
-                                             .stored_by_uid = account_.uid,
-                                             .class_names = info.class_names};
-    if (IsPushed()) description.owner_uid = account_.uid;
+    CacheHeader header = {.spec_id = source_.spec_id,
+                          .stored_by_uid = account_.uid,
+                          .class_names = info.class_names};
+    if (IsPushed()) header.owner_uid = account_.uid;
     store.emplace(cache, source_.plan, info.num_samples, name,
-                  std::move(description), &counters);
+                  std::move(header), &counters);
   }
   auto dataset =
       LoadDataset(name, source_.plan, *source_.reader,

@@ -37,16 +37,12 @@ void MapFields(const std::shared_ptr<const MappedEntry>& entry,
 
 MappedStore::MappedStore(DatasetCache* cache, const LoadPlan& plan,
                          int64_t num_samples, std::string name,
-                         DatasetCache::Description description,
-                         const LoadCounters* counters)
+                         CacheHeader header, const LoadCounters* counters)
     : cache_(cache),
       name_(std::move(name)),
-      description_(std::move(description)),
-      counters_(counters) {
-  header_.owner_uid = description_.owner_uid;
-  header_.stored_by_uid = description_.stored_by_uid;
+      counters_(counters),
+      header_(std::move(header)) {
   header_.num_samples = num_samples;
-  header_.class_names = description_.class_names;
   for (const LoadPlan::FieldPlan& field : plan.fields) {
     FieldSpec& spec = header_.fields.emplace_back(field.resident);
     if (!spec.is_packed()) continue;
@@ -72,10 +68,9 @@ absl::Status MappedStore::status() const {
 }
 
 absl::Status MappedStore::Finish(Dataset::Contents& contents) {
-  header_.spec_id = description_.spec_id;
   if (header_.spec_id.empty()) {
     header_.spec_id = PushedSpecId(name_, contents.content_hash,
-                                   description_.owner_uid.value_or(0));
+                                   header_.owner_uid.value_or(0));
   }
   header_.content_hash = contents.content_hash;
   header_.num_samples = contents.num_samples;

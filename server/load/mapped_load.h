@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +25,11 @@ namespace datasetd {
 // Writes the samples to a new entry of the cache.
 class MappedStore final : public SampleStore {
  public:
-  // For the load of `plan`. `name` is the dataset's. An empty spec id stands
-  // for a push, whose id follows from its content.
+  // For the load of `plan`. `name` is the dataset's. `header` is as of
+  // DatasetCache::Store; an empty spec id stands for a push, whose id follows
+  // from its content.
   MappedStore(DatasetCache* cache, const LoadPlan& plan, int64_t num_samples,
-              std::string name, DatasetCache::Description description,
+              std::string name, CacheHeader header,
               const LoadCounters* counters);
 
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
@@ -41,7 +41,6 @@ class MappedStore final : public SampleStore {
  private:
   DatasetCache* const cache_;
   const std::string name_;
-  const DatasetCache::Description description_;
   const LoadCounters* const counters_;
   CacheHeader header_;
   std::shared_ptr<const MappedEntry> entry_;

@@ -105,11 +105,11 @@ absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
 void DatasetRegistry::StoreInCache(
     const DatasetEntry& entry, const std::shared_ptr<const Dataset>& dataset) {
   if (cache_ == nullptr) return;
-  DatasetCache::Description description = {.spec_id = entry.spec_id,
-                                           .stored_by_uid = entry.owner.uid,
-                                           .class_names = entry.classes};
-  if (IsPush(entry)) description.owner_uid = entry.owner.uid;
-  cache_->Store(std::move(description), dataset);
+  CacheHeader header = {.spec_id = entry.spec_id,
+                        .stored_by_uid = entry.owner.uid,
+                        .class_names = entry.classes};
+  if (IsPush(entry)) header.owner_uid = entry.owner.uid;
+  cache_->Store(std::move(header), dataset);
 }
 
 absl::Status DatasetRegistry::EndLoad(EntryPtr entry,
