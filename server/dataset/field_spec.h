@@ -3,6 +3,7 @@
 #ifndef DATASETD_SERVER_DATASET_FIELD_SPEC_H_
 #define DATASETD_SERVER_DATASET_FIELD_SPEC_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,6 +18,16 @@ struct ImageSize {
   int64_t width = 0;
   bool operator==(const ImageSize&) const = default;
 };
+
+// Widens a range of sizes, axis by axis. One whose largest is 0 x 0 is empty.
+inline void IncludeSize(ImageSize size, ImageSize& smallest,
+                        ImageSize& largest) {
+  if (largest == ImageSize()) smallest = size;
+  smallest.height = std::min(smallest.height, size.height);
+  smallest.width = std::min(smallest.width, size.width);
+  largest.height = std::max(largest.height, size.height);
+  largest.width = std::max(largest.width, size.width);
+}
 
 // Fields of a dataset; a feed carries kMaxFields of them
 // (cuda/kernels/program/params.h).

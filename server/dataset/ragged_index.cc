@@ -90,18 +90,11 @@ std::vector<ImageSize> RaggedIndex::DistinctSizes() const {
 }
 
 void RaggedIndex::Describe(FieldSpec* field) const {
-  field->smallest = field->largest = size(0);
+  field->smallest = field->largest = {};
   field->num_pixels = 0;
   field->packed_bytes = size_bytes_;
   for (const RaggedSample& sample : samples_) {
-    field->smallest.height =
-        std::min<int64_t>(field->smallest.height, sample.height);
-    field->smallest.width =
-        std::min<int64_t>(field->smallest.width, sample.width);
-    field->largest.height =
-        std::max<int64_t>(field->largest.height, sample.height);
-    field->largest.width =
-        std::max<int64_t>(field->largest.width, sample.width);
+    IncludeSize({sample.height, sample.width}, field->smallest, field->largest);
     field->num_pixels += int64_t{sample.height} * sample.width;
   }
 }

@@ -25,13 +25,9 @@ LoadEstimator::LoadEstimator(OpenedSource source,
     : source_(std::move(source)),
       terms_(terms),
       account_(account),
-      resident_sizes_(source_.reader->info(), source_.plan) {
+      transforms_(MakeTransforms(source_.reader->info(), source_.plan)),
+      resident_sizes_(source_.reader->info(), source_.plan, &transforms_) {
   const LoadPlan& plan = source_.plan;
-  for (size_t f = 0; f < plan.fields.size(); ++f) {
-    transforms_.push_back(std::make_unique<SampleTransform>(
-        source_.reader->info().fields[f], Narrow<int>(f), plan.fields[f].ops,
-        plan.fields[f].resident, plan.limits.transforms));
-  }
   if (!plan.is_encoded) {
     largest_sample_bytes_ = ScratchBytes(SampleProbe());
     return;
@@ -61,16 +57,14 @@ absl::Status LoadEstimator::Look(int64_t index, const SampleProbe& probe,
   resident_sizes_.Set(index, probe).IgnoreError();
   MutexLock lock(&mutex_);
   largest_sample_bytes_ = std::max(largest_sample_bytes_, size_bytes);
-  for (size_t i = 0; i < probe.sizes.size(); ++i) {
-    const ImageSize size = probe.sizes[i];
-    if (smallest_ == ImageSize()) smallest_ = size;
-    smallest_.height = std::min(smallest_.height, size.height);
-    smallest_.width = std::min(smallest_.width, size.width);
-    largest_.height = std::max(largest_.height, size.height);
-    largest_.width = std::max(largest_.width, size.width);
+  absl::Span<const ImageSize> ragged = probe.sizes;
+  for (size_t f = 0; f < transforms_.size(); ++f) {
+    if (!transforms_[f]->source().is_ragged) continue;
+    const ImageSize size = transforms_[f]->TakeSize(ragged);
+    IncludeSize(size, smallest_, largest_);
     if (sizes_.size() >= kMaxSizes) continue;
     int64_t& first =
-        sizes_.emplace(FieldSize(i, size.height, size.width), index)
+        sizes_.emplace(FieldSize(f, size.height, size.width), index)
             .first->second;
     first = std::min(first, index);
   }
@@ -161,35 +155,23 @@ absl::Status LoadEstimator::FindProblem(const Placement& placement) const {
 
 int64_t LoadEstimator::ScratchBytes(const SampleProbe& probe) const {
   int64_t bytes = 0;
-  size_t num_ragged = 0;
+  absl::Span<const ImageSize> ragged = probe.sizes;
   for (const std::unique_ptr<SampleTransform>& transform : transforms_) {
-    const FieldSpec& field = transform->source();
-    ImageSize size;
-    if (field.is_image) size = {field.shape[0], field.shape[1]};
-    if (field.is_ragged) size = probe.sizes[num_ragged++];
-    const auto scratch_bytes = transform->ScratchBytes(size);
+    const auto scratch_bytes =
+        transform->ScratchBytes(transform->TakeSize(ragged));
     if (scratch_bytes.ok()) bytes = SaturatingAdd(bytes, *scratch_bytes);
   }
   return bytes;
 }
 
-std::vector<const SampleTransform*> LoadEstimator::RaggedTransforms() const {
-  std::vector<const SampleTransform*> ragged;
-  for (const std::unique_ptr<SampleTransform>& transform : transforms_) {
-    if (transform->source().is_ragged) ragged.push_back(transform.get());
-  }
-  return ragged;
-}
-
 absl::Status LoadEstimator::CheckSizes() const {
-  const auto ragged = RaggedTransforms();
   // Report the first failing sample, as the load would.
   int64_t first = num_samples();
   absl::Status problem;
   for (const auto& [key, index] : sizes_) {
     const auto& [field, height, width] = key;
     if (index >= first) continue;
-    const absl::Status status = ragged[field]->Check({height, width});
+    const absl::Status status = transforms_[field]->Check({height, width});
     if (status.ok()) continue;
     first = index;
     problem = LocatedStatus(*source_.reader, index, status);

@@ -72,7 +72,7 @@ class LoadEstimator {
   LoadEstimate Result();
 
  private:
-  // {index of the ragged field, height, width}.
+  // {index of the field, height, width}.
   using FieldSize = std::tuple<size_t, int64_t, int64_t>;
 
   // Called for each sample, on the scan's threads.
@@ -87,14 +87,12 @@ class LoadEstimator {
   // Memory of a sample's pretransforms, over all fields, as far as they can be
   // applied to it.
   int64_t ScratchBytes(const SampleProbe& probe) const;
-  // One per ragged field.
-  std::vector<const SampleTransform*> RaggedTransforms() const;
 
   const OpenedSource source_;
   const MemoryBudget::Terms terms_;
   const DecodeAccount account_;
+  const SampleTransforms transforms_;
   SampleSizesTable resident_sizes_;
-  std::vector<std::unique_ptr<SampleTransform>> transforms_;  // by field
 
   std::atomic<bool> is_stopping_ = false;
   mutable Mutex mutex_;

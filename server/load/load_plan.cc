@@ -76,14 +76,9 @@ void ApplySizes(const SampleSizes& sizes, LoadPlan::FieldPlan& field) {
   ImageSize first;
   for (const ImageSize size : *sizes) {
     if (size == ImageSize()) continue;
-    if (first == ImageSize()) {
-      first = resident.smallest = resident.largest = size;
-    }
+    if (first == ImageSize()) first = size;
     are_alike = are_alike && size == first;
-    resident.smallest.height = std::min(resident.smallest.height, size.height);
-    resident.smallest.width = std::min(resident.smallest.width, size.width);
-    resident.largest.height = std::max(resident.largest.height, size.height);
-    resident.largest.width = std::max(resident.largest.width, size.width);
+    IncludeSize(size, resident.smallest, resident.largest);
     const int64_t num_pixels = SaturatingMultiply(size.height, size.width);
     resident.num_pixels = SaturatingAdd(resident.num_pixels, num_pixels);
     resident.packed_bytes = SaturatingAdd(
@@ -252,7 +247,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
   plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
                                            std::max<int64_t>(num_samples, 1));
   const auto chunk_bytes = [&](const FieldSpec& field) {
-    return RoundUpTo(
+    return SaturatingRoundUp(
         SaturatingMultiply(plan.chunk_samples, field.sample_bytes()),
         kStagingAlignment);
   };

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/checked_math.h"
 #include "cuda/kernels/program/params.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/decode_budget.h"
@@ -24,11 +23,6 @@ namespace datasetd {
 inline constexpr int64_t kStagingAlignment = 256;
 // The most that LoadPlan::buffer_bytes() is where one sample may take so much.
 int64_t MaxLoadBufferBytes(int64_t max_sample_bytes);
-
-// Saturates at the largest multiple.
-constexpr int64_t RoundUpTo(int64_t value, int64_t multiple) {
-  return SaturatingRoundUp(value, multiple);
-}
 
 // Resident size of each sample; 0 x 0 if its headers are bad.
 using SampleSizes = std::shared_ptr<const std::vector<ImageSize>>;

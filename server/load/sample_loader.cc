@@ -142,7 +142,7 @@ class Loader {
   FieldWriter writer_;
   std::unique_ptr<Stream> stream_;
   std::optional<ContentHasher> hasher_;
-  std::vector<std::unique_ptr<SampleTransform>> transforms_;
+  SampleTransforms transforms_;
   std::optional<SampleWorkers> workers_;
 };
 
@@ -264,7 +264,7 @@ void Loader::Divide(Staging& staging, int64_t first, int64_t count) const {
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     const int64_t size = StagedBytes(f, first, count);
     staging.fields[f] = absl::MakeSpan(staging.memory->data() + offset, size);
-    offset += RoundUpTo(size, kStagingAlignment);
+    offset += SaturatingRoundUp(size, kStagingAlignment);
     if (!IsPacked(f)) continue;
     std::vector<RaggedSample>& places = staging.places[f];
     places.clear();
@@ -284,11 +284,8 @@ void Loader::Divide(Staging& staging, int64_t first, int64_t count) const {
 
 absl::Status Loader::Run() {
   const SourceInfo& info = source_.info();
+  transforms_ = MakeTransforms(info, plan_);
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
-    const LoadPlan::FieldPlan& field = plan_.fields[f];
-    transforms_.push_back(std::make_unique<SampleTransform>(
-        info.fields[f], Narrow<int>(f), field.ops, field.resident,
-        plan_.limits.transforms));
     if (!IsPacked(f) || plan_.is_encoded) continue;
     DATASETD_ASSIGN_OR_RETURN(packed_[f].index, source_.ReadIndex(f));
   }
@@ -334,7 +331,7 @@ std::vector<absl::Span<uint8_t>> Loader::Inputs(int64_t count) {
     uint8_t* const input = inputs_[begin_turn_ % inputs_.size()].data();
     const int64_t size = count * source_.info().fields[f].sample_bytes();
     inputs[f] = absl::MakeSpan(input + offset, static_cast<size_t>(size));
-    offset += RoundUpTo(size, kStagingAlignment);
+    offset += SaturatingRoundUp(size, kStagingAlignment);
   }
   return inputs;
 }

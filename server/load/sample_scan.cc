@@ -72,38 +72,31 @@ absl::Status SampleScan::Probe(int64_t index, RawSample& raw) {
 }
 
 SampleSizesTable::SampleSizesTable(const SourceInfo& source,
-                                   const LoadPlan& plan)
-    : num_fields_(plan.fields.size()) {
-  size_t probe_index = 0;
+                                   const LoadPlan& plan,
+                                   const SampleTransforms* transforms)
+    : transforms_(*transforms), sizes_(plan.fields.size()) {
   for (size_t f = 0; f < plan.fields.size(); ++f) {
-    if (!source.fields[f].is_ragged) continue;
-    const LoadPlan::FieldPlan& field = plan.fields[f];
-    if (field.needs_sizes) {
-      fields_.push_back({.index = f,
-                         .probe_index = probe_index,
-                         .transform = std::make_unique<SampleTransform>(
-                             source.fields[f], Narrow<int>(f), field.ops,
-                             field.resident, plan.limits.transforms),
-                         .sizes = std::make_shared<std::vector<ImageSize>>(
-                             static_cast<size_t>(source.num_samples))});
-    }
-    ++probe_index;
+    if (!plan.fields[f].needs_sizes) continue;
+    sizes_[f] = std::make_shared<std::vector<ImageSize>>(
+        static_cast<size_t>(source.num_samples));
   }
 }
 
 absl::Status SampleSizesTable::Set(int64_t sample, const SampleProbe& probe) {
-  for (Field& field : fields_) {
-    DATASETD_ASSIGN_OR_RETURN(
-        (*field.sizes)[static_cast<size_t>(sample)],
-        field.transform->ResidentSize(probe.sizes[field.probe_index]));
+  absl::Span<const ImageSize> ragged = probe.sizes;
+  for (size_t f = 0; f < sizes_.size(); ++f) {
+    const ImageSize size = transforms_[f]->TakeSize(ragged);
+    if (sizes_[f] == nullptr) continue;
+    DATASETD_ASSIGN_OR_RETURN((*sizes_[f])[static_cast<size_t>(sample)],
+                              transforms_[f]->ResidentSize(size));
   }
   return absl::OkStatus();
 }
 
 std::vector<std::optional<SampleSizes>> SampleSizesTable::sizes() const {
-  std::vector<std::optional<SampleSizes>> sizes(num_fields_);
-  for (const Field& field : fields_) {
-    sizes[field.index] = SampleSizes(field.sizes);
+  std::vector<std::optional<SampleSizes>> sizes(sizes_.size());
+  for (size_t f = 0; f < sizes_.size(); ++f) {
+    if (sizes_[f] != nullptr) sizes[f] = sizes_[f];
   }
   return sizes;
 }
@@ -112,7 +105,8 @@ absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
     const SampleSource& source, const LoadPlan& plan,
     const DecodeAccount& account, const std::atomic<bool>& is_cancelled,
     std::atomic<int64_t>* num_sizes) {
-  SampleSizesTable table(source.info(), plan);
+  const SampleTransforms transforms = MakeTransforms(source.info(), plan);
+  SampleSizesTable table(source.info(), plan, &transforms);
   SampleScan scan(
       &source, plan.num_workers, account, &is_cancelled,
       [&](int64_t index, const SampleProbe& probe,

@@ -71,7 +71,9 @@ class SampleScan {
 // must be for different samples.
 class SampleSizesTable {
  public:
-  SampleSizesTable(const SourceInfo& source, const LoadPlan& plan);
+  // `transforms` are the plan's, and outlive the table.
+  SampleSizesTable(const SourceInfo& source, const LoadPlan& plan,
+                   const SampleTransforms* transforms);
 
   // Errors as SampleTransform::Check.
   absl::Status Set(int64_t sample, const SampleProbe& probe);
@@ -80,15 +82,9 @@ class SampleSizesTable {
   std::vector<std::optional<SampleSizes>> sizes() const;
 
  private:
-  struct Field {
-    size_t index;        // in the source
-    size_t probe_index;  // in SampleProbe::sizes
-    std::unique_ptr<SampleTransform> transform;
-    std::shared_ptr<std::vector<ImageSize>> sizes;
-  };
-
-  size_t num_fields_;
-  std::vector<Field> fields_;
+  const SampleTransforms& transforms_;
+  // By field; null for those that need none.
+  std::vector<std::shared_ptr<std::vector<ImageSize>>> sizes_;
 };
 
 // Finds the resident sizes of all samples on the plan's threads. Skips bad

@@ -25,6 +25,27 @@ bool IsAligned(const uint8_t* data) {
 
 }  // namespace
 
+SampleTransforms MakeTransforms(const SourceInfo& source,
+                                const LoadPlan& plan) {
+  SampleTransforms transforms;
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    transforms.push_back(std::make_unique<SampleTransform>(
+        source.fields[f], Narrow<int>(f), plan.fields[f].ops,
+        plan.fields[f].resident, plan.limits.transforms));
+  }
+  return transforms;
+}
+
+ImageSize SampleTransform::TakeSize(absl::Span<const ImageSize>& ragged) const {
+  if (source_.is_ragged) {
+    const ImageSize size = ragged.front();
+    ragged.remove_prefix(1);
+    return size;
+  }
+  if (!source_.is_image) return {};
+  return {source_.shape[0], source_.shape[1]};
+}
+
 absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
   FieldSpec field = source_;
   if (field.is_image) {

@@ -22,6 +22,7 @@
 #include "server/dataset/field_spec.h"
 #include "server/dataset/sample_source.h"
 #include "server/files/aligned_buffer.h"
+#include "server/load/load_plan.h"
 #include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 
@@ -39,6 +40,10 @@ class SampleTransform {
         ops_(std::move(ops)),
         resident_(std::move(resident)),
         limits_(limits) {}
+
+  // The size of the field's image in a sample; 0 x 0 if it is none. Takes that
+  // of a ragged one off `ragged`, what is left of SampleProbe::sizes.
+  ImageSize TakeSize(absl::Span<const ImageSize>& ragged) const;
 
   bool is_identity() const { return ops_.empty(); }
   const FieldSpec& source() const { return source_; }
@@ -101,6 +106,11 @@ class SampleTransform {
                    std::shared_ptr<const FieldProgram>>
       programs_ ABSL_GUARDED_BY(mutex_);
 };
+
+// By field of the plan.
+using SampleTransforms = std::vector<std::unique_ptr<SampleTransform>>;
+
+SampleTransforms MakeTransforms(const SourceInfo& source, const LoadPlan& plan);
 
 }  // namespace datasetd
 

@@ -248,15 +248,10 @@ class SampleWorkers::Worker {
   // Finds the resident sizes of the sample's images.
   absl::Status FindSizes() {
     sizes_.clear();
-    size_t num_ragged = 0;
+    absl::Span<const ImageSize> ragged = probe_.sizes;
     for (size_t f = 0; f < runners_.size(); ++f) {
-      const SampleTransform& transform = TransformOf(f);
-      const FieldSpec& spec = transform.source();
-      ImageSize size;
-      if (spec.is_image) size = {spec.shape[0], spec.shape[1]};
-      if (spec.is_ragged) size = probe_.sizes[num_ragged++];
-      DATASETD_RETURN_IF_ERROR(transform.Check(size));
-      sizes_.push_back(size);
+      sizes_.push_back(TransformOf(f).TakeSize(ragged));
+      DATASETD_RETURN_IF_ERROR(TransformOf(f).Check(sizes_.back()));
     }
     return absl::OkStatus();
   }
@@ -329,11 +324,10 @@ class SampleWorkers::Worker {
   std::vector<ImageSize> sizes_;
 };
 
-SampleWorkers::SampleWorkers(
-    SampleSource* source,
-    const std::vector<std::unique_ptr<SampleTransform>>* fields,
-    int num_threads, const DecodeAccount& account,
-    const std::atomic<bool>* is_cancelled)
+SampleWorkers::SampleWorkers(SampleSource* source,
+                             const SampleTransforms* fields, int num_threads,
+                             const DecodeAccount& account,
+                             const std::atomic<bool>* is_cancelled)
     : source_(source),
       fields_(fields),
       account_(account),

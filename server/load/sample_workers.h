@@ -50,8 +50,7 @@ class SampleWorkers {
   // workers. After `is_cancelled` is set, samples are CANCELLED. A sample above
   // the budget's per-sample limit is INVALID_ARGUMENT. REQUIRES: num_threads >=
   // 1.
-  SampleWorkers(SampleSource* source,
-                const std::vector<std::unique_ptr<SampleTransform>>* fields,
+  SampleWorkers(SampleSource* source, const SampleTransforms* fields,
                 int num_threads, const DecodeAccount& account,
                 const std::atomic<bool>* is_cancelled);
   // Blocks until the samples in progress end; their pretransforms are cut
@@ -86,7 +85,7 @@ class SampleWorkers {
   Started& ChunkOf(int64_t index);
 
   SampleSource* const source_;
-  const std::vector<std::unique_ptr<SampleTransform>>* const fields_;
+  const SampleTransforms* const fields_;
   const DecodeAccount account_;
   const std::atomic<bool>* const is_cancelled_;
   std::atomic<bool> is_ending_ = false;  // no caller waits any more
