@@ -48,16 +48,13 @@ const char* MemoryKindName(MemoryKind kind) {
 }
 
 Reservation::Reservation(Reservation&& other) noexcept
-    : budget_(std::exchange(other.budget_, nullptr)),
-      id_(std::exchange(other.id_, 0)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+    : budget_(std::exchange(other.budget_, nullptr)), id_(other.id_) {}
 
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
     Release();
     budget_ = std::exchange(other.budget_, nullptr);
-    id_ = std::exchange(other.id_, 0);
-    size_bytes_ = std::exchange(other.size_bytes_, 0);
+    id_ = other.id_;
   }
   return *this;
 }
@@ -66,10 +63,7 @@ Reservation::~Reservation() { Release(); }
 
 void Reservation::Release() {
   if (budget_ == nullptr) return;
-  budget_->Return(id_);
-  budget_ = nullptr;
-  id_ = 0;
-  size_bytes_ = 0;
+  std::exchange(budget_, nullptr)->Return(id_);
 }
 
 MemoryBudget::~MemoryBudget() {
@@ -91,7 +85,7 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
   const uint64_t id = next_id_++;
   holdings_.emplace(id, Holding{kind, uid, size_bytes, std::string(what),
                                 terms.is_private, terms.is_shared});
-  return Reservation(this, id, size_bytes);
+  return Reservation(this, id);
 }
 
 uint64_t MemoryBudget::UsedByUser(uid_t uid, MemoryKind kind) const {
@@ -172,25 +166,6 @@ uint64_t MemoryBudget::used_bytes_of_kind(MemoryKind kind) const {
     if (holding.kind == kind) bytes += holding.size_bytes;
   }
   return bytes;
-}
-
-uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid) const {
-  MutexLock lock(&mutex_);
-  uint64_t bytes = 0;
-  for (const auto& [id, holding] : holdings_) {
-    if (holding.uid == uid) bytes += holding.size_bytes;
-  }
-  return bytes;
-}
-
-uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid, MemoryKind kind) const {
-  MutexLock lock(&mutex_);
-  return UsedByUser(uid, kind);
-}
-
-std::vector<MemoryBudget::Holding> MemoryBudget::Holdings() const {
-  MutexLock lock(&mutex_);
-  return SortedHoldings();
 }
 
 std::vector<MemoryBudget::Holding> MemoryBudget::SortedHoldings() const {

@@ -50,32 +50,17 @@ class Reservation {
   // Returns the bytes now.
   void Release();
 
-  uint64_t size_bytes() const { return size_bytes_; }
-  // Null if it is empty.
-  const MemoryBudget* budget() const { return budget_; }
-
  private:
   friend class MemoryBudget;
-  Reservation(MemoryBudget* budget, uint64_t id, uint64_t size_bytes)
-      : budget_(budget), id_(id), size_bytes_(size_bytes) {}
+  Reservation(MemoryBudget* budget, uint64_t id) : budget_(budget), id_(id) {}
 
   MemoryBudget* budget_ = nullptr;  // null: empty
   uint64_t id_ = 0;
-  uint64_t size_bytes_ = 0;
 };
 
 // Thread-safe. Must outlive its reservations.
 class MemoryBudget {
  public:
-  struct Holding {
-    MemoryKind kind;
-    uid_t uid;
-    uint64_t size_bytes;
-    std::string what;
-    bool is_private;
-    bool is_shared;
-  };
-
   // Limits of one user for each kind.
   struct UserLimits {
     PerUserLimit dataset_bytes;
@@ -135,17 +120,21 @@ class MemoryBudget {
   // The most that Reserve would grant this user.
   uint64_t FreeBytesFor(MemoryKind kind, uid_t uid, const Terms& terms) const;
   uint64_t used_bytes_of_kind(MemoryKind kind) const;
-  uint64_t used_bytes_of_uid(uid_t uid) const;
-  // Without shared items.
-  uint64_t used_bytes_of_uid(uid_t uid, MemoryKind kind) const;
-
-  // A copy of all reservations, largest first.
-  std::vector<Holding> Holdings() const;
 
  private:
   friend class Reservation;
+  struct Holding {
+    MemoryKind kind;
+    uid_t uid;
+    uint64_t size_bytes;
+    std::string what;
+    bool is_private;
+    bool is_shared;
+  };
+
   void Return(uint64_t id);
 
+  // Without shared items.
   uint64_t UsedByUser(uid_t uid, MemoryKind kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckUserLimit(MemoryKind kind, uid_t uid, uint64_t size_bytes,
@@ -154,6 +143,7 @@ class MemoryBudget {
   absl::Status Exhausted(uid_t uid, uint64_t size_bytes, absl::string_view what,
                          const Terms& terms) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A copy of all, largest first.
   std::vector<Holding> SortedHoldings() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -40,7 +40,6 @@ TEST(MemoryBudgetTest, GivesBackOnDestruction) {
   MemoryBudget budget(100);
   {
     const Reservation a = MustReserve(budget, MemoryKind::kDataset, 1, 60);
-    EXPECT_EQ(a.size_bytes(), 60u);
     EXPECT_EQ(budget.used_bytes(), 60u);
     EXPECT_EQ(budget.free_bytes(), 40u);
     const Reservation b = MustReserve(budget, MemoryKind::kSlab, 1, 40);
@@ -54,7 +53,7 @@ TEST(MemoryBudgetTest, ReservationMovesAndIsReleasedOnce) {
   MemoryBudget budget(100);
   Reservation a = MustReserve(budget, MemoryKind::kSlab, 1, 30);
   Reservation b = std::move(a);
-  EXPECT_EQ(a.size_bytes(), 0u);  // NOLINT: moved-from is empty
+  a.Release();  // NOLINT: moved-from is empty
   EXPECT_EQ(budget.used_bytes(), 30u);
   a = MustReserve(budget, MemoryKind::kSlab, 1, 50);
   EXPECT_EQ(budget.used_bytes(), 80u);
@@ -69,32 +68,30 @@ TEST(MemoryBudgetTest, ReservationMovesAndIsReleasedOnce) {
 }
 
 TEST(MemoryBudgetTest, TotalsByKindAndByUid) {
-  MemoryBudget budget(1000);
+  MemoryBudget budget(1000, {.dataset_bytes = 300, .slab_bytes = 300});
   const Reservation a = MustReserve(budget, MemoryKind::kDataset, 1, 100);
   const Reservation b = MustReserve(budget, MemoryKind::kSlab, 1, 20);
   Reservation c = MustReserve(budget, MemoryKind::kSlab, 2, 3);
   EXPECT_EQ(budget.used_bytes_of_kind(MemoryKind::kDataset), 100u);
   EXPECT_EQ(budget.used_bytes_of_kind(MemoryKind::kSlab), 23u);
   EXPECT_EQ(budget.used_bytes_of_kind(MemoryKind::kScratch), 0u);
-  EXPECT_EQ(budget.used_bytes_of_uid(1), 120u);
-  EXPECT_EQ(budget.used_bytes_of_uid(2), 3u);
-  EXPECT_EQ(budget.used_bytes_of_uid(3), 0u);
+  EXPECT_EQ(budget.FreeBytesFor(MemoryKind::kDataset, 1, {}), 200u);
+  EXPECT_EQ(budget.FreeBytesFor(MemoryKind::kSlab, 1, {}), 280u);
+  EXPECT_EQ(budget.FreeBytesFor(MemoryKind::kSlab, 2, {}), 297u);
+  EXPECT_EQ(budget.FreeBytesFor(MemoryKind::kSlab, 3, {}), 300u);
   c.Release();
   EXPECT_EQ(budget.used_bytes_of_kind(MemoryKind::kSlab), 20u);
-  EXPECT_EQ(budget.used_bytes_of_uid(2), 0u);
+  EXPECT_EQ(budget.FreeBytesFor(MemoryKind::kSlab, 2, {}), 300u);
 }
 
-TEST(MemoryBudgetTest, HoldingsAreLargestFirst) {
+TEST(MemoryBudgetTest, ErrorNamesTheLargestHolderFirst) {
   MemoryBudget budget(1000);
   const Reservation a = MustReserve(budget, MemoryKind::kSlab, 1, 5, "small");
   const Reservation b = MustReserve(budget, MemoryKind::kDataset, 2, 50, "big");
-  const auto holdings = budget.Holdings();
-  ASSERT_EQ(holdings.size(), 2u);
-  EXPECT_EQ(holdings[0].what, "big");
-  EXPECT_EQ(holdings[0].kind, MemoryKind::kDataset);
-  EXPECT_EQ(holdings[0].uid, 2u);
-  EXPECT_EQ(holdings[0].size_bytes, 50u);
-  EXPECT_EQ(holdings[1].what, "small");
+  EXPECT_THAT(budget.Reserve(MemoryKind::kSlab, 3, 1000, "more"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("held by big: 50 bytes of uid 2, small: 5 "
+                                 "bytes of uid 1")));
 }
 
 TEST(MemoryBudgetTest, ErrorNamesBothNumbersTheHoldersAndWhatToDo) {
@@ -169,13 +166,13 @@ TEST(MemoryBudgetTest, ThreadsNeverExceedItAndLeaveNothing) {
           held.clear();
         }
         EXPECT_LE(budget.used_bytes(), kTotal);
-        EXPECT_LE(budget.used_bytes_of_uid(t), kTotal);
+        EXPECT_LE(budget.FreeBytesFor(MemoryKind::kSlab, t, {}), kTotal);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(budget.used_bytes(), 0u);
-  EXPECT_TRUE(budget.Holdings().empty());
+  EXPECT_EQ(budget.used_bytes_of_kind(MemoryKind::kSlab), 0u);
 }
 
 TEST(MemoryBudgetTest, OneUserHasOnlySoMuchOfAKind) {
@@ -196,7 +193,7 @@ TEST(MemoryBudgetTest, OneUserHasOnlySoMuchOfAKind) {
   EXPECT_THAT(
       budget.Reserve(MemoryKind::kDataset, 7, 500, "e", {.is_exempt = true}),
       IsOk());
-  EXPECT_EQ(budget.used_bytes_of_uid(7, MemoryKind::kDataset), 200);
+  EXPECT_EQ(budget.FreeBytesFor(MemoryKind::kDataset, 7, {}), 100);
 }
 
 TEST(MemoryBudgetTest, PrivateThingsAreNamedToTheirUserAndThePrivileged) {
@@ -240,7 +237,7 @@ TEST(MemoryBudgetTest, WhatUsersShareIsInNobodysLimit) {
       budget.Reserve(MemoryKind::kScratch, 7, 400, "a", {.is_shared = true});
   ASSERT_THAT(shared, IsOk());
   EXPECT_EQ(budget.used_bytes_of_kind(MemoryKind::kScratch), 400);
-  EXPECT_EQ(budget.used_bytes_of_uid(7, MemoryKind::kScratch), 0);
+  EXPECT_EQ(budget.FreeBytesFor(MemoryKind::kScratch, 7, {}), 300);
   const auto own = budget.Reserve(MemoryKind::kScratch, 7, 300, "b");
   ASSERT_THAT(own, IsOk());
   EXPECT_THAT(budget.Reserve(MemoryKind::kScratch, 7, 1, "c"),

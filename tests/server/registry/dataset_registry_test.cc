@@ -809,7 +809,8 @@ TEST_F(DatasetRegistryTest, TextsAreCountedAndLimitedByUser) {
   SetOption(spec, "o", std::string(1'000, 'o'));
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
   ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
-  EXPECT_GE(texts.used_bytes_of_uid(kAlice.uid), spec.ByteSizeLong());
+  EXPECT_LE(texts.FreeBytesFor(MemoryKind::kText, kAlice.uid, {}),
+            2'000 - spec.ByteSizeLong());
   spec.set_name("b");
   EXPECT_THAT(registry_->Load(spec, kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
