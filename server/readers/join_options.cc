@@ -39,10 +39,9 @@ absl::StatusOr<std::vector<v1::DatasetSpec>> ParseJoinParts(
                       : JoinPath(spec.path(), pair.second));
     if (part.format() == spec.format() || absl::StartsWith(pair.second, "/") ||
         parts.size() == kMaxJoined) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("option parts is '", absl::Utf8SafeCHexEscape(text),
-                       "', expected FORMAT:PATH with commas between, at most ",
-                       kMaxJoined, ", no join, and paths below ", spec.path()));
+      return WrongOption(
+          "parts", text, "FORMAT:PATH with commas between, at most ",
+          kMaxJoined, ", no join, and paths below ", spec.path());
     }
     parts.push_back(std::move(part));
   }

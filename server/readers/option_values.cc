@@ -49,9 +49,7 @@ absl::StatusOr<int64_t> IntOption(const v1::DatasetSpec& spec,
   if (absl::SimpleAtoi(*text, &value) && value >= min && value <= max) {
     return value;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("option ", name, " is '", absl::Utf8SafeCHexEscape(*text),
-                   "', expected a whole number of ", min, " to ", max));
+  return WrongOption(name, *text, "a whole number of ", min, " to ", max);
 }
 
 absl::StatusOr<Dtype> ParseDtype(absl::string_view text,
@@ -113,11 +111,10 @@ absl::StatusOr<std::vector<FieldName>> ParseFieldNames(
         parts.second.empty() ? parts.first : parts.second));
     if (!IsFieldName(name.field) || !seen.insert(name.field).second ||
         names.size() == kMaxSourceFields) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "option ", option, " is '", absl::Utf8SafeCHexEscape(text),
-          "', expected FIELD or FIELD:SOURCE with commas between, each field "
-          "once, at most ",
-          kMaxSourceFields));
+      return WrongOption(option, text,
+                         "FIELD or FIELD:SOURCE with commas between, each "
+                         "field once, at most ",
+                         kMaxSourceFields);
     }
     names.push_back(std::move(name));
   }

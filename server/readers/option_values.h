@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "server/readers/reader.h"
@@ -15,6 +18,15 @@
 namespace datasetd {
 
 // Errors are INVALID_ARGUMENT and name the option.
+
+// The error of an option's value; `expected` are the parts of a text.
+template <typename... Parts>
+absl::Status WrongOption(absl::string_view name, absl::string_view value,
+                         const Parts&... expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("option ", name, " is '", absl::Utf8SafeCHexEscape(value),
+                   "', expected ", expected...));
+}
 
 // Null if the option is not set.
 const std::string* FindOption(const v1::DatasetSpec& spec,

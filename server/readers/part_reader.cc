@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "server/readers/option_values.h"
 
 namespace datasetd {
 namespace {
@@ -25,11 +25,10 @@ struct Parts {
 
 absl::StatusOr<Parts> Parse(const std::string& text) {
   const auto wrong = [&] {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "option part is '", absl::Utf8SafeCHexEscape(text.substr(0, 100)),
-        "', expected I/N or I,J,.../N, ascending, from 0 and below N, which "
-        "is at most ",
-        kMaxParts));
+    return WrongOption(kPartOption, text.substr(0, 100),
+                       "I/N or I,J,.../N, ascending, from 0 and below N, which "
+                       "is at most ",
+                       kMaxParts);
   };
   const std::vector<absl::string_view> halves = absl::StrSplit(text, '/');
   Parts parts;

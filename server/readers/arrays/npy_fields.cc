@@ -83,11 +83,10 @@ absl::StatusOr<std::map<std::string, bool>> ParseChoice(
     const bool is_chosen = !absl::ConsumePrefix(&item, "-");
     if (!IsFieldName(item) ||
         !choice.emplace(std::string(item), is_chosen).second) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "option ", option_name, " is '", absl::Utf8SafeCHexEscape(*option),
-          "', expected a comma-separated list of fields, each once, with a "
-          "minus before those that are not ",
-          option_name));
+      return WrongOption(option_name, *option,
+                         "a comma-separated list of fields, each once, with a "
+                         "minus before those that are not ",
+                         option_name);
     }
   }
   return choice;

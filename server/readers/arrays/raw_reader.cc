@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/readers/arrays/npy_fields.h"
@@ -124,9 +123,7 @@ absl::StatusOr<bool> Choose(const v1::DatasetSpec& spec,
   const std::string value = OptionOr(spec, option, no);
   if (value == no) return false;
   if (value == yes) return true;
-  return absl::InvalidArgumentError(
-      absl::StrCat("option ", option, " is '", absl::Utf8SafeCHexEscape(value),
-                   "', expected ", no, " or ", yes));
+  return WrongOption(option, value, no, " or ", yes);
 }
 
 absl::StatusOr<FieldSpec> MakeDataField(const v1::DatasetSpec& spec,
@@ -155,9 +152,9 @@ absl::StatusOr<FieldSpec> MakeDataField(const v1::DatasetSpec& spec,
   }
   field.name = OptionOr(spec, "name", field.is_image ? "image" : "data");
   if (!IsFieldName(field.name) || field.name == "label") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "option name is '", absl::Utf8SafeCHexEscape(field.name),
-        "', expected a letter or _, then letters, digits or _, and not label"));
+    return WrongOption(
+        "name", field.name,
+        "a letter or _, then letters, digits or _, and not label");
   }
   if (field.sample_bytes() <= kMaxRecordBytes) return field;
   return absl::InvalidArgumentError(

@@ -34,7 +34,6 @@ class EncodedField {
                                            const ImageOptions& options);
 
   const FieldSpec& spec() const { return spec_; }
-  Kind kind() const { return kind_; }
 
   // Adds the size, if it is an image, and Decode's memory to `probe`.
   absl::Status Probe(absl::Span<const uint8_t> bytes, ImageSize at_least,

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "server/files/reopened_file.h"
 #include "server/readers/first_sample.h"
+#include "server/readers/images/encoded_field.h"
 #include "server/readers/images/image_codec.h"
 
 namespace datasetd {
@@ -16,12 +17,10 @@ namespace {
 
 class ImageListSource : public Reader {
  public:
-  ImageListSource(ImageList list, const ImageOptions& options,
-                  const FileSystem& files)
+  ImageListSource(ImageList list, const FileSystem& files)
       : memory_(std::move(list.memory)),
         num_other_files_(list.other_files.size()),
         labels_(std::move(list.labels)),
-        options_(options),
         files_(files) {
     info_.num_samples = static_cast<int64_t>(list.images.size());
     info_.class_names = std::move(list.class_names);
@@ -34,18 +33,15 @@ class ImageListSource : public Reader {
   }
 
   // Gives the fields their shapes, and `as_is` its number of channels.
-  absl::Status FindShape(const DecodeAccount& account) {
+  absl::Status FindShape(const ImageOptions& options,
+                         const DecodeAccount& account) {
     return FindFirstGoodSample(
-        *this, account, [this](int64_t, const RawSample& raw) -> absl::Status {
-          DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
-                                    ProbeImage(raw.parts[0], options_));
-          channels_ = header.channels;
+        *this, account, [&](int64_t, const RawSample& raw) -> absl::Status {
+          DATASETD_ASSIGN_OR_RETURN(
+              image_, EncodedField::Make("image", EncodedField::Kind::kImage,
+                                         raw.parts[0], options));
           info_.fields = {
-              {.name = "image",
-               .dtype = Dtype::kUint8,
-               .shape = {header.size.height, header.size.width, channels_},
-               .is_image = true,
-               .is_ragged = true},
+              image_.spec(),
               {.name = "label", .dtype = Dtype::kInt64, .shape = {}}};
           return absl::OkStatus();
         });
@@ -73,23 +69,14 @@ class ImageListSource : public Reader {
 
   absl::Status Probe(int64_t index, const RawSample& raw,
                      SampleProbe& probe) const override {
-    DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
-                              ProbeImage(raw.parts[0], options_, at_least_));
-    if (header.channels != channels_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(header.channels, " channels, and the first image has ",
-                       channels_, "; give the option channels=1, 3 or 4"));
-    }
-    probe.sizes.assign(1, header.size);
-    probe.decode_bytes = header.decode_bytes;
-    return absl::OkStatus();
+    probe = SampleProbe();
+    return image_.Probe(raw.parts[0], at_least_, probe);
   }
 
   absl::Status Decode(
       int64_t index, const RawSample& raw,
       absl::Span<const absl::Span<uint8_t>> fields) const override {
-    DATASETD_RETURN_IF_ERROR(
-        DecodeImage(raw.parts[0], options_, at_least_, fields[0]));
+    DATASETD_RETURN_IF_ERROR(image_.Decode(raw.parts[0], at_least_, fields[0]));
     std::memcpy(fields[1].data(), &labels_[static_cast<size_t>(index)],
                 sizeof(int64_t));
     return absl::OkStatus();
@@ -100,9 +87,7 @@ class ImageListSource : public Reader {
     return {.path = file.path, .size_bytes = file.size_bytes};
   }
 
-  void AllowSmallerImages(ImageSize at_least) override {
-    if (options_.fast_decode) at_least_ = at_least;
-  }
+  void AllowSmallerImages(ImageSize at_least) override { at_least_ = at_least; }
 
  private:
   const FileInfo& FileOf(int64_t index) const {
@@ -112,10 +97,9 @@ class ImageListSource : public Reader {
   const std::unique_ptr<ListMemory> memory_;
   const size_t num_other_files_;
   const std::vector<int64_t> labels_;
-  const ImageOptions options_;
   const FileSystem& files_;
   SourceInfo info_;
-  int channels_ = 0;
+  EncodedField image_;
   ImageSize at_least_;
 };
 
@@ -127,9 +111,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageList(
   if (list.images.empty()) {
     return absl::InvalidArgumentError("zero samples: the list is empty");
   }
-  auto source =
-      std::make_unique<ImageListSource>(std::move(list), options, files);
-  DATASETD_RETURN_IF_ERROR(source->FindShape(account));
+  auto source = std::make_unique<ImageListSource>(std::move(list), files);
+  DATASETD_RETURN_IF_ERROR(source->FindShape(options, account));
   return source;
 }
 

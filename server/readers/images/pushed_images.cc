@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -19,9 +18,6 @@
 
 namespace datasetd {
 namespace {
-
-constexpr absl::string_view kPushedOptions[] = {"apply_exif", "channels",
-                                                "fast_decode", "max_pixels"};
 
 // Takes samples apart as their bytes come: finds where each of them ends.
 class SampleScanner {
@@ -319,12 +315,11 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenPushedImages(
     PushedImagesOptions options, PushedSource::NextBlock next_block,
     std::function<bool()> is_cancelled, SpoolSpace* space) {
   const v1::DatasetSpec& spec = options.spec;
-  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, kPushedOptions));
+  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, kImageOptionNames));
   const std::string* const channels = FindOption(spec, "channels");
   if (channels != nullptr && *channels != "as_is") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "option channels is '", absl::Utf8SafeCHexEscape(*channels),
-        "', expected as_is: else it is in the field's shape"));
+    return WrongOption("channels", *channels,
+                       "as_is: else it is in the field's shape");
   }
   DATASETD_ASSIGN_OR_RETURN(const ImageOptions image, ParseImageOptions(spec));
   return std::make_unique<PushedImages>(std::move(options), image,
