@@ -7,7 +7,6 @@
 #include "base/status_macros.h"
 #include "server/load/mapped_load.h"
 #include "server/load/sample_scan.h"
-#include "server/load/source_plan.h"
 
 namespace datasetd {
 namespace {
@@ -108,9 +107,8 @@ absl::StatusOr<LoadPlan> DatasetLoad::PlanEntry(
   const SourceInfo& info = entry.info();
   DATASETD_ASSIGN_OR_RETURN(
       LoadPlan plan,
-      PlanLoad(info,
-               std::vector<std::optional<FieldProgram>>(info.fields.size()),
-               /*own_sizes=*/{}, source_.plan.limits));
+      PlanSource({.spec = source_.request.spec, .pretransforms = {}}, info,
+                 /*own_sizes=*/{}, source_.plan.limits));
   if (!AreFieldsOf(source_.plan, info.fields)) {
     return absl::DataLossError(
         "cache entry: its fields are not those of the source");

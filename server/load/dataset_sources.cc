@@ -7,7 +7,6 @@
 #include "server/cache/cached_source.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/dataset/device_list.h"
-#include "server/load/source_plan.h"
 
 namespace datasetd {
 

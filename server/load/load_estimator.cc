@@ -9,7 +9,6 @@
 #include "base/status_macros.h"
 #include "server/load/bad_sample_filter.h"
 #include "server/load/sample_transform.h"
-#include "server/load/source_plan.h"
 
 namespace datasetd {
 namespace {

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/dataset/ragged_index.h"
+#include "server/pipeline/pipeline.h"
 
 namespace datasetd {
 namespace {
@@ -124,6 +126,80 @@ void PlanPackedChunks(const SourceInfo& source, LoadPlan& plan) {
       source.is_encoded ? kMaxEncodedChunk : kMaxPackedChunk);
 }
 
+absl::Status CheckPretransforms(const Pretransforms& pretransforms,
+                                const std::vector<FieldSpec>& fields) {
+  for (const auto& [name, ops] : pretransforms) {
+    if (std::none_of(
+            fields.begin(), fields.end(),
+            [&name = name](const FieldSpec& f) { return f.name == name; })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("pretransforms: the source has no field '", name, "'"));
+    }
+    if (!ops.empty() &&
+        std::any_of(fields.begin(), fields.end(),
+                    [](const FieldSpec& field) { return field.is_packed(); })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", name,
+          "', pretransforms: images of the dataset differ in "
+          "size; make them one size before they are sent, or give the ops to "
+          "the loader's transforms"));
+    }
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (IsDeterministic(absl::MakeConstSpan(&ops[i], 1))) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", name, "', pretransforms[", i, "] ", TransformName(ops[i]),
+          ": a random op cannot run at load; give it to the loader's "
+          "transforms"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The size that suffices for an image whose first op is a Resize and whose
+// resident size is independent of its own; 0 x 0 if the full size is needed.
+ImageSize EnoughFor(const Transforms& ops) {
+  if (ops.empty() || !ops[0].has_resize()) return {};
+  const v1::Resize& resize = ops[0].resize();
+  if (resize.size().height() > 0 && resize.size().width() > 0) {
+    return {resize.size().height(), resize.size().width()};
+  }
+  if (resize.shorter_edge() > 0 && resize.max_size() == 0 && ops.size() > 1 &&
+      ops[1].has_center_crop()) {
+    return {resize.shorter_edge(), resize.shorter_edge()};
+  }
+  return {};
+}
+
+// The size that suffices for all ragged fields.
+ImageSize SmallerImages(const LoadPlan& plan, const SourceInfo& source) {
+  ImageSize enough;
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    if (!source.fields[f].is_ragged) continue;
+    const ImageSize size = EnoughFor(plan.fields[f].ops);
+    if (size == ImageSize()) return {};
+    enough.height = std::max(enough.height, size.height);
+    enough.width = std::max(enough.width, size.width);
+  }
+  return enough;
+}
+
+// By field: null if the source's samples may differ in size and no op makes
+// them equal, or if they are still to come.
+std::vector<std::optional<SampleSizes>> UnknownSizes(
+    const Pretransforms& pretransforms, const SourceInfo& source) {
+  std::vector<std::optional<SampleSizes>> unknown(source.fields.size());
+  for (size_t f = 0; f < source.fields.size(); ++f) {
+    if (!source.is_encoded || !source.fields[f].is_ragged) continue;
+    const auto ops = pretransforms.find(source.fields[f].name);
+    if (ops != pretransforms.end() && !source.is_awaited &&
+        std::any_of(ops->second.begin(), ops->second.end(), GivesOneSize)) {
+      continue;
+    }
+    unknown[f] = SampleSizes();
+  }
+  return unknown;
+}
+
 }  // namespace
 
 int64_t MaxLoadBufferBytes(int64_t max_sample_bytes) {
@@ -168,17 +244,30 @@ int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes,
                       decode_bytes));
 }
 
-absl::StatusOr<LoadPlan> PlanLoad(
-    const SourceInfo& source,
-    const std::vector<std::optional<FieldProgram>>& programs,
-    const std::vector<std::optional<SampleSizes>>& own_sizes,
+absl::StatusOr<LoadPlan> PlanSource(
+    const LoadRequest& request, const SourceInfo& source,
+    std::vector<std::optional<SampleSizes>> own_sizes,
     const LoadLimits& limits) {
+  const v1::DatasetSpec& spec = *request.spec;
   const std::vector<FieldSpec>& fields = source.fields;
   const int64_t num_samples = source.num_samples;
+  if (fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the source has ", fields.size(), " fields; a dataset has at most ",
+        kMaxDatasetFields, ": choose with option fields"));
+  }
+  DATASETD_RETURN_IF_ERROR(CheckPretransforms(request.pretransforms, fields));
+  if (own_sizes.empty()) {
+    own_sizes = UnknownSizes(request.pretransforms, source);
+  }
   LoadPlan plan;
   plan.limits = limits;
   plan.num_samples = num_samples;
   plan.is_encoded = source.is_encoded;
+  if (spec.bad_samples() != v1::BAD_SAMPLE_POLICY_UNSPECIFIED) {
+    plan.bad_samples = spec.bad_samples();
+  }
+  plan.max_bad_samples = MaxBadSamples(spec);
   int64_t staged_sample_bytes = 0;
   int64_t input_sample_bytes = 0;
   int64_t resident_sample_bytes = 0;
@@ -188,9 +277,15 @@ absl::StatusOr<LoadPlan> PlanLoad(
     LoadPlan::FieldPlan field;
     field.resident = fields[f];
     field.resident.is_ragged = false;
-    if (programs[f].has_value()) {
+    const auto ops = request.pretransforms.find(fields[f].name);
+    if (ops != request.pretransforms.end()) field.ops = ops->second;
+    if (!field.ops.empty() && !(source.is_awaited && fields[f].is_ragged)) {
       field.is_transformed = true;
-      const FieldProgram& program = *programs[f];
+      // Resident samples are [H, W, C].
+      DATASETD_ASSIGN_OR_RETURN(
+          const FieldProgram program,
+          CompileField(fields[f], Narrow<int>(f), field.ops, Layout::kNhwc, {},
+                       limits.transforms));
       field.resident.dtype = program.out_dtype;
       if (fields[f].is_image) {
         field.resident.shape = {program.out_height, program.out_width,
@@ -201,9 +296,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
             SaturatingAdd(input_sample_bytes, fields[f].sample_bytes());
       }
     }
-    if (f < own_sizes.size() && own_sizes[f].has_value()) {
-      ApplySizes(*own_sizes[f], field);
-    }
+    if (own_sizes[f].has_value()) ApplySizes(*own_sizes[f], field);
     if (field.resident.is_packed()) {
       has_packed = true;
       resident_sample_bytes = SaturatingAdd(
@@ -225,6 +318,8 @@ absl::StatusOr<LoadPlan> PlanLoad(
   if (plan.resident_bytes == std::numeric_limits<int64_t>::max()) {
     return TooLarge(num_samples, resident_sample_bytes);
   }
+  if (plan.has_work() || !source.is_sequential) plan.num_workers = NumThreads();
+  if (plan.is_encoded) plan.smaller_images = SmallerImages(plan, source);
   plan.num_staging_buffers = kNumBuffers;
   if (has_packed) {
     PlanPackedChunks(source, plan);

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cuda/kernels/program/params.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/decode_budget.h"
 #include "server/dataset/field_spec.h"
 #include "server/dataset/sample_source.h"
+#include "server/load/load_request.h"
 #include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 
@@ -77,19 +77,19 @@ struct LoadPlan {
   int64_t host_bytes(int64_t largest_sample_bytes, int64_t decode_bytes) const;
 };
 
-// Plans a load. `programs[f]` is what CompileField made of field f's
-// pretransforms, or nullopt if it has none. The caller sets bad_samples,
-// max_bad_samples, num_workers and the fields' ops.
+// Plans how a source becomes the resident dataset that a request describes.
 //
 // Samples of an encoded source have one resident size, except in fields f with
 // own_sizes[f]: these are packed, unless all sizes are equal. A null element
 // means that the sizes are not known yet; the field is then left out of the
-// numbers. REQUIRES: a plain source with a packed field has no programs.
-//   INVALID_ARGUMENT  the dataset exceeds any memory, or a sample the limits
-absl::StatusOr<LoadPlan> PlanLoad(
-    const SourceInfo& source,
-    const std::vector<std::optional<FieldProgram>>& programs,
-    const std::vector<std::optional<SampleSizes>>& own_sizes = {},
+// numbers. Without `own_sizes` those fields have one that need it; if the plan
+// needs sizes then, plan again with what FindSampleSizes found.
+//   INVALID_ARGUMENT  a pretransform is random, invalid or for an unknown
+//                     field; more than kMaxDatasetFields; or the dataset
+//                     exceeds any memory, or a sample the limits
+absl::StatusOr<LoadPlan> PlanSource(
+    const LoadRequest& request, const SourceInfo& source,
+    std::vector<std::optional<SampleSizes>> own_sizes = {},
     const LoadLimits& limits = {});
 
 }  // namespace datasetd

@@ -78,7 +78,7 @@ class SampleSizesTable {
   // Errors as SampleTransform::Check.
   absl::Status Set(int64_t sample, const SampleProbe& probe);
 
-  // The argument for PlanLoad. REQUIRES: Set is not called any more.
+  // The argument for PlanSource. REQUIRES: Set is not called any more.
   std::vector<std::optional<SampleSizes>> sizes() const;
 
  private:

@@ -237,19 +237,22 @@ void HandleFeed(const Pipeline& pipeline) {
 void HandleLoad(const Pipeline& pipeline) {
   if (!IsDeterministic(pipeline.ops)) return;
   const FieldSpec& field = pipeline.field;
-  const auto compiled = CompileField(field, 0, pipeline.ops, Layout::kNhwc);
-  if (!compiled.ok()) return;
+  if (!CompileField(field, 0, pipeline.ops, Layout::kNhwc).ok()) return;
   SourceInfo source;
   source.num_samples = std::max<int64_t>(pipeline.batch_size, 0);
   source.fields = {field};
-  const auto plain = PlanLoad(source, {*compiled});
+  const LoadRequest request = {
+      .spec = std::make_shared<const v1::DatasetSpec>(),
+      .pretransforms = {{field.name, pipeline.ops}}};
+  const std::vector<std::optional<SampleSizes>> one_size(1);
+  const auto plain = PlanSource(request, source, one_size);
   if (plain.ok()) {
     Check(plain->staging_bytes >= 0 && plain->input_bytes >= 0 &&
               plain->resident_bytes >= 0 && plain->chunk_samples >= 1,
           "a load of a negative size");
   }
   source.is_encoded = true;
-  const auto plan = PlanLoad(source, {*compiled});
+  const auto plan = PlanSource(request, source, one_size);
   if (!plan.ok() || pipeline.ops.empty()) return;
   const FieldSpec& resident = plan->fields[0].resident;
   const SampleTransform transform(field, 0, pipeline.ops, resident);

@@ -20,7 +20,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/dataset/content_hasher.h"
-#include "server/pipeline/pipeline.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_encoded_source.h"
 #include "tests/testing/ops.h"
@@ -49,25 +48,21 @@ ImageSize ManySizes(int64_t index) {
 
 ImageSize OneSize(int64_t) { return {kExtent, kExtent}; }
 
-// A plan whose first field has these pretransforms.
-absl::StatusOr<LoadPlan> PlanWith(const SampleSource& source,
-                                  const Transforms& ops) {
-  std::vector<std::optional<FieldProgram>> programs(2);
-  if (!ops.empty()) {
-    auto program = CompileField(source.info().fields[0], 0, ops, Layout::kNhwc);
-    if (!program.ok()) return program.status();
-    programs[0] = *program;
-  }
-  auto plan = PlanLoad(source.info(), programs);
-  if (plan.ok()) plan->fields[0].ops = ops;
-  return plan;
+// The plan of a load whose samples are of one size after the ops.
+absl::StatusOr<LoadPlan> Plan(const SourceInfo& source, const Transforms& ops) {
+  const LoadRequest request = {
+      .spec = std::make_shared<const v1::DatasetSpec>(),
+      .pretransforms = {{source.fields[0].name, ops}}};
+  return PlanSource(
+      request, source,
+      std::vector<std::optional<SampleSizes>>(source.fields.size()));
 }
 
 class DatasetLoaderTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::shared_ptr<const Dataset>> Load(FakeEncodedSource& source,
                                                       const Transforms& ops) {
-    auto plan = PlanWith(source, ops);
+    auto plan = Plan(source.info(), ops);
     if (!plan.ok()) return plan.status();
     plan->bad_samples = policy_;
     plan->max_bad_samples = 1000;
@@ -367,7 +362,7 @@ class PlainLoadTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::shared_ptr<const Dataset>> Load(PlainSource& source,
                                                       const Transforms& ops) {
-    auto plan = PlanWith(source, ops);
+    auto plan = Plan(source.info(), ops);
     if (!plan.ok()) return plan.status();
     plan->num_workers = num_threads_;
     plan_ = *plan;
@@ -586,7 +581,7 @@ TEST_F(PlainLoadTest, CancellingEndsBothChunks) {
 
 TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
   FakeEncodedSource source(100'000, ManySizes);
-  auto plan = PlanWith(source, crop_);
+  auto plan = Plan(source.info(), crop_);
   ASSERT_THAT(plan, IsOk());
   plan->num_workers = 4;
   EXPECT_EQ(plan->num_staging_buffers, 3);

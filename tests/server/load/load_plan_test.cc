@@ -1,4 +1,4 @@
-#include "server/load/source_plan.h"
+#include "server/load/load_plan.h"
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
