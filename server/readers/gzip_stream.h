@@ -4,9 +4,12 @@
 #ifndef DATASETD_SERVER_READERS_GZIP_STREAM_H_
 #define DATASETD_SERVER_READERS_GZIP_STREAM_H_
 
+#include <zlib.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,22 +23,34 @@ inline constexpr int64_t kMaxExpansion = 1032;
 
 class GzipStream {
  public:
-  virtual ~GzipStream() = default;
+  // `file` outlives the stream.
+  //   RESOURCE_EXHAUSTED  zlib got no memory
+  static absl::StatusOr<std::unique_ptr<GzipStream>> Open(
+      const RandomAccessFile* file);
+  ~GzipStream() { inflateEnd(&zlib_); }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
 
   // Fills `buffer` with the next bytes.
   //   DATA_LOSS  truncated or damaged; names file and offset
-  virtual absl::Status Read(absl::Span<uint8_t> buffer) = 0;
+  absl::Status Read(absl::Span<uint8_t> buffer);
 
-  // Reads up to buffer.size() of the next bytes. Returns 0 only at the end,
-  // after the checksum was verified. DATA_LOSS as Read, except for the end of
-  // the data.
-  virtual absl::StatusOr<size_t> ReadSome(absl::Span<uint8_t> buffer) = 0;
+  // Reads up to buffer.size() of the next bytes, one at least. Returns 0 only
+  // at the end, after the checksum was verified. DATA_LOSS as Read, except for
+  // the end of the data.
+  absl::StatusOr<size_t> ReadSome(absl::Span<uint8_t> buffer);
+
+ private:
+  explicit GzipStream(const RandomAccessFile* file);
+  absl::Status FillInput();
+
+  const RandomAccessFile& file_;
+  std::vector<uint8_t> input_;
+  z_stream zlib_ = {};
+  bool is_member_done_ = false;
+  int64_t input_offset_ = 0;   // position in the file after the bytes read
+  int64_t output_offset_ = 0;  // decompressed
 };
-
-// `file` outlives the stream.
-//   RESOURCE_EXHAUSTED  zlib got no memory
-absl::StatusOr<std::unique_ptr<GzipStream>> OpenGzipStream(
-    const RandomAccessFile* file);
 
 }  // namespace datasetd
 

@@ -76,7 +76,7 @@ class InflatedFile final : public RandomAccessFile {
       }
     }
     Cursor cursor;
-    DATASETD_ASSIGN_OR_RETURN(cursor.stream, OpenGzipStream(file_.get()));
+    DATASETD_ASSIGN_OR_RETURN(cursor.stream, GzipStream::Open(file_.get()));
     return cursor;
   }
 
@@ -103,7 +103,7 @@ class InflatedFile final : public RandomAccessFile {
 
 absl::StatusOr<int64_t> InflatedBytes(const RandomAccessFile& file,
                                       int64_t max_bytes) {
-  DATASETD_ASSIGN_OR_RETURN(const auto stream, OpenGzipStream(&file));
+  DATASETD_ASSIGN_OR_RETURN(const auto stream, GzipStream::Open(&file));
   int64_t total = 0;
   uint8_t bytes[kSkipBytes];
   while (true) {

@@ -90,7 +90,7 @@ absl::StatusOr<IdxFile> OpenIdxFile(std::unique_ptr<RandomAccessFile> file,
   idx.is_compressed = header[0] == 0x1f && header[1] == 0x8b;
   std::unique_ptr<GzipStream> stream;
   if (idx.is_compressed) {
-    DATASETD_ASSIGN_OR_RETURN(stream, OpenGzipStream(file.get()));
+    DATASETD_ASSIGN_OR_RETURN(stream, GzipStream::Open(file.get()));
   }
   // In order.
   const auto read = [&](int64_t begin, int64_t end) {
