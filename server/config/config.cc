@@ -22,7 +22,7 @@
 #include "base/status_macros.h"
 #include "cuda/device/backend.h"
 #include "server/config/yaml_to_proto.h"
-#include "server/dataset/dataset_name.h"
+#include "server/dataset/dataset_limits.h"
 #include "server/dataset/device_list.h"
 #include "server/log/logging.h"
 

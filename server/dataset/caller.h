@@ -1,4 +1,5 @@
-// The user and session behind a request, as identified by the attach socket.
+// The user and session behind a request, as identified by the attach socket,
+// and what they may see.
 
 #ifndef DATASETD_SERVER_DATASET_CALLER_H_
 #define DATASETD_SERVER_DATASET_CALLER_H_
@@ -18,6 +19,20 @@ struct Caller {
   int32_t own_pid = 0;
   // Root or the daemon's own user.
   bool is_privileged = false;
+};
+
+// The visibility of a dataset and of everything about it: descriptions, feeds,
+// errors and metrics. All such checks use this class.
+struct Visibility {
+  bool is_private = false;
+  uint32_t owner_uid = 0;
+
+  // True if the dataset is public, or the caller is its owner, root or the
+  // daemon's user.
+  bool IsSeenBy(const Caller& caller) const {
+    return !is_private || caller.is_privileged || caller.session_id == 0 ||
+           caller.uid == owner_uid;
+  }
 };
 
 }  // namespace datasetd

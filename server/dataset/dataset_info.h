@@ -14,7 +14,6 @@
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/field_spec.h"
-#include "server/dataset/visibility.h"
 
 namespace datasetd {
 

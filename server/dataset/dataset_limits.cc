@@ -1,9 +1,11 @@
 #include "server/dataset/dataset_limits.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/dataset/dataset_name.h"
 
 namespace datasetd {
 namespace {
@@ -18,6 +20,15 @@ absl::Status CheckLength(absl::string_view key, const std::string& text,
 }
 
 }  // namespace
+
+bool IsDatasetName(const std::string& name) {
+  constexpr size_t kMaxBytes = 128;
+  return !name.empty() && name.size() <= kMaxBytes &&
+         absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+         });
+}
 
 uint64_t DatasetTextBytes(const v1::DatasetSpec& spec,
                           const std::vector<std::string>& class_names) {

@@ -20,6 +20,10 @@ inline constexpr int64_t kMaxClassNameBytes = 640 << 10;
 // PATH_MAX of Linux.
 inline constexpr int64_t kMaxPathBytes = 4096;
 
+// True for 1 to 128 characters of [A-Za-z0-9._-] that start with a letter or
+// digit.
+bool IsDatasetName(const std::string& name);
+
 // Host memory for a dataset's spec and class names.
 uint64_t DatasetTextBytes(const v1::DatasetSpec& spec,
                           const std::vector<std::string>& class_names);

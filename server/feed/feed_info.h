@@ -8,7 +8,6 @@
 
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/caller.h"
-#include "server/dataset/visibility.h"
 #include "server/feed/latency_histogram.h"
 
 namespace datasetd {

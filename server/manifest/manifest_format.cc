@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/cache/cache_entry.h"
-#include "server/dataset/dataset_name.h"
+#include "server/dataset/dataset_limits.h"
 
 namespace datasetd {
 namespace {

@@ -1,8 +1,10 @@
-// Checks a request against the splits and options of its format.
+// Checks a request against the splits and options of its format, and opens what
+// it names.
 
 #ifndef DATASETD_SERVER_READERS_SPEC_CHECKS_H_
 #define DATASETD_SERVER_READERS_SPEC_CHECKS_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -28,6 +30,13 @@ std::string JoinPath(absl::string_view directory, absl::string_view name);
 //   INVALID_ARGUMENT  `path` is not a directory; says what it should contain
 absl::Status CheckDirectory(const FileSystem& files, const std::string& path,
                             absl::string_view expected_content);
+
+// Opens the file of a source whose path is one file.
+//   INVALID_ARGUMENT              a directory, or empty; says what was expected
+//   NOT_FOUND, PERMISSION_DENIED  as FileSystem::Open
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenSourceFile(
+    const FileSystem& files, const std::string& path,
+    absl::string_view expected);
 
 }  // namespace datasetd
 

@@ -52,7 +52,6 @@
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/per_user_limit.h"
 #include "server/dataset/sample_source.h"
-#include "server/dataset/visibility.h"
 #include "server/load/dataset_sources.h"
 #include "server/load/load_estimator.h"
 #include "server/load/load_plan.h"

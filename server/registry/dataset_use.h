@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cuda/device/backend.h"
+#include "server/dataset/caller.h"
 #include "server/dataset/dataset.h"
-#include "server/dataset/visibility.h"
 
 namespace datasetd {
 

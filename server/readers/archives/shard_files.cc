@@ -11,7 +11,7 @@
 #include "server/readers/archives/brace_pattern.h"
 #include "server/readers/inflated_file.h"
 #include "server/readers/option_values.h"
-#include "server/readers/source_file.h"
+#include "server/readers/spec_checks.h"
 
 namespace datasetd {
 namespace {

@@ -12,7 +12,6 @@
 #include "server/readers/arrays/npy_fields.h"
 #include "server/readers/option_values.h"
 #include "server/readers/read_buffers.h"
-#include "server/readers/source_file.h"
 #include "server/readers/spec_checks.h"
 
 namespace datasetd {
