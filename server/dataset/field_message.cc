@@ -1,18 +1,32 @@
 #include "server/dataset/field_message.h"
 
+#include "base/utf8.h"
+
 namespace datasetd {
 namespace {
-
-void SetExtent(ImageSize size, v1::ImageExtent* extent) {
-  extent->set_height(size.height);
-  extent->set_width(size.width);
-}
 
 ImageSize SizeOf(const v1::ImageExtent& extent) {
   return {extent.height(), extent.width()};
 }
 
 }  // namespace
+
+void SetExtent(ImageSize size, v1::ImageExtent* extent) {
+  extent->set_height(size.height);
+  extent->set_width(size.width);
+}
+
+void BadSamplesToMessage(
+    const BadSampleReport& report,
+    google::protobuf::RepeatedPtrField<v1::BadSample>* samples) {
+  for (const BadSample& sample : report.listed) {
+    v1::BadSample* const to = samples->Add();
+    to->set_index(sample.index);
+    to->set_path(PrintableUtf8(sample.path));
+    to->set_offset(sample.offset);
+    to->set_reason(PrintableUtf8(sample.reason));
+  }
+}
 
 void FieldToMessage(const FieldSpec& spec, v1::Field* field) {
   field->set_name(spec.name);

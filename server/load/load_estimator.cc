@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
+#include "server/dataset/field_message.h"
 #include "server/load/bad_sample_filter.h"
 #include "server/load/sample_transform.h"
 
@@ -70,46 +72,51 @@ absl::Status LoadEstimator::Look(int64_t index, const SampleProbe& probe,
   return absl::OkStatus();
 }
 
-LoadEstimate LoadEstimator::Result() {
+v1::LoadEstimate LoadEstimator::Result() {
   const SourceInfo& info = source_.reader->info();
-  LoadEstimate estimate;
-  estimate.device = source_.placement.devices.Text();
-  estimate.num_samples = info.num_samples;
-  estimate.num_classes = static_cast<int64_t>(info.class_names.size());
+  v1::LoadEstimate estimate;
+  estimate.set_device(source_.placement.devices.Text());
+  estimate.set_num_samples(info.num_samples);
+  estimate.set_num_classes(static_cast<int64_t>(info.class_names.size()));
   const absl::StatusOr<LoadPlan> finished = FinishedPlan();
   const LoadPlan& plan = finished.ok() ? *finished : source_.plan;
   for (const LoadPlan::FieldPlan& field : plan.fields) {
-    estimate.fields.push_back(field.resident);
+    FieldToMessage(field.resident, estimate.add_fields());
   }
   for (const FileInfo& file : info.files) {
-    estimate.source_bytes =
-        SaturatingAdd(estimate.source_bytes, file.size_bytes);
+    estimate.set_source_bytes(
+        SaturatingAdd(estimate.source_bytes(), file.size_bytes));
   }
   const Placement placement =
       PlanPlacement(source_.placement, plan,
                     RoomsOf(source_.placement, plan, account_.uid, terms_));
-  estimate.residency = placement.residency;
-  estimate.placements = placement.Describe();
-  estimate.resident_bytes = placement.resident_bytes();
-  estimate.free_bytes = std::numeric_limits<int64_t>::max();
+  estimate.set_residency(placement.residency);
+  const std::vector<v1::Placement> placements = placement.Describe();
+  *estimate.mutable_placements() = {placements.begin(), placements.end()};
+  estimate.set_resident_bytes(placement.resident_bytes());
+  uint64_t free_bytes = std::numeric_limits<int64_t>::max();
   for (const ServedDevice* const device : source_.placement.devices.devices) {
-    estimate.free_bytes =
-        std::min(estimate.free_bytes,
-                 static_cast<int64_t>(device->budget->free_bytes()));
+    free_bytes = std::min(free_bytes, device->budget->free_bytes());
   }
+  estimate.set_free_bytes(static_cast<int64_t>(free_bytes));
   MutexLock lock(&mutex_);
-  estimate.host_bytes = plan.host_bytes(largest_sample_bytes_,
-                                        account_.budget->limits().total_bytes);
-  estimate.smallest = smallest_;
-  estimate.largest = largest_;
+  estimate.set_host_bytes(plan.host_bytes(
+      largest_sample_bytes_, account_.budget->limits().total_bytes));
+  if (largest_ != ImageSize()) {
+    SetExtent(smallest_, estimate.mutable_smallest());
+    SetExtent(largest_, estimate.mutable_largest());
+  }
   std::sort(bad_.begin(), bad_.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
+  BadSampleReport bad_samples;
   for (const auto& [index, status] : bad_) {
-    AddBadSample(*source_.reader, index, status, estimate.bad_samples);
+    AddBadSample(*source_.reader, index, status, bad_samples);
   }
-  estimate.bad_samples.num_samples = num_bad_;
-  estimate.problem = FindProblem(placement);
-  if (estimate.problem.ok()) estimate.problem = finished.status();
+  BadSamplesToMessage(bad_samples, estimate.mutable_bad_samples());
+  estimate.set_num_bad_samples(num_bad_);
+  absl::Status problem = FindProblem(placement);
+  if (problem.ok()) problem = finished.status();
+  estimate.set_problem(PrintableUtf8(problem.message()));
   return estimate;
 }
 

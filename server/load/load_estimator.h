@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
-#include "server/dataset/bad_samples.h"
+#include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/decode_budget.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/dataset_sources.h"
@@ -30,26 +29,6 @@
 #include "server/load/sample_transform.h"
 
 namespace datasetd {
-
-struct LoadEstimate {
-  std::string device;
-  std::vector<v1::Placement> placements;
-  int64_t num_samples = 0;        // of the source
-  std::vector<FieldSpec> fields;  // as resident
-  int64_t num_classes = 0;
-  int64_t source_bytes = 0;    // size of all files
-  int64_t resident_bytes = 0;  // of each device
-  int64_t free_bytes = 0;      // least free in a device's budget, now
-  v1::Residency residency = v1::RESIDENCY_DEVICE;
-  int64_t host_bytes = 0;  // maximum host memory of the load
-  // Smallest and largest extents of the ragged images; 0 if there are none.
-  ImageSize smallest;
-  ImageSize largest;
-  // Samples that cannot be read or have bad headers.
-  BadSampleReport bad_samples;
-  // The error that the load would fail with, if any.
-  absl::Status problem;
-};
 
 class LoadEstimator {
  public:
@@ -69,7 +48,7 @@ class LoadEstimator {
     return scan_ == nullptr || scan_->Await(timeout);
   }
   // REQUIRES: Await returned true.
-  LoadEstimate Result();
+  v1::LoadEstimate Result();
 
  private:
   // {index of the field, height, width}.

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "proto/push_metadata.h"
 #include "server/dataset/sorted_options.h"
+#include "server/load/load_estimator.h"
 #include "server/load/load_request.h"
 #include "server/readers/images/pushed_images.h"
 #include "server/readers/pushed_source.h"
@@ -303,7 +304,7 @@ absl::Status DatasetService::Estimate(
     response.set_num_samples_scanned(estimator->num_scanned());
     response.set_num_samples(estimator->num_samples());
     if (is_done) {
-      LoadEstimateToProto(estimator->Result(), response.mutable_estimate());
+      *response.mutable_estimate() = estimator->Result();
     }
     writer->Write(response);
     if (is_done) return absl::OkStatus();

@@ -17,25 +17,6 @@ DATASETD_SAME_VALUE(DatasetState::kReady, DATASET_STATE_READY);
 DATASETD_SAME_VALUE(DatasetState::kFailed, DATASET_STATE_FAILED);
 DATASETD_SAME_VALUE(DatasetState::kUnloading, DATASET_STATE_UNLOADING);
 
-void SetExtent(ImageSize size, v1::ImageExtent* extent) {
-  extent->set_height(size.height);
-  extent->set_width(size.width);
-}
-
-// External text, such as a file name, may be invalid UTF-8, which a message
-// must not contain.
-void BadSamplesToProto(
-    const BadSampleReport& report,
-    google::protobuf::RepeatedPtrField<v1::BadSample>* samples) {
-  for (const BadSample& sample : report.listed) {
-    v1::BadSample* const to = samples->Add();
-    to->set_index(sample.index);
-    to->set_path(PrintableUtf8(sample.path));
-    to->set_offset(sample.offset);
-    to->set_reason(PrintableUtf8(sample.reason));
-  }
-}
-
 void SetRates(const DatasetInfo& info, v1::LoadProgress* progress) {
   const double seconds = absl::ToDoubleSeconds(info.elapsed);
   if (seconds <= 0 || info.num_samples_loaded <= 0) return;
@@ -116,7 +97,7 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
   if (with_texts) {
     dataset->mutable_class_names()->Assign(info.class_names.begin(),
                                            info.class_names.end());
-    BadSamplesToProto(info.bad_samples, dataset->mutable_bad_samples());
+    BadSamplesToMessage(info.bad_samples, dataset->mutable_bad_samples());
   }
   v1::LoadProgress* const progress = dataset->mutable_progress();
   progress->set_num_samples_loaded(info.num_samples_loaded);
@@ -127,31 +108,6 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
   progress->set_is_scanning(info.is_scanning);
   progress->set_num_entries_scanned(info.num_entries_scanned);
   SetRates(info, progress);
-}
-
-void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
-  to->set_device(estimate.device);
-  to->set_num_samples(estimate.num_samples);
-  for (const FieldSpec& field : estimate.fields) {
-    FieldToMessage(field, to->add_fields());
-  }
-  to->set_num_classes(estimate.num_classes);
-  to->set_source_bytes(estimate.source_bytes);
-  to->set_resident_bytes(estimate.resident_bytes);
-  to->set_residency(estimate.residency);
-  to->set_free_bytes(estimate.free_bytes);
-  to->set_host_bytes(estimate.host_bytes);
-  *to->mutable_placements() = {estimate.placements.begin(),
-                               estimate.placements.end()};
-  if (estimate.largest != ImageSize()) {
-    SetExtent(estimate.smallest, to->mutable_smallest());
-    SetExtent(estimate.largest, to->mutable_largest());
-  }
-  to->set_num_bad_samples(estimate.bad_samples.num_samples);
-  BadSamplesToProto(estimate.bad_samples, to->mutable_bad_samples());
-  if (!estimate.problem.ok()) {
-    to->set_problem(PrintableUtf8(estimate.problem.message()));
-  }
 }
 
 void HistogramToProto(

@@ -13,7 +13,6 @@
 #include "server/dataset/dataset_info.h"
 #include "server/dataset/sample_source.h"
 #include "server/feed/latency_histogram.h"
-#include "server/load/load_estimator.h"
 
 namespace datasetd {
 
@@ -32,7 +31,6 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
 // Leaves out class names and the list of bad samples unless `with_texts`.
 void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
                         v1::Dataset* dataset);
-void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 
 void HistogramToProto(
     const LatencyHistogram::Snapshot& snapshot,

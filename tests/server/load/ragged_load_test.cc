@@ -21,6 +21,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/cache/dataset_cache.h"
+#include "server/dataset/field_message.h"
 #include "server/load/load_plan.h"
 #include "server/load/sample_loader.h"
 #include "server/load/sample_scan.h"
@@ -400,14 +401,22 @@ TEST_F(RaggedRegistryTest, BudgetAndDryRunCountWhatIsResident) {
   const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
   ASSERT_THAT(estimator, IsOk());
   ASSERT_TRUE((*estimator)->Await(absl::Seconds(60)));
-  const LoadEstimate estimate = (*estimator)->Result();
-  EXPECT_THAT(estimate.problem, IsOk());
+  const v1::LoadEstimate estimate = (*estimator)->Result();
+  EXPECT_EQ(estimate.problem(), "");
   const DatasetInfo info = Load();
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
   EXPECT_EQ(info.resident_bytes, BytesOf(AllSamples()) + 24 * kNumSamples);
   EXPECT_EQ(used_bytes(), static_cast<uint64_t>(info.resident_bytes));
-  EXPECT_EQ(estimate.resident_bytes, info.resident_bytes);
-  EXPECT_EQ(estimate.fields, info.fields);
+  EXPECT_EQ(estimate.resident_bytes(), info.resident_bytes);
+  v1::LoadEstimate resident;
+  for (const FieldSpec& field : info.fields) {
+    FieldToMessage(field, resident.add_fields());
+  }
+  EXPECT_EQ(estimate.fields_size(), resident.fields_size());
+  for (int f = 0; f < estimate.fields_size(); ++f) {
+    EXPECT_EQ(estimate.fields(f).DebugString(),
+              resident.fields(f).DebugString());
+  }
   EXPECT_EQ(info.fields[0].largest, (ImageSize{109, 139}));
 }
 
@@ -441,7 +450,7 @@ TEST_F(RaggedRegistryTest, SizesOfSparseFilesAreAddedUpToTheLargestNumber) {
   files_.assign(3, {.path = "/fake/sparse", .size_bytes = int64_t{1} << 62});
   const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
   ASSERT_THAT(estimator, IsOk());
-  EXPECT_EQ((*estimator)->Result().source_bytes,
+  EXPECT_EQ((*estimator)->Result().source_bytes(),
             std::numeric_limits<int64_t>::max());
 }
 
