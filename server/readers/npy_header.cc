@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
+#include "server/readers/option_values.h"
 
 namespace datasetd {
 namespace {
@@ -99,8 +100,7 @@ class DictParser {
     }
     header.dtype = known->dtype;
     header.is_bool = known->is_bool;
-    const std::string shape_text =
-        absl::StrCat("(", absl::StrJoin(shape, ", "), ")");
+    const std::string shape_text = ShapeText(shape);
     if (shape.empty() && array == NpyArray::kSamples) {
       return absl::InvalidArgumentError(
           "shape () has no dimension, expected the samples' first");

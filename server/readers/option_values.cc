@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace datasetd {
@@ -86,6 +87,10 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,
     shape.push_back(extent);
   }
   return shape;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("(", absl::StrJoin(shape, ", "), ")");
 }
 
 bool IsFieldName(absl::string_view name) {

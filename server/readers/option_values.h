@@ -54,6 +54,10 @@ absl::StatusOr<Dtype> ParseDtype(absl::string_view text,
 absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,
                                                 absl::string_view where);
 
+// Returns "(28, 28, 1)", for messages.
+std::string ShapeText(const std::vector<int64_t>& shape);
+
+inline constexpr int64_t kMaxImageChannels = 4;
 inline constexpr size_t kMaxSourceFields = 64;
 inline constexpr size_t kMaxFieldNameBytes = 64;
 

@@ -8,7 +8,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/checked_math.h"
 #include "base/require.h"
 #include "base/status_macros.h"
@@ -18,7 +17,6 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kMaxPushedDimensions = 8;
-constexpr int64_t kMaxImageChannels = 4;
 constexpr size_t kMaxClassNames = 1 << 16;
 // Staging holds at least two samples.
 constexpr int64_t kMaxSampleBytes = 256 << 20;
@@ -31,8 +29,8 @@ absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
   if (field.shape.size() != 3 || field.shape[1] != kAnyExtent ||
       field.shape[2] < 1 || field.shape[2] > kMaxImageChannels) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, "shape (", absl::StrJoin(field.shape, ", "),
-                     "), expected an image as (-1, -1, C) with C of 1 to ",
+        absl::StrCat(where, "shape ", ShapeText(field.shape),
+                     ", expected an image as (-1, -1, C) with C of 1 to ",
                      kMaxImageChannels));
   }
   const int64_t largest =
@@ -72,9 +70,9 @@ absl::Status CheckEncodedField(const FieldSpec& field) {
   const int64_t channels = is_image ? field.shape[2] : 0;
   if (channels != 1 && channels != 3 && channels != 4) {
     return absl::InvalidArgumentError(absl::StrCat(
-        where, "is_encoded, and ", DtypeName(field.dtype), " (",
-        absl::StrJoin(field.shape, ", "),
-        "), expected an image of uint8 as (H, W, C) or (-1, -1, C) with C of "
+        where, "is_encoded, and ", DtypeName(field.dtype), " ",
+        ShapeText(field.shape),
+        ", expected an image of uint8 as (H, W, C) or (-1, -1, C) with C of "
         "1, 3 or 4"));
   }
   if (field.largest != ImageSize() || field.num_pixels != 0) {
@@ -108,8 +106,7 @@ absl::Status CheckField(const SourceInfo& info, FieldSpec& field,
   }
   field.largest = {};
   field.num_pixels = 0;
-  const std::string shape =
-      absl::StrCat("(", absl::StrJoin(field.shape, ", "), ")");
+  const std::string shape = ShapeText(field.shape);
   if (field.shape.size() > kMaxPushedDimensions) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, "shape ", shape, " has more than ",

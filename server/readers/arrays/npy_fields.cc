@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
@@ -35,8 +34,7 @@ absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
                                         const std::string& name,
                                         const NpyHeader& header, bool is_image,
                                         bool is_mask) {
-  const std::string shape_text =
-      absl::StrCat("(", absl::StrJoin(header.shape, ", "), ")");
+  const std::string shape_text = ShapeText(header.shape);
   FieldSpec spec = {
       .name = name,
       .dtype = header.dtype,

@@ -20,8 +20,6 @@ namespace datasetd {
 inline constexpr absl::string_view kImagesOption = "images";
 inline constexpr absl::string_view kMasksOption = "masks";
 
-inline constexpr int64_t kMaxImageChannels = 4;
-
 // The options by field name: true, or false if preceded by a minus.
 struct ImageChoices {
   std::map<std::string, bool> images;

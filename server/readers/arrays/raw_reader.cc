@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "server/readers/arrays/npy_fields.h"
 #include "server/readers/option_values.h"
 #include "server/readers/read_buffers.h"
 #include "server/readers/spec_checks.h"

@@ -221,11 +221,7 @@ bool IsBmp(absl::Span<const uint8_t> file) {
 absl::StatusOr<CodecHeader> ProbeBmp(absl::Span<const uint8_t> file,
                                      int64_t max_pixels) {
   DATASETD_ASSIGN_OR_RETURN(const BmpHeader bmp, ReadBmpHeader(file));
-  if (bmp.height > max_pixels / bmp.width) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("declares ", bmp.width, "x", bmp.height,
-                     " pixels, and max_pixels is ", max_pixels));
-  }
+  DATASETD_RETURN_IF_ERROR(CheckPixels(bmp.width, bmp.height, max_pixels));
   DATASETD_RETURN_IF_ERROR(CheckRows(file, bmp));
   CodecHeader header;
   header.size = {bmp.height, bmp.width};

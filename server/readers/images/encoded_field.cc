@@ -9,15 +9,14 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "server/readers/images/image_codec.h"
+#include "server/readers/option_values.h"
 
 namespace datasetd {
 namespace {
 
 constexpr size_t kMaxNumberBytes = 64;
-constexpr int64_t kMaxImageChannels = 4;
 
 absl::StatusOr<int64_t> ParseNumber(absl::Span<const uint8_t> bytes) {
   const absl::string_view text(reinterpret_cast<const char*>(bytes.data()),
@@ -29,10 +28,6 @@ absl::StatusOr<int64_t> ParseNumber(absl::Span<const uint8_t> bytes) {
   return absl::InvalidArgumentError(
       absl::StrCat("'", absl::Utf8SafeCHexEscape(text.substr(0, 40)),
                    "', expected a whole number"));
-}
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("(", absl::StrJoin(shape, ", "), ")");
 }
 
 // Marks [H, W, C] arrays that can be images; [H, W] becomes [H, W, 1].

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+
 namespace datasetd {
 namespace {
 
@@ -13,6 +15,13 @@ uint8_t Luma(const uint8_t* rgb) {
 }
 
 }  // namespace
+
+absl::Status CheckPixels(int64_t width, int64_t height, int64_t max_pixels) {
+  if (width * height <= max_pixels) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("declares ", width, "x", height,
+                   " pixels, and max_pixels is ", max_pixels));
+}
 
 void ConvertPixels(const uint8_t* from, int from_channels, int64_t count,
                    uint8_t* to, int to_channels) {

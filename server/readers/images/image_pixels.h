@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/dataset/sample_source.h"
 
@@ -22,6 +23,9 @@ struct CodecHeader {
 
 // True if the orientation swaps height and width (5..8).
 inline bool SwapsAxes(int orientation) { return orientation >= 5; }
+
+// INVALID_ARGUMENT if a file declares more than `max_pixels`.
+absl::Status CheckPixels(int64_t width, int64_t height, int64_t max_pixels);
 
 // Converts `count` pixels; 2 channels are made from 2 only.
 void ConvertPixels(const uint8_t* from, int from_channels, int64_t count,

@@ -14,6 +14,7 @@
 // clang-format on
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "server/readers/images/exif_orientation.h"
 
 namespace datasetd {
@@ -250,11 +251,8 @@ absl::StatusOr<CodecHeader> ProbeJpeg(absl::Span<const uint8_t> file,
   if (!decoder.ReadHeader()) return decoder.status();
   jpeg_decompress_struct& info = decoder.info();
   if (const absl::Status kind = CheckKind(info); !kind.ok()) return kind;
-  if (int64_t{info.image_height} * info.image_width > max_pixels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("declares ", info.image_width, "x", info.image_height,
-                     " pixels, and max_pixels is ", max_pixels));
-  }
+  DATASETD_RETURN_IF_ERROR(
+      CheckPixels(info.image_width, info.image_height, max_pixels));
   CodecHeader header;
   header.orientation = OrientationOf(file);
   decoder.ChooseScale(at_least);

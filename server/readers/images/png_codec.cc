@@ -209,11 +209,7 @@ bool IsPng(absl::Span<const uint8_t> file) {
 absl::StatusOr<CodecHeader> ProbePng(absl::Span<const uint8_t> file,
                                      int64_t max_pixels) {
   DATASETD_ASSIGN_OR_RETURN(const PngHeader png, ReadPngHeader(file));
-  if (png.height * png.width > max_pixels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("declares ", png.width, "x", png.height,
-                     " pixels, and max_pixels is ", max_pixels));
-  }
+  DATASETD_RETURN_IF_ERROR(CheckPixels(png.width, png.height, max_pixels));
   CodecHeader header;
   header.size = {png.height, png.width};
   header.channels = png.channels();
