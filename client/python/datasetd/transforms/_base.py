@@ -5,6 +5,23 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _checks
+from ._checks import Fields
+
+_ENUM_PREFIXES = {
+    "dtype": "DTYPE_",
+    "interpolation": "INTERPOLATION_MODE_",
+    "padding_mode": "PADDING_MODE_",
+    "policy": "AUTO_AUGMENT_POLICY_",
+}
+# Of parameters that are tuples; all others are (min, max).
+_PARTS = {
+    "center": ("x", "y"),
+    "kernel_size": ("width", "height"),
+    "padding": ("left", "top", "right", "bottom"),
+    "shear": ("x", "y"),
+    "size": ("height", "width"),
+    "translate": ("x", "y"),
+}
 
 
 class Transform:
@@ -21,7 +38,7 @@ class Transform:
 
     fields: Optional[Tuple[str, ...]]
 
-    def __init__(self, fields: _checks.Fields = None) -> None:
+    def __init__(self, fields: Fields = None) -> None:
         self.fields = _checks.fields(type(self).__name__, fields)
 
     def to_message(
@@ -32,8 +49,8 @@ class Transform:
         if "fill" in parameters:
             parameters["fill"] = _fill_of(parameters["fill"], field, is_mask)
         if is_mask and "interpolation" in parameters:
-            if parameters["interpolation"] != mode_message("nearest-exact"):
-                parameters["interpolation"] = mode_message("nearest")
+            if not parameters["interpolation"].endswith("_NEAREST_EXACT"):
+                parameters["interpolation"] = "INTERPOLATION_MODE_NEAREST"
             if "antialias" in parameters:
                 parameters["antialias"] = False
         message: Dict[str, Any] = {self._name: parameters}
@@ -42,7 +59,12 @@ class Transform:
         return message
 
     def _parameters(self) -> Dict[str, Any]:
-        return {}
+        """Returns the op's message, which has its attributes by their names."""
+        return {
+            name: in_message(name, value)
+            for name, value in vars(self).items()
+            if name != "fields" and value is not None
+        }
 
     def __repr__(self) -> str:
         values = ", ".join(
@@ -59,6 +81,14 @@ class Transform:
         return hash(repr(self))
 
 
+class GatedOp(Transform):
+    """An op with only a probability."""
+
+    def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
+        self.p = _checks.probability(type(self).__name__, p)
+        super().__init__(fields)
+
+
 def _fill_of(fill: _checks.Fills, field: str, is_mask: bool) -> List[float]:
     """Returns the fill of a field; masks default to 0."""
     if isinstance(fill, _checks.FillByKind):
@@ -69,30 +99,10 @@ def _fill_of(fill: _checks.Fills, field: str, is_mask: bool) -> List[float]:
     return [0.0] if is_mask else fill
 
 
-def mode_message(text: str) -> str:
-    return "INTERPOLATION_MODE_" + text.upper().replace("-", "_")
-
-
-def range_message(
-    value: Optional[Tuple[float, float]]
-) -> Optional[Dict[str, float]]:
-    return None if value is None else {"min": value[0], "max": value[1]}
-
-
-def point_message(
-    value: Optional[Tuple[float, float]]
-) -> Optional[Dict[str, float]]:
-    return None if value is None else {"x": value[0], "y": value[1]}
-
-
-def size_message(value: Tuple[int, int]) -> Dict[str, int]:
-    return {"height": value[0], "width": value[1]}
-
-
-def padding_message(value: Tuple[int, int, int, int]) -> Dict[str, int]:
-    return dict(zip(("left", "top", "right", "bottom"), value))
-
-
-def optional(**parts: Any) -> Dict[str, Any]:
-    """Returns the entries that are not None."""
-    return {name: part for name, part in parts.items() if part is not None}
+def in_message(name: str, value: Any) -> Any:
+    """Returns a parameter in JSON form."""
+    if name in _ENUM_PREFIXES:
+        return _ENUM_PREFIXES[name] + value.upper().replace("-", "_")
+    if type(value) is tuple:  # but not FillByKind
+        return dict(zip(_PARTS.get(name, ("min", "max")), value))
+    return value

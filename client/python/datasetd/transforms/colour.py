@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Optional, Sequence, Tuple, Union
 
 from . import _checks
-from ._base import Transform, optional, range_message, size_message
+from ._base import GatedOp, Transform
 from ._checks import Fields, Number, Size
 
 __all__ = [
@@ -39,28 +39,8 @@ class _ColourOp(Transform):
     _takes_masks = False
 
 
-class _FactorOp(_ColourOp):
-    """An op with one factor >= 0."""
-
-    _factor = ""
-
-    def _set(self, value: Any) -> None:
-        op = type(self).__name__
-        setattr(self, self._factor, _checks.number(op, self._factor, value, 0))
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {self._factor: getattr(self, self._factor)}
-
-
-class _GatedOp(_ColourOp):
-    """An op with only a probability."""
-
-    def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
-        self.p = _checks.probability(type(self).__name__, p)
-        super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {"p": self.p}
+class _GatedOp(GatedOp):
+    _takes_masks = False
 
 
 class ColorJitter(_ColourOp):
@@ -89,14 +69,6 @@ class ColorJitter(_ColourOp):
         self.saturation = _factors("saturation", saturation)
         self.hue = _hue(hue)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return optional(
-            brightness=range_message(self.brightness),
-            contrast=range_message(self.contrast),
-            saturation=range_message(self.saturation),
-            hue=range_message(self.hue),
-        )
 
 
 def _factors(name: str, value: Any) -> Optional[Tuple[float, float]]:
@@ -131,23 +103,24 @@ def _hue(value: Any) -> Optional[Tuple[float, float]]:
     return None if low == high == 0.0 else (low, high)
 
 
-class AdjustBrightness(_FactorOp):
+class AdjustBrightness(_ColourOp):
     """Multiplies the pixels by `brightness_factor`: 0 is black, 1 no change.
 
     Example: T.AdjustBrightness(1.5)
     """
 
     _name = "adjust_brightness"
-    _factor = "brightness_factor"
 
     def __init__(
         self, brightness_factor: float, *, fields: Fields = None
     ) -> None:
-        self._set(brightness_factor)
+        self.brightness_factor = _checks.number(
+            "AdjustBrightness", "brightness_factor", brightness_factor, 0
+        )
         super().__init__(fields)
 
 
-class AdjustContrast(_FactorOp):
+class AdjustContrast(_ColourOp):
     """Scales the distance of the pixels from the image's mean grey.
 
     `contrast_factor` 0 gives that grey, 1 no change.
@@ -156,16 +129,17 @@ class AdjustContrast(_FactorOp):
     """
 
     _name = "adjust_contrast"
-    _factor = "contrast_factor"
 
     def __init__(
         self, contrast_factor: float, *, fields: Fields = None
     ) -> None:
-        self._set(contrast_factor)
+        self.contrast_factor = _checks.number(
+            "AdjustContrast", "contrast_factor", contrast_factor, 0
+        )
         super().__init__(fields)
 
 
-class AdjustSaturation(_FactorOp):
+class AdjustSaturation(_ColourOp):
     """Scales the distance of the pixels from their own grey.
 
     `saturation_factor` 0 gives a grey image, 1 no change.
@@ -174,12 +148,13 @@ class AdjustSaturation(_FactorOp):
     """
 
     _name = "adjust_saturation"
-    _factor = "saturation_factor"
 
     def __init__(
         self, saturation_factor: float, *, fields: Fields = None
     ) -> None:
-        self._set(saturation_factor)
+        self.saturation_factor = _checks.number(
+            "AdjustSaturation", "saturation_factor", saturation_factor, 0
+        )
         super().__init__(fields)
 
 
@@ -199,11 +174,8 @@ class AdjustHue(_ColourOp):
         )
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {"hue_factor": self.hue_factor}
 
-
-class AdjustSharpness(_FactorOp):
+class AdjustSharpness(_ColourOp):
     """Blends the image with a smoothed copy of itself.
 
     `sharpness_factor` 0 gives the smoothed image, 1 no change, 2 twice the
@@ -213,12 +185,13 @@ class AdjustSharpness(_FactorOp):
     """
 
     _name = "adjust_sharpness"
-    _factor = "sharpness_factor"
 
     def __init__(
         self, sharpness_factor: float, *, fields: Fields = None
     ) -> None:
-        self._set(sharpness_factor)
+        self.sharpness_factor = _checks.number(
+            "AdjustSharpness", "sharpness_factor", sharpness_factor, 0
+        )
         super().__init__(fields)
 
 
@@ -239,9 +212,6 @@ class RandomAdjustSharpness(_ColourOp):
         )
         self.p = _checks.probability(op, p)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {"sharpness_factor": self.sharpness_factor, "p": self.p}
 
 
 class Grayscale(_ColourOp):
@@ -266,9 +236,6 @@ class Grayscale(_ColourOp):
             )
         self.num_output_channels = int(num_output_channels)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {"num_output_channels": self.num_output_channels}
 
 
 class RandomGrayscale(_GatedOp):
@@ -315,9 +282,6 @@ class Posterize(_ColourOp):
         self.bits = _checks.integer("Posterize", "bits", bits, 0, 8)
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {"bits": self.bits}
-
 
 class RandomPosterize(_ColourOp):
     """Posterize with probability `p`, by default a half.
@@ -333,9 +297,6 @@ class RandomPosterize(_ColourOp):
         self.bits = _checks.integer("RandomPosterize", "bits", bits, 0, 8)
         self.p = _checks.probability("RandomPosterize", p)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {"bits": self.bits, "p": self.p}
 
 
 class Solarize(_ColourOp):
@@ -355,9 +316,6 @@ class Solarize(_ColourOp):
         )
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {"threshold": self.threshold}
-
 
 class RandomSolarize(_ColourOp):
     """Solarize with probability `p`, by default a half.
@@ -375,9 +333,6 @@ class RandomSolarize(_ColourOp):
         )
         self.p = _checks.probability("RandomSolarize", p)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {"threshold": self.threshold, "p": self.p}
 
 
 class Autocontrast(_ColourOp):
@@ -444,9 +399,6 @@ class GaussianNoise(_ColourOp):
         self.clip = _checks.boolean(op, "clip", clip)
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {"mean": self.mean, "sigma": self.sigma, "clip": self.clip}
-
 
 class GaussianBlur(_ColourOp):
     """Blurs with a Gaussian of standard deviation `sigma`, in pixels.
@@ -478,10 +430,3 @@ class GaussianBlur(_ColourOp):
             op, "sigma", sigma if _checks.is_sequence(sigma) else (sigma, sigma)
         )
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        width, height = self.kernel_size
-        return {
-            "kernel_size": size_message((height, width)),
-            "sigma": range_message(self.sigma),
-        }

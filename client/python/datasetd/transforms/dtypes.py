@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence
+from typing import Any, Sequence
 
 from ..errors import InvalidArgument
 from . import _checks
@@ -36,9 +36,6 @@ class ToDtype(Transform):
         self.dtype = _checks.dtype("ToDtype", dtype, others)
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {"dtype": "DTYPE_" + self.dtype.upper(), "scale": self.scale}
-
 
 class Normalize(Transform):
     """Computes (value - mean) / std, with one number per channel.
@@ -71,6 +68,3 @@ class Normalize(Transform):
         if any(value <= 0 for value in self.std):
             raise _checks.fail("Normalize", "std", std, "values above 0")
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {"mean": self.mean, "std": self.std}

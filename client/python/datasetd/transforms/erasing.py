@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence, Union
 
 from . import _checks
-from ._base import Transform, range_message
+from ._base import Transform
 from ._checks import Fields, Fill
 
 __all__ = [
@@ -98,16 +98,11 @@ class RandomErasing(Transform):
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
-        message: Dict[str, Any] = {
-            "p": self.p,
-            "scale": range_message(self.scale),
-            "ratio": range_message(self.ratio),
-        }
+        parameters = super()._parameters()
         if self.value == "random":
-            message["is_value_random"] = True
-        else:
-            message["value"] = self.value
-        return message
+            del parameters["value"]
+            parameters["is_value_random"] = True
+        return parameters
 
 
 class Cutout(Transform):
@@ -128,6 +123,3 @@ class Cutout(Transform):
         self.size = _checks.extent("Cutout", "size", size)
         self.fill = _checks.fill("Cutout", fill)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {"size": self.size, "fill": self.fill}

@@ -92,14 +92,6 @@ class BatchOp(Transform):
         self.per_sample = _checks.boolean(op, "per_sample", per_sample)
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "alpha": self.alpha,
-            "num_classes": self.num_classes,
-            "per_sample": self.per_sample,
-            "labels": self.labels,
-        }
-
 
 class MixUp(BatchOp):
     """Blends in another sample of the batch with weight lambda ~ Beta(alpha).

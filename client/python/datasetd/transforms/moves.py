@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 from . import _checks
-from ._base import Transform, padding_message, size_message
+from ._base import GatedOp, Transform
 from ._checks import Fields, Fill, Padding, Size
 
 __all__ = [
@@ -46,13 +46,6 @@ class Pad(Transform):
         self.padding_mode = _checks.padding_mode("Pad", padding_mode)
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "padding": padding_message(self.padding),
-            "fill": self.fill,
-            "padding_mode": "PADDING_MODE_" + self.padding_mode.upper(),
-        }
-
 
 class Crop(Transform):
     """The window of (height, width) pixels at (top, left).
@@ -79,14 +72,6 @@ class Crop(Transform):
         self.width = _checks.extent("Crop", "width", width)
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "top": self.top,
-            "left": self.left,
-            "height": self.height,
-            "width": self.width,
-        }
-
 
 class CenterCrop(Transform):
     """The window in the middle.
@@ -104,7 +89,8 @@ class CenterCrop(Transform):
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
-        return size_message(self.size)
+        size: Dict[str, Any] = super()._parameters()["size"]
+        return size
 
 
 class RandomCrop(Transform):
@@ -139,15 +125,8 @@ class RandomCrop(Transform):
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
-        message: Dict[str, Any] = {
-            **size_message(self.size),
-            "pad_if_needed": self.pad_if_needed,
-            "fill": self.fill,
-            "padding_mode": "PADDING_MODE_" + self.padding_mode.upper(),
-        }
-        if self.padding is not None:
-            message["padding"] = padding_message(self.padding)
-        return message
+        parameters = super()._parameters()
+        return {**parameters.pop("size"), **parameters}
 
 
 class HorizontalFlip(Transform):
@@ -168,7 +147,7 @@ class VerticalFlip(Transform):
     _name = "vertical_flip"
 
 
-class RandomHorizontalFlip(Transform):
+class RandomHorizontalFlip(GatedOp):
     """Mirrors left-right with probability `p`, by default a half.
 
     Example: T.RandomHorizontalFlip(p=0.5)
@@ -176,28 +155,14 @@ class RandomHorizontalFlip(Transform):
 
     _name = "random_horizontal_flip"
 
-    def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
-        self.p = _checks.probability("RandomHorizontalFlip", p)
-        super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {"p": self.p}
-
-
-class RandomVerticalFlip(Transform):
+class RandomVerticalFlip(GatedOp):
     """Mirrors upside down with probability `p`, by default a half.
 
     Example: T.RandomVerticalFlip(p=0.5)
     """
 
     _name = "random_vertical_flip"
-
-    def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
-        self.p = _checks.probability("RandomVerticalFlip", p)
-        super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {"p": self.p}
 
 
 class AlternatingFlip(Transform):

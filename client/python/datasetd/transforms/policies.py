@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 from . import _checks
-from ._base import Transform, mode_message
+from ._base import Transform
 from ._checks import AutoAugmentPolicy, Fields, Fill, InterpolationMode
 from .resampling import Interpolation
 
@@ -30,12 +30,6 @@ class _Policy(Transform):
         )
         self.fill = _checks.warp_fill(op, fill)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "interpolation": mode_message(self.interpolation),
-            "fill": self.fill,
-        }
 
 
 class RandAugment(_Policy):
@@ -69,14 +63,6 @@ class RandAugment(_Policy):
         )
         super().__init__(interpolation, fill, fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "num_ops": self.num_ops,
-            "magnitude": self.magnitude,
-            "num_magnitude_bins": self.num_magnitude_bins,
-            **super()._parameters(),
-        }
-
 
 class TrivialAugmentWide(_Policy):
     """Applies one op, drawn for each sample with its magnitude and sign.
@@ -102,12 +88,6 @@ class TrivialAugmentWide(_Policy):
         )
         super().__init__(interpolation, fill, fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "num_magnitude_bins": self.num_magnitude_bins,
-            **super()._parameters(),
-        }
-
 
 class AutoAugment(_Policy):
     """Applies a pair of ops, drawn for each sample from 25 learned ones.
@@ -132,12 +112,6 @@ class AutoAugment(_Policy):
     ) -> None:
         self.policy = _checks.auto_augment_policy("AutoAugment", policy)
         super().__init__(interpolation, fill, fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "policy": "AUTO_AUGMENT_POLICY_" + self.policy.upper(),
-            **super()._parameters(),
-        }
 
 
 def _num_bins(op: str, value: Any) -> int:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from . import _checks
-from ._base import (
-    Transform,
-    mode_message,
-    optional,
-    point_message,
-    range_message,
-    size_message,
-)
+from ._base import Transform, in_message
 from ._checks import Fields, Fill, InterpolationMode, Number, Size
 
 __all__ = [
@@ -86,17 +79,10 @@ class Resize(Transform):
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
-        message: Dict[str, Any] = {
-            "interpolation": mode_message(self.interpolation),
-            "antialias": self.antialias,
-        }
-        if isinstance(self.size, tuple):
-            message["size"] = size_message(self.size)
-        elif self.size is not None:
-            message["shorter_edge"] = self.size
-        if self.max_size is not None:
-            message["max_size"] = self.max_size
-        return message
+        parameters = super()._parameters()
+        if isinstance(self.size, int):
+            parameters["shorter_edge"] = parameters.pop("size")
+        return parameters
 
 
 class ResizedCrop(Transform):
@@ -134,17 +120,6 @@ class ResizedCrop(Transform):
         self.antialias = _antialias(op, antialias)
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "top": self.top,
-            "left": self.left,
-            "height": self.height,
-            "width": self.width,
-            "size": size_message(self.size),
-            "interpolation": mode_message(self.interpolation),
-            "antialias": self.antialias,
-        }
-
 
 class RandomResizedCrop(Transform):
     """A random window, resized to `size`.
@@ -179,15 +154,6 @@ class RandomResizedCrop(Transform):
         self.antialias = _antialias(op, antialias)
         super().__init__(fields)
 
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "size": size_message(self.size),
-            "scale": range_message(self.scale),
-            "ratio": range_message(self.ratio),
-            "interpolation": mode_message(self.interpolation),
-            "antialias": self.antialias,
-        }
-
 
 class Rotate(Transform):
     """Rotates counter-clockwise by `angle` degrees.
@@ -221,15 +187,6 @@ class Rotate(Transform):
         self.center = _checks.center(op, center)
         self.fill = _checks.warp_fill(op, fill)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return optional(
-            angle=self.angle,
-            interpolation=mode_message(self.interpolation),
-            expand=self.expand,
-            center=point_message(self.center),
-            fill=self.fill,
-        )
 
 
 class RandomRotation(Transform):
@@ -275,12 +232,9 @@ class RandomRotation(Transform):
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
-        return optional(
-            degrees=range_message(self.degrees),
-            interpolation=mode_message(self.interpolation),
-            center=point_message(self.center),
-            fill=self.fill,
-        )
+        parameters = super()._parameters()
+        del parameters["expand"]
+        return parameters
 
 
 class Affine(Transform):
@@ -323,17 +277,6 @@ class Affine(Transform):
         self.fill = _checks.warp_fill(op, fill)
         self.center = _checks.center(op, center)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return optional(
-            angle=self.angle,
-            translate=point_message(self.translate),
-            scale=self.scale,
-            shear=point_message(self.shear),
-            interpolation=mode_message(self.interpolation),
-            fill=self.fill,
-            center=point_message(self.center),
-        )
 
 
 class RandomAffine(Transform):
@@ -393,23 +336,13 @@ class RandomAffine(Transform):
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
-        shear = self.shear
-        return optional(
-            degrees=range_message(self.degrees),
-            translate=point_message(self.translate),
-            scale=range_message(self.scale),
-            shear_x=(
-                None if shear is None else range_message((shear[0], shear[1]))
-            ),
-            shear_y=(
-                range_message((shear[2], shear[3]))
-                if shear is not None and len(shear) == 4
-                else None
-            ),
-            interpolation=mode_message(self.interpolation),
-            fill=self.fill,
-            center=point_message(self.center),
-        )
+        parameters = super()._parameters()
+        parameters.pop("shear", None)
+        shear = self.shear or ()
+        for name, ends in (("shear_x", shear[:2]), ("shear_y", shear[2:])):
+            if ends:
+                parameters[name] = in_message(name, ends)
+        return parameters
 
 
 class RandomPerspective(Transform):
@@ -443,14 +376,6 @@ class RandomPerspective(Transform):
         )
         self.fill = _checks.warp_fill(op, fill)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "distortion_scale": self.distortion_scale,
-            "p": self.p,
-            "interpolation": mode_message(self.interpolation),
-            "fill": self.fill,
-        }
 
 
 def _antialias(op: str, value: Any) -> bool:
