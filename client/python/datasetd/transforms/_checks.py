@@ -145,6 +145,12 @@ def interval(
     return float(items[0]), float(items[1])
 
 
+def positive(op: str, name: str, value: Any) -> float:
+    if not is_number(value) or value <= 0:
+        raise fail(op, name, value, "a number above 0")
+    return float(value)
+
+
 def positive_interval(op: str, name: str, value: Any) -> Tuple[float, float]:
     low, high = interval(op, name, value)
     if low <= 0:
@@ -209,7 +215,9 @@ def padding_mode(op: str, value: Any) -> str:
     return str(value)
 
 
-def interpolation(op: str, value: Any, modes: Tuple[str, ...]) -> str:
+def interpolation(
+    op: str, value: Any, modes: Tuple[str, ...] = AFFINE_MODES
+) -> str:
     # torchvision's enum is one, too, by its value.
     text = getattr(value, "value", value)
     if is_int(text):

@@ -242,13 +242,26 @@ def _converted(op: Any, name: str, place: _Place) -> List[Transform]:
 def _of_same_name(
     make: Type[Transform], op: Any, place: _Place
 ) -> Transform:
+    parameters = inspect.signature(make).parameters
     arguments = {
         name: getattr(op, name)
-        for name in inspect.signature(make).parameters
-        if name not in ("fields", "inplace")
+        for name in parameters
+        if name not in ("antialias", "fields", "inplace")
     }
     if "fill" in arguments:
         arguments["fill"] = _fill(arguments["fill"], place)
+    if make is moves.RandomCrop and place.is_v2 and op.padding is not None:
+        # It is stored there as left, right, top, bottom.
+        left, right, top, bottom = op.padding
+        arguments["padding"] = (left, top, right, bottom)
+    if "antialias" in parameters:
+        # None, and "warn" of some versions, are False for tensors.
+        is_wanted = getattr(op, "antialias", None) is True
+        arguments["antialias"] = place.is_pillow or is_wanted
+        # Pillow's nearest is at the centres of pixels; that of tensors is not.
+        mode = getattr(op.interpolation, "value", op.interpolation)
+        if place.is_pillow and mode in ("nearest", 0):
+            arguments["interpolation"] = "nearest-exact"
     return make(**arguments)
 
 
@@ -280,60 +293,6 @@ def _fill(value: Any, place: _Place) -> Any:
                 f"fill has the key {name}; expected Image, Mask or 'others'"
             )
     return result
-
-
-def _antialias(op: Any, place: _Place) -> bool:
-    if place.is_pillow:
-        return True
-    # None, and "warn" of some versions, are False for tensors.
-    return getattr(op, "antialias", None) is True
-
-
-def _interpolation(op: Any, place: _Place) -> Any:
-    """Pillow's nearest is at the centres of pixels; that of tensors is not."""
-    value = op.interpolation
-    is_nearest = getattr(value, "value", value) in ("nearest", 0)
-    return "nearest-exact" if place.is_pillow and is_nearest else value
-
-
-def _resize(op: Any, place: _Place) -> List[Transform]:
-    return [
-        resampling.Resize(
-            op.size,
-            _interpolation(op, place),
-            op.max_size,
-            _antialias(op, place),
-        )
-    ]
-
-
-def _random_resized_crop(op: Any, place: _Place) -> List[Transform]:
-    return [
-        resampling.RandomResizedCrop(
-            op.size,
-            op.scale,
-            op.ratio,
-            _interpolation(op, place),
-            _antialias(op, place),
-        )
-    ]
-
-
-def _random_crop(op: Any, place: _Place) -> List[Transform]:
-    padding = op.padding
-    if place.is_v2 and padding is not None:
-        # It is stored there as left, right, top, bottom.
-        left, right, top, bottom = padding
-        padding = (left, top, right, bottom)
-    return [
-        moves.RandomCrop(
-            op.size,
-            padding,
-            op.pad_if_needed,
-            _fill(op.fill, place),
-            op.padding_mode,
-        )
-    ]
 
 
 def _random_erasing(op: Any, place: _Place) -> List[Transform]:
@@ -449,10 +408,7 @@ _SPECIAL: Dict[str, Callable[[Any, _Place], List[Transform]]] = {
     "ImageClassification": _image_classification,
     "MixUp": _mix(MixUp),
     "RandomApply": _random_apply,
-    "RandomCrop": _random_crop,
     "RandomErasing": _random_erasing,
-    "RandomResizedCrop": _random_resized_crop,
-    "Resize": _resize,
     "ToDtype": _to_dtype,
     "ToPILImage": _to_pil_image,
     "ToTensor": _to_tensor,

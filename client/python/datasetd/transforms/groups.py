@@ -82,9 +82,7 @@ class BatchOp(Transform):
         fields: Fields = None,
     ) -> None:
         op = type(self).__name__
-        if not _checks.is_number(alpha) or alpha <= 0:
-            raise _checks.fail(op, "alpha", alpha, "a number above 0")
-        self.alpha = float(alpha)
+        self.alpha = _checks.positive(op, "alpha", alpha)
         self.num_classes = _checks.extent(op, "num_classes", num_classes)
         if not isinstance(labels, str) or not labels:
             raise _checks.fail(op, "labels", labels, "the name of a field")

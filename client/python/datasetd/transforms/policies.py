@@ -25,9 +25,7 @@ class _Policy(Transform):
         self, interpolation: Interpolation, fill: Fill, fields: Fields
     ) -> None:
         op = type(self).__name__
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.AFFINE_MODES
-        )
+        self.interpolation = _checks.interpolation(op, interpolation)
         self.fill = _checks.warp_fill(op, fill)
         super().__init__(fields)
 

@@ -180,9 +180,7 @@ class Rotate(Transform):
     ) -> None:
         op = "Rotate"
         self.angle = _checks.number(op, "angle", angle)
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.AFFINE_MODES
-        )
+        self.interpolation = _checks.interpolation(op, interpolation)
         self.expand = _checks.boolean(op, "expand", expand)
         self.center = _checks.center(op, center)
         self.fill = _checks.warp_fill(op, fill)
@@ -212,9 +210,7 @@ class RandomRotation(Transform):
     ) -> None:
         op = "RandomRotation"
         self.degrees = _checks.angle_interval(op, "degrees", degrees)
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.AFFINE_MODES
-        )
+        self.interpolation = _checks.interpolation(op, interpolation)
         if _checks.boolean(op, "expand", expand):
             raise _checks.fail(
                 op,
@@ -264,16 +260,14 @@ class Affine(Transform):
         op = "Affine"
         self.angle = _checks.number(op, "angle", angle)
         self.translate = _checks.pair(op, "translate", translate)
-        self.scale = _scale(op, scale)
+        self.scale = _checks.positive(op, "scale", scale)
         if _checks.is_sequence(shear) and len(shear) == 1:
             self.shear = (_checks.number(op, "shear", shear[0]),) * 2
         elif _checks.is_sequence(shear):
             self.shear = _checks.pair(op, "shear", shear)
         else:
             self.shear = (_checks.number(op, "shear", shear), 0.0)
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.AFFINE_MODES
-        )
+        self.interpolation = _checks.interpolation(op, interpolation)
         self.fill = _checks.warp_fill(op, fill)
         self.center = _checks.center(op, center)
         super().__init__(fields)
@@ -328,9 +322,7 @@ class RandomAffine(Transform):
                 ) + _checks.interval(op, "shear", shear[2:])
             else:
                 self.shear = _checks.angle_interval(op, "shear", shear)
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.AFFINE_MODES
-        )
+        self.interpolation = _checks.interpolation(op, interpolation)
         self.fill = _checks.warp_fill(op, fill)
         self.center = _checks.center(op, center)
         super().__init__(fields)
@@ -371,18 +363,10 @@ class RandomPerspective(Transform):
             op, "distortion_scale", distortion_scale, 0, 1
         )
         self.p = _checks.probability(op, p)
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.AFFINE_MODES
-        )
+        self.interpolation = _checks.interpolation(op, interpolation)
         self.fill = _checks.warp_fill(op, fill)
         super().__init__(fields)
 
 
 def _antialias(op: str, value: Any) -> bool:
     return False if value is None else _checks.boolean(op, "antialias", value)
-
-
-def _scale(op: str, value: Any) -> float:
-    if not _checks.is_number(value) or value <= 0:
-        raise _checks.fail(op, "scale", value, "a number above 0")
-    return float(value)
