@@ -15,7 +15,6 @@ from ._pictures import picture
 from ._watch import Snapshot, Watch
 
 _MAX_WINDOW_SECONDS = 300
-_MAX_CLASS_NAMES = 2000
 
 Message = Dict[str, Any]
 # From the query; the last one of equal names.
@@ -81,8 +80,6 @@ class Api:
                 "is_draining": bool(status["is_draining"]),
                 "address": self._watch.address or "",
                 "seen_seconds": time.monotonic() - snapshot.time,
-                "num_sessions": int(status["num_sessions"]),
-                "num_feeds": int(status["num_feeds"]),
                 "formats": list(status["formats"]),
             },
             "window_seconds": min(window, looks[-1].time - looks[0].time),
@@ -109,15 +106,6 @@ class Api:
         with client._described(query.get("name", "")) as dataset:
             return {
                 "name": dataset.name,
-                "num_samples": dataset.num_samples,
-                "device": dataset.device,
-                "format": dataset.format,
-                "path": dataset.path,
-                "split": dataset.split_name,
-                "fields": [field._asdict() for field in dataset.fields],
-                "class_names": dataset.class_names[:_MAX_CLASS_NAMES],
-                "num_classes": len(dataset.class_names),
-                "num_bad_samples": dataset.num_bad_samples,
                 "bad_samples": [bad._asdict() for bad in dataset.bad_samples],
             }
 
@@ -255,13 +243,11 @@ def _brief(dataset: Message) -> Message:
         "state": _state_name(dataset),
         "error": dataset["error"],
         "device": dataset["device"],
-        "format": dataset["format"],
         "num_samples": int(dataset["num_samples"]),
         "resident_bytes": int(dataset["resident_bytes"]),
         "num_feeds": int(dataset["num_feeds"]),
         "num_holders": int(dataset["num_holders"]),
         "num_bad_samples": int(dataset["num_bad_samples"]),
-        "uid": int(dataset["owner_uid"]),
         "is_pinned": bool(dataset["is_pinned"]),
         "is_private": bool(dataset["is_private"]),
     }
@@ -282,9 +268,6 @@ def _load(dataset: Message) -> Message:
         "num_entries_scanned": int(progress.get("num_entries_scanned", 0)),
         "num_samples_loaded": int(progress.get("num_samples_loaded", 0)),
         "num_samples": int(progress.get("num_samples", 0)),
-        "loaded_bytes": int(progress.get("loaded_bytes", 0)),
-        "resident_bytes": int(progress.get("resident_bytes", 0)),
-        "elapsed_seconds": float(progress.get("elapsed_seconds", 0)),
         "samples_per_second": _finite(progress.get("samples_per_second", 0)),
         "eta_seconds": _finite(progress.get("eta_seconds", 0)),
     }
@@ -297,7 +280,6 @@ def _ended(snapshot: Snapshot) -> List[Message]:
             "name": feed["name"],
             "dataset": feed["dataset"],
             "pid": int(feed["pid"]),
-            "rank": int(feed["rank"]),
             "num_batches": int(feed["num_batches"]),
             "seconds": feed["ended_seconds"],
         }

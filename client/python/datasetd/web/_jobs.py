@@ -294,7 +294,7 @@ def _job(
         "wait": wait,
         "sentence": f"{title} {says}",
         "advice": advice,
-        "loaders": [_loader_message(loader, devices) for loader in ordered],
+        "loaders": [_loader_message(loader) for loader in ordered],
     }
 
 
@@ -376,24 +376,20 @@ def _advice(
     )
 
 
-def _loader_message(loader: Loader, devices: Dict[str, str]) -> Message:
+def _loader_message(loader: Loader) -> Message:
     feed, rate = loader.feed, loader.rate
     return {
         "feed_id": int(feed["feed_id"]),
         "name": feed["name"],
         "dataset": feed["dataset"],
-        "device": devices.get(feed["dataset"], ""),
         "pid": int(feed["pid"]),
-        "uid": int(feed["uid"]),
         "rank": int(feed["rank"]),
         "world_size": int(feed["world_size"]),
-        "batch_size": int(feed["batch_size"]),
         "seed": str(feed["seed"]),
         "epoch": int(feed["position"]["epoch"]),
         "batch": int(feed["position"]["batch"]),
         "held": int(feed["num_slots_held"]),
         "slots": int(feed["num_slots"]),
-        "slab_bytes": int(feed["slab_bytes"]),
         "rate": None if rate is None else _rate_message(rate),
     }
 

@@ -16,7 +16,7 @@ from .. import errors
 from .._batches.held import Held
 from .._client.client import Client
 from .._connection.session import Session
-from .._descriptions import Field
+from .._descriptions import DrawnOp, Field, drawn_ops_of
 from .._feed.feed import Feed, Waited
 from ._views import Scale, op_of, scale_of, view_of
 
@@ -277,30 +277,28 @@ def _is_ragged(field: Field) -> bool:
     return len(field.shape) == 3 and field.shape[0] < 0
 
 
-def _row_bytes(field: Field) -> int:
+def _largest_shape(field: Field) -> List[int]:
     shape = list(field.shape)
     if _is_ragged(field) and field.largest is not None:
         shape[:2] = field.largest
-    return math.prod(shape) * _ITEM_BYTES[field.dtype]
+    return shape
+
+
+def _row_bytes(field: Field) -> int:
+    return math.prod(_largest_shape(field)) * _ITEM_BYTES[field.dtype]
 
 
 def _output_bytes(field: Field, ops: List[Message]) -> int:
     """Returns an estimate of the size of a transformed sample, as float32,
     from the sizes that the ops name."""
-    if not _is_image_shape(field):
+    shape = _largest_shape(field)
+    if not field.is_image or len(shape) not in (2, 3):
         return _row_bytes(field)
-    shape = list(field.shape)
-    if _is_ragged(field) and field.largest is not None:
-        shape[:2] = field.largest
     side = max([*shape[:2], *_numbers_below(ops, _SIDE_KEYS)])
     if _numbers_below(ops, ("shorter_edge", "shorterEdge")):
         side *= math.ceil(max(shape[:2]) / max(min(shape[:2]), 1))
     padding = sum(_numbers_below(ops, ("left", "top", "right", "bottom")))
     return 4 * (side + padding) ** 2 * (shape[2] if len(shape) > 2 else 1)
-
-
-def _is_image_shape(field: Field) -> bool:
-    return field.is_image and len(field.shape) in (2, 3)
 
 
 def _numbers_below(value: Any, keys: Sequence[str]) -> List[int]:
@@ -434,10 +432,8 @@ def _originals(
         for view, arrays, ops in zip(views, drawn, explained):
             right = bottom = 0
             for op in ops:
-                if op["name"] == "Pad":
-                    right, bottom = (
-                        int(v) for v in op["parameters"][0]["values"][2:4]
-                    )
+                if op.name == "Pad":
+                    right, bottom = map(int, op.parameters["padding"][2:])
             view["original"][field.name] = view_of(
                 field,
                 arrays[field.name][:, : height - bottom, : width - right],
@@ -494,19 +490,7 @@ def _augmented(
         )
     ops = _explain(session, request, transforms, sources, indices)
     for view, drawn_ops in zip(views, ops):
-        view["ops"] = [
-            {
-                "field": op["field"],
-                "position": int(op["position"]),
-                "name": op["name"],
-                "is_applied": bool(op["is_applied"]),
-                "parameters": {
-                    parameter["name"]: parameter["values"]
-                    for parameter in op["parameters"]
-                },
-            }
-            for op in drawn_ops
-        ]
+        view["ops"] = [op._asdict() for op in drawn_ops]
     row_bytes = sum(
         _output_bytes(field, transforms.get(field.name, [])) for field in shown
     )
@@ -529,7 +513,7 @@ def _explain(
     transforms: Transforms,
     sources: Sources,
     indices: List[int],
-) -> List[List[Message]]:
+) -> List[List[DrawnOp]]:
     response = session.call(
         "ExplainTransforms",
         dataset=request.dataset,
@@ -541,4 +525,4 @@ def _explain(
         epoch=str(request.epoch),
         indices=[str(index) for index in indices],
     )
-    return [sample["ops"] for sample in response["samples"]]
+    return [drawn_ops_of(sample["ops"]) for sample in response["samples"]]
