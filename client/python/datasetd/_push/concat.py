@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, Iterable, List, Mapping, Optional
+import math
+from typing import Any, Iterable, List, Mapping, Optional, Tuple
 
 from .._arguments import has_items_of
 from .._datasets.dataset import Dataset
@@ -11,7 +12,7 @@ from .._datasets.subset import Samples
 from .._descriptions import Field
 from ..errors import FailedPrecondition, InvalidArgument
 from .columns import Columns
-from .rows import to_numpy
+from .rows import Pieces, needs_torch, of_batch
 from .samples import FieldNames, Spec
 
 _READ_BYTES = 4 << 20
@@ -142,32 +143,16 @@ def _spec(field: Field) -> Spec:
     )
 
 
-class _Rows:
+class _Rows(Pieces):
     """A field of all parts, read about 4 MiB at a time."""
 
     def __init__(self, parts: List[Samples], field: Field) -> None:
+        super().__init__(f"field {field.name!r}")
         self._parts = parts
         self._field = field
         self.length = sum(map(len, parts))
-        self._piece: Any = None
-        self._piece_begin = self._piece_end = 0
 
-    def read(self, begin: int, end: int) -> Any:
-        """Returns rows begin to end as a NumPy array; bfloat16 as int16."""
-        import numpy
-
-        pieces = []
-        while begin < end:
-            if not self._piece_begin <= begin < self._piece_end:
-                self._fill(begin)
-            stop = min(end, self._piece_end)
-            offset = self._piece_begin
-            pieces.append(self._piece[begin - offset : stop - offset])
-            begin = stop
-        return pieces[0] if len(pieces) == 1 else numpy.concatenate(pieces)
-
-    def _fill(self, row: int) -> None:
-        """Reads the piece that begins at `row`."""
+    def _read_piece(self, row: int) -> Tuple[int, int, Any]:
         import numpy
 
         begin = row
@@ -176,9 +161,7 @@ class _Rows:
                 break
             begin -= len(part)
         field, whole = self._field, part._whole()
-        row_bytes = 8
-        for extent in field.shape:
-            row_bytes *= extent
+        row_bytes = 8 * math.prod(field.shape)
         rows = max(1, min(_READ_BYTES // row_bytes, _MAX_READ_ROWS))
         positions = numpy.arange(begin, min(len(part), begin + rows))
         batch = whole.client.fetch(
@@ -188,17 +171,13 @@ class _Rows:
             framework=_framework(whole, field),
             layout={field.name: "NHWC"} if field.is_image else "NCHW",
         )
-        values = to_numpy(batch[0], f"field {field.name!r}")
-        # (H, W, C) in memory, but shaped (C, H, W).
-        if field.is_image:
-            values = values.transpose(0, 2, 3, 1)
         # A copy, so that no feed's memory is kept.
-        self._piece = values.copy()
-        self._piece_begin, self._piece_end = row, row + len(positions)
+        piece = of_batch(batch[0], field).copy()
+        return row, row + len(positions), piece
 
 
 def _framework(whole: Dataset, field: Field) -> str:
-    if whole.device == "cpu" and field.dtype != "bfloat16":
+    if not needs_torch(whole.device, [field]):
         return "numpy"
     if importlib.util.find_spec("torch") is None:
         raise FailedPrecondition(

@@ -285,7 +285,6 @@ class FileRows:
     """A column of files of images, read by slices; with `may_open` a value may
     be the path of one."""
 
-    is_torch = False
     # Set for masks, so that each file is checked.
     is_mask = False
 

@@ -7,7 +7,7 @@ from typing import Any, Generator, List
 
 from .._datasets.dataset import Dataset
 from .._loader.loader import DataLoader
-from .rows import to_numpy
+from .rows import needs_torch, of_batch
 
 MAX_ROWS = 4096
 
@@ -16,7 +16,7 @@ def can_be_read(dataset: Dataset) -> bool:
     """True if its samples have one size and a library can hold them."""
     if any(-1 in field.shape for field in dataset.fields):
         return False
-    if not _needs_torch(dataset):
+    if not needs_torch(dataset.device, dataset.fields):
         return True
     if not importlib.util.find_spec("torch"):
         return False
@@ -29,39 +29,23 @@ def can_be_read(dataset: Dataset) -> bool:
     )
 
 
-def _needs_torch(dataset: Dataset) -> bool:
-    return dataset.device != "cpu" or any(
-        field.dtype == "bfloat16" for field in dataset.fields
-    )
-
-
 def resident_rows(
     dataset: Dataset, rows: int
 ) -> Generator[List[Any], None, None]:
     """Yields the fields' rows in order as NumPy arrays, at most `rows` at a
     time; bfloat16 as int16."""
-    import numpy
-
-    images = [field.name for field in dataset.fields if field.is_image]
+    fields = dataset.fields
+    is_torch = needs_torch(dataset.device, fields)
     with DataLoader(
         dataset,
         batch_size=rows,
         rank=0,
         world_size=1,
-        framework="torch" if _needs_torch(dataset) else "numpy",
-        layout={name: "NHWC" for name in images},
+        framework="torch" if is_torch else "numpy",
+        layout={field.name: "NHWC" for field in fields if field.is_image},
     ) as loader:
         for batch in loader._iterate():
-            arrays = []
-            for field in dataset.fields:
-                where = f"field {field.name!r}"
-                values = to_numpy(batch[field.name], where)
-                values = numpy.asarray(values)
-                # (H, W, C) in memory, but shaped (C, H, W).
-                arrays.append(
-                    values.transpose(0, 2, 3, 1) if field.is_image else values
-                )
-            yield arrays
+            yield [of_batch(batch[field.name], field) for field in fields]
 
 
 def are_equal(ours: Any, theirs: Any) -> bool:

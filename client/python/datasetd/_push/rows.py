@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List
+import math
+from typing import Any, Callable, Iterable, List, Tuple
 
+from .._descriptions import Field
 from ..errors import InvalidArgument
 from .samples import plain, tensor_to_numpy, to_array
 
@@ -23,7 +25,33 @@ def is_named(value: Any, module: str, *names: str) -> bool:
     )
 
 
-class Rows:
+class Pieces:
+    """Rows that are read a piece at a time, of which the last one is kept."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._piece: Any = None
+        self._piece_begin = self._piece_end = 0
+
+    def read(self, begin: int, end: int) -> Any:
+        """Returns rows begin to end as a NumPy array; bfloat16 as int16."""
+        parts = []
+        while begin < end:
+            if not self._piece_begin <= begin < self._piece_end:
+                piece = self._read_piece(begin)
+                self._piece_begin, self._piece_end, self._piece = piece
+            stop = min(end, self._piece_end)
+            offset = self._piece_begin
+            parts.append(self._piece[begin - offset : stop - offset])
+            begin = stop
+        return joined(parts, self._where)
+
+    def _read_piece(self, row: int) -> Tuple[int, int, Any]:
+        """Returns begin and end of a piece that has `row`, and the piece."""
+        raise NotImplementedError
+
+
+class Rows(Pieces):
     """An array [N, ...] that is read by slices.
 
     NumPy arrays and memmaps are sliced in place. Chunked arrays and those not
@@ -31,48 +59,32 @@ class Rows:
     """
 
     def __init__(self, array: Any, where: str) -> None:
+        super().__init__(where)
         self._array = array
-        self._where = where
-        self.is_torch = is_named(array, "torch", "Tensor")
+        self._is_torch = is_named(array, "torch", "Tensor")
         self.length = int(array.shape[0])
-        self._piece: Any = None
-        self._piece_begin = self._piece_end = 0
         self._piece_rows = 0
-        if not self.is_torch and module_of(array) != "numpy":
+        if not self._is_torch and module_of(array) != "numpy":
             row_bytes = int(getattr(array.dtype, "itemsize", 8))
-            for extent in array.shape[1:]:
-                row_bytes *= int(extent)
+            row_bytes *= math.prod(map(int, array.shape[1:]))
             self._piece_rows = _piece_rows(array, max(1, row_bytes))
 
     def first(self) -> Any:
         """Returns the value of the first sample."""
-        return self._array[0] if self.is_torch else _first(self)
+        return self._array[0] if self._is_torch else _first(self)
 
     def read(self, begin: int, end: int) -> Any:
-        """Returns rows begin to end as a NumPy array."""
-        if self.is_torch:
+        if self._is_torch:
             rows = self._array[begin:end]
             return plain(to_numpy(rows, self._where), self._where)
         if not self._piece_rows:
             return self._plain(begin, end)
-        parts = []
-        while begin < end:
-            if not self._piece_begin <= begin < self._piece_end:
-                self._fill(begin)
-            stop = min(end, self._piece_end)
-            parts.append(
-                self._piece[
-                    begin - self._piece_begin : stop - self._piece_begin
-                ]
-            )
-            begin = stop
-        return joined(parts, self._where)
+        return super().read(begin, end)
 
-    def _fill(self, row: int) -> None:
+    def _read_piece(self, row: int) -> Tuple[int, int, Any]:
         begin = row // self._piece_rows * self._piece_rows
         end = min(self.length, begin + self._piece_rows)
-        self._piece = self._plain(begin, end)
-        self._piece_begin, self._piece_end = begin, end
+        return begin, end, self._plain(begin, end)
 
     def _plain(self, begin: int, end: int) -> Any:
         array = to_array(self._array[begin:end], self._where)
@@ -118,10 +130,23 @@ def to_numpy(values: Any, where: str) -> Any:
     return tensor_to_numpy(values, where)[0]
 
 
+def of_batch(values: Any, field: Field) -> Any:
+    """Returns a field of a batch as its columns were; images are (N, H, W, C),
+    and bfloat16 is int16. REQUIRES: layout NHWC of images."""
+    import numpy
+
+    rows = numpy.asarray(to_numpy(values, f"field {field.name!r}"))
+    # (H, W, C) in memory, but shaped (C, H, W).
+    return rows.transpose(0, 2, 3, 1) if field.is_image else rows
+
+
+def needs_torch(device: str, fields: Iterable[Field]) -> bool:
+    """True if a batch of these fields is none of NumPy's arrays."""
+    return device != "cpu" or any(f.dtype == "bfloat16" for f in fields)
+
+
 class ArrowRows:
     """A pyarrow column of numbers or of lists of equal length."""
-
-    is_torch = False
 
     def __init__(
         self, length: int, read: Callable[[int, int], Any], where: str
