@@ -18,17 +18,16 @@ from typing import (
 )
 
 from ..errors import DataLoss, InvalidArgument
+from ..sources._base import IMAGE_MAGIC
 from ..sources._images import converted
 
 _MAX_FILE_BYTES = (1 << 32) - 1
 _MAX_IMAGE_BYTES = 256 << 20  # the daemon's
 # For those who read many: files have no size that is known before.
 ROWS_AT_ONCE = 64
-# First bytes of the files that the daemon decodes, and of others that Pillow
-# does: GIF, WebP, TIFF.
-_OF_DAEMON = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
+# First bytes of other files that Pillow decodes: GIF, WebP, TIFF.
 _OF_PILLOW = (b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
-_PNG = _OF_DAEMON[1]
+_JPEG, _PNG, _ = IMAGE_MAGIC
 _BYTES = (bytes, bytearray, memoryview)
 _EXIF_ORIENTATION = 0x112
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -88,7 +87,7 @@ def is_image_file(value: Any) -> bool:
     if head.startswith(b"BM"):  # and the size of a known header
         return head[14:] in (b"\x0c\0\0\0", b"\x28\0\0\0", b"\x6c\0\0\0",
                              b"\x7c\0\0\0")
-    return head.startswith(_OF_DAEMON + _OF_PILLOW)
+    return head.startswith(IMAGE_MAGIC + _OF_PILLOW)
 
 
 def is_bytes(value: Any) -> bool:
@@ -161,7 +160,7 @@ def _keeps_classes(data: bytes) -> bool:
 def check_mask(data: bytes, where: str) -> None:
     """Raises InvalidArgument for an image whose values the daemon would not
     keep. What is damaged is a bad sample there."""
-    if _keeps_classes(data) or not data.startswith(_OF_DAEMON + _OF_PILLOW):
+    if _keeps_classes(data) or not data.startswith(IMAGE_MAGIC + _OF_PILLOW):
         return
     has_header = len(data) >= 26 and data[12:16] == b"IHDR"
     if has_header or not data.startswith(_PNG):
@@ -173,7 +172,7 @@ def _own_channels(data: bytes) -> int:
         if len(data) < 26 or data[24] == 16:
             return 0
         return {0: 1, 2: 3, 6: 4}.get(data[25], 0)
-    if not data.startswith(_OF_DAEMON[0]):
+    if not data.startswith(_JPEG):
         return 0
     place = 2
     while place + 9 < len(data) and data[place] == 0xFF:
@@ -192,7 +191,7 @@ def for_daemon(data: bytes, channels: int) -> bytes:
 
     What cannot be decoded stays: the daemon treats it as a bad sample.
     """
-    if data.startswith(_OF_DAEMON) or not data.startswith(_OF_PILLOW):
+    if data.startswith(IMAGE_MAGIC) or not data.startswith(_OF_PILLOW):
         return data
     try:
         from PIL import Image
@@ -214,7 +213,7 @@ def for_daemon(data: bytes, channels: int) -> bytes:
 
 
 def files_for_daemon(files: List[bytes], channels: int) -> List[bytes]:
-    if all(data.startswith(_OF_DAEMON) for data in files):
+    if all(data.startswith(IMAGE_MAGIC) for data in files):
         return files
     return [for_daemon(data, channels) for data in files]
 

@@ -17,15 +17,12 @@ from typing import (
 )
 
 from ..errors import InvalidArgument
+from ..sources._base import DTYPES
 from . import encoded
 
 Fields = Union[None, str, Sequence[str], Mapping[str, str]]
 
 _MAX_CHANNELS = 4
-_DTYPES = (
-    "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16",
-    "float32", "float64",
-)
 # For other dtypes: a dtype that keeps their values.
 _CASTS = {
     "uint64": "cast it to int64, if no value is above 2**63 - 1",
@@ -54,7 +51,7 @@ class Spec(NamedTuple):
 
 def check_dtype(dtype: Any, where: str) -> None:
     """Raises InvalidArgument unless the daemon supports this NumPy dtype."""
-    if dtype.name in _DTYPES:
+    if dtype.name in DTYPES:
         return
     if dtype.name == "bfloat16":  # of ml_dtypes
         way = "give it as a torch tensor, or cast it to float32"
@@ -66,7 +63,7 @@ def check_dtype(dtype: Any, where: str) -> None:
         way = _CASTS.get(dtype.name, "cast it")
     raise InvalidArgument(
         f"{where} has dtype {dtype}: {way}; datasetd holds "
-        f"{', '.join(_DTYPES)}, bfloat16 and bool"
+        f"{', '.join(DTYPES)}, bfloat16 and bool"
     )
 
 

@@ -13,7 +13,6 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
-    Tuple,
     Union,
 )
 
@@ -30,6 +29,13 @@ Fields = Union[None, str, Sequence[str], Mapping[str, str]]
 # ["photo", "-codes"] or "photo,-codes".
 Choices = Union[None, str, Sequence[str]]
 
+# The daemon's, as NumPy has them.
+DTYPES = (
+    "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16",
+    "float32", "float64",
+)
+# First bytes of the images that the daemon decodes: JPEG, PNG and BMP.
+IMAGE_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
 _IMAGE_DTYPES = ("uint8", "bool", "float16", "float32")
 _MAX_CHANNELS = 4
 
@@ -101,13 +107,6 @@ def choose(fields: Fields, names: Iterable[str], where: str) -> Dict[str, str]:
     if not chosen:
         raise InvalidArgument(f"{where} holds no array")
     return chosen
-
-
-def shards(paths: Union[Path, Sequence[Path]]) -> Tuple[str, ...]:
-    """Returns the files in order: one or several."""
-    if isinstance(paths, (str, os.PathLike)):
-        paths = [paths]
-    return tuple(existing(path) for path in paths)
 
 
 def array_kinds(

@@ -4,6 +4,8 @@ from typing import Any, List, Mapping, Tuple
 
 from ..errors import DataLoss, InvalidArgument
 from ._base import (
+    DTYPES,
+    IMAGE_MAGIC,
     Choices,
     Fields,
     Path,
@@ -14,12 +16,7 @@ from ._base import (
     library,
 )
 
-# First bytes of JPEG, PNG and BMP.
-_IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
-_DTYPES = (
-    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64",
-    "float16", "float32", "float64",
-)
+_DTYPES = ("bool", *DTYPES)
 
 
 class _Rows:
@@ -129,7 +126,7 @@ def _is_field(file: Any, name: str, h5py: Any) -> bool:
 
 
 def _begins_with_image(dataset: Any) -> bool:
-    return len(dataset) > 0 and bytes(dataset[0][:8]).startswith(_IMAGES)
+    return len(dataset) > 0 and bytes(dataset[0][:8]).startswith(IMAGE_MAGIC)
 
 
 def _datasets(file: Any, fields: Fields, h5py: Any) -> List[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import gzip
 import io
+import itertools
 import os
 import re
 import shutil
@@ -28,13 +29,12 @@ from typing import (
 )
 
 from ..errors import DataLoss, InvalidArgument
-from ._base import Path, Source, library, shards
+from ._base import IMAGE_MAGIC, Path, Source, existing, library
 from ._shards import files_of
 
 _HEADER_BYTES = 12  # the length and its CRC
 _FOOTER_BYTES = 4  # the CRC of the data
 _IMAGES = ("image", "jpeg", "png", "bmp", "byte")
-_FIRST_BYTES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
 _DTYPES = {"int": "int64", "float": "float32"}
 _KIND = re.compile(r"([a-z0-9]+)(?:\[(\d+(?:x\d+)*)\])?")
 _EXPECTED = (
@@ -183,6 +183,16 @@ class _Shard:
         return struct.pack("<I", masked & 0xFFFFFFFF)
 
 
+def _values_of(feature: Any) -> Tuple[Optional[str], Any]:
+    """Returns the dtype of a feature's numbers, None for bytes, and its
+    values."""
+    kind = feature.WhichOneof("kind")
+    values = getattr(feature, kind).value if kind else ()
+    if kind == "bytes_list":
+        return None, values
+    return "int64" if kind == "int64_list" else "float32", values
+
+
 class _Records:
     """Examples as samples. Keeps the file of the last one open."""
 
@@ -202,12 +212,13 @@ class _Records:
         self._files = files
         self._decode = decode
         self._shard = (-1, cast(_Shard, None))
-        self._ends: List[int] = []  # of each shard, the index after its last
-        for number in range(len(files)):
-            num_records = len(self._opened(number).offsets)
-            self._ends.append(
-                self._ends[-1] + num_records if number else num_records
+        # Of each shard, the index after its last record.
+        self._ends = list(
+            itertools.accumulate(
+                len(self._opened(number).offsets)
+                for number in range(len(files))
             )
+        )
         if not len(self):
             raise InvalidArgument(f"{files[0]}: zero samples: no record")
         if features is None:
@@ -285,11 +296,9 @@ class _Records:
                 f"{where}: no feature {feature.name!r}; there are "
                 f"{', '.join(sorted(found)) or 'none'}"
             )
-        message = found[feature.name]
-        kind = message.WhichOneof("kind")
-        values = getattr(message, kind).value if kind else ()
+        dtype, values = _values_of(found[feature.name])
         where = f"{where}: feature {feature.name!r}"
-        if kind == "bytes_list":
+        if dtype is None:
             if len(values) != 1:
                 raise InvalidArgument(
                     f"{where} has {len(values)} strings of bytes, expected one"
@@ -304,7 +313,6 @@ class _Records:
                 )
             array = numpy.frombuffer(values[0], element)
         else:
-            dtype = "int64" if kind == "int64_list" else "float32"
             if feature.dtype != dtype:
                 raise InvalidArgument(
                     f"{where} is a list of {dtype}, expected "
@@ -327,14 +335,12 @@ class _Records:
         names: Dict[str, str] = {}  # by field
         for name, message in sorted(example.features.feature.items()):
             field = _field_name(name)
-            kind = message.WhichOneof("kind")
-            values = getattr(message, kind).value if kind else ()
-            if kind == "bytes_list":
-                if len(values) != 1 or not values[0].startswith(_FIRST_BYTES):
+            dtype, values = _values_of(message)
+            if dtype is None:
+                if len(values) != 1 or not values[0].startswith(IMAGE_MAGIC):
                     continue
                 images[field] = _Feature(name, None, None)
             elif len(values):
-                dtype = "int64" if kind == "int64_list" else "float32"
                 numbers[field] = _Feature(name, dtype, None)
             else:
                 continue
@@ -376,5 +382,5 @@ def tfrecord(
     """
     if isinstance(paths, (str, os.PathLike)):
         paths = files_of(os.path.expanduser(os.fspath(paths)))
-    records = _Records(shards(paths), features, decode)
+    records = _Records(list(map(existing, paths)), features, decode)
     return records.columns() if records.all_numbers else records
