@@ -7,7 +7,15 @@ from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
 from ..errors import InvalidArgument
 from . import encoded
 from .rows import joined
-from .samples import FieldNames, Spec, field_message, make_spec, numpy_dtype
+from .samples import (
+    FieldNames,
+    Report,
+    Spec,
+    field_message,
+    make_spec,
+    numpy_dtype,
+    progress_message,
+)
 
 _BLOCK_BYTES = 1 << 20
 _MAX_FIELDS = 64
@@ -34,15 +42,15 @@ class Columns:
                 "fields: put columns of one kind together into an array (N, "
                 "K), as {'x': frame[names].to_numpy('float32'), 'y': ...}"
             )
-        self.num_samples = next(iter(lengths.values()), 0)
+        self.total = next(iter(lengths.values()), 0)
         # The ranges of rows that are sent.
-        self._ranges = [(0, self.num_samples)]
+        self._ranges = [(0, self.total)]
         self._rows = list(rows.values())
         self._specs: List[Spec] = []
         self.images = encoded.DEFAULTS
         if isinstance(names, list):
             self._specs = names
-        elif self.num_samples:
+        elif self.total:
             self.images = names.images
             self._specs = [
                 make_spec(name, names.kind(name), column.first(), names.images)
@@ -51,16 +59,36 @@ class Columns:
             for spec, column in zip(self._specs, self._rows):
                 if spec.is_encoded:
                     column.is_mask = spec.is_mask
+        self.fields = [field_message(spec) for spec in self._specs]
+        self._has_encoded = any(spec.is_encoded for spec in self._specs)
 
     def restrict(self, ranges: List[Tuple[int, int]]) -> None:
         """Sends only these ranges of rows, (begin, end)."""
         self._ranges = ranges
-        self.num_samples = sum(end - begin for begin, end in ranges)
+        self.total = sum(end - begin for begin, end in ranges)
 
-    def fields_message(self) -> List[Dict[str, Any]]:
-        return [field_message(spec) for spec in self._specs]
+    def send(self, sender: Any, report: Report) -> None:
+        """Sends all blocks by a _Sender of push.py."""
+        count = sent = 0
+        for rows, num_bytes in self._sent_blocks(sender):
+            count += rows
+            sent += num_bytes
+            if report is not None:
+                report(progress_message(count, self.total, sent))
 
-    def row_dtype(self) -> Any:
+    def _sent_blocks(self, sender: Any) -> Iterator[Tuple[int, int]]:
+        """Yields the samples and the bytes of each block once it is sent."""
+        if self._has_encoded:
+            for rows, data in self._encoded_blocks():
+                sender.write_block(data)
+                yield rows, len(data)
+            return
+        row_dtype = self._row_dtype()
+        for arrays in self.blocks():
+            sender.write_rows(arrays, row_dtype)
+            yield len(arrays[0]), len(arrays[0]) * row_dtype.itemsize
+
+    def _row_dtype(self) -> Any:
         """Returns the dtype of a sample on the wire: its fields without
         gaps."""
         import numpy
@@ -72,13 +100,9 @@ class Columns:
             ]
         )
 
-    @property
-    def has_encoded(self) -> bool:
-        return any(spec.is_encoded for spec in self._specs)
-
-    def encoded_blocks(self) -> Iterator[Tuple[int, bytes]]:
+    def _encoded_blocks(self) -> Iterator[Tuple[int, bytes]]:
         """Yields the number of samples in a block and its bytes, about 1 MiB
-        at a time. Instead of blocks() if has_encoded."""
+        at a time."""
         rows = encoded.ROWS_AT_ONCE
         for begin, last in self._ranges:
             while begin < last:
@@ -97,8 +121,8 @@ class Columns:
         """Yields the fields' rows, about 1 MiB at a time: of encoded images
         the pixels, or None as encoded.pixels()."""
         rows = encoded.ROWS_AT_ONCE
-        if not self.has_encoded:
-            rows = max(1, _BLOCK_BYTES // max(1, self.row_dtype().itemsize))
+        if not self._has_encoded:
+            rows = max(1, _BLOCK_BYTES // max(1, self._row_dtype().itemsize))
         rows = min(rows, max_rows)
         for pieces in self._pieces(rows):
             count = sum(end - begin for begin, end in pieces)

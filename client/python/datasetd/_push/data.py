@@ -350,7 +350,7 @@ def is_map_style(samples: Any) -> bool:
 def part_of(data: Any, part: Part) -> Any:
     """Returns a part of what columns_of() returned."""
     if isinstance(data, Columns):
-        data.restrict(part.ranges(data.num_samples))
+        data.restrict(part.ranges(data.total))
         return data
     return _PartOfSamples(data, part)
 

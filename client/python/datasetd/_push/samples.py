@@ -6,6 +6,7 @@ import math
 from array import array as IntArray
 from typing import (
     Any,
+    Callable,
     Dict,
     List,
     Mapping,
@@ -21,6 +22,7 @@ from ..sources._base import DTYPES
 from . import encoded
 
 Fields = Union[None, str, Sequence[str], Mapping[str, str]]
+Report = Optional[Callable[[Dict[str, Any]], Any]]
 
 _MAX_CHANNELS = 4
 # For other dtypes: a dtype that keeps their values.
@@ -273,6 +275,16 @@ def field_message(spec: Spec) -> Dict[str, Any]:
     return message
 
 
+def progress_message(count: int, total: int, sent: int) -> Dict[str, Any]:
+    return {
+        "progress": {
+            "num_samples_loaded": count,
+            "num_samples": total,
+            "loaded_bytes": sent,
+        }
+    }
+
+
 class Kinds(Dict[str, str]):
     """`fields` of a push: the kinds of some of them, while all are sent."""
 
@@ -380,18 +392,10 @@ class SampleEncoder:
     ) -> None:
         self._names = FieldNames(fields, images)
         self._specs: List[Spec] = []
-        self._count = 0
+        self.num_samples = 0
         # With `ragged`: height and width of each sample, by image field.
         self._is_ragged = ragged
         self._sizes: "Dict[str, IntArray[int]]" = {}
-
-    @property
-    def num_samples(self) -> int:
-        return self._count
-
-    @property
-    def images(self) -> encoded.ImageOptions:
-        return self._names.images
 
     def fields_message(self) -> List[Dict[str, Any]]:
         messages = []
@@ -461,7 +465,7 @@ class SampleEncoder:
         """Returns None if all samples have the size of the first."""
         sizes = self._sizes.get(spec.name)
         first = IntArray("i", spec.shape[:2])
-        if sizes is None or sizes == first * self._count:
+        if sizes is None or sizes == first * self.num_samples:
             return None
         return sizes
 
@@ -477,7 +481,7 @@ class SampleEncoder:
             ]
         parts = []
         for spec in self._specs:
-            where = f"sample {self._count}, field {spec.name!r}"
+            where = f"sample {self.num_samples}, field {spec.name!r}"
             if spec.is_encoded:
                 data = encoded.to_bytes(values[spec.name], where)
                 if spec.is_mask:
@@ -500,12 +504,12 @@ class SampleEncoder:
             if dtype != spec.dtype or shape != spec.shape:
                 raise self._unequal(spec, where, dtype, value.shape)
             parts.append(value.tobytes())
-        self._count += 1
+        self.num_samples += 1
         return parts
 
     def encode_again(self, sample: Any) -> List[bytes]:
         """Encodes the last sample again, after it was read again."""
-        self._count -= 1
+        self.num_samples -= 1
         kept = {name: sizes[:] for name, sizes in self._sizes.items()}
         for sizes in self._sizes.values():
             del sizes[-2:]
@@ -528,7 +532,7 @@ class SampleEncoder:
             text += "; resize them before, or push with ragged=True"
         else:
             text += "; resize or cast them before"
-        if self._count == 1 and not spec.is_image:
+        if self.num_samples == 1 and not spec.is_image:
             text += (
                 ". Columns are pushed as a tuple (X, y) or as a dict "
                 "{'x': X, 'y': y}, not as a list"
@@ -536,7 +540,7 @@ class SampleEncoder:
         return InvalidArgument(text)
 
     def _values(self, sample: Any) -> Dict[str, Any]:
-        where = f"sample {self._count}"
+        where = f"sample {self.num_samples}"
         if isinstance(sample, Mapping):
             return self._names.choose(sample, where)
         values = sample if isinstance(sample, (tuple, list)) else (sample,)
