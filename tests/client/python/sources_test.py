@@ -920,6 +920,11 @@ def test_an_error_of_the_command_is_a_line(capsys):
     assert capsys.readouterr().err == "datasetd: a.pt: this is long\n"
 
 
+def test_tfrecords_of_no_file():
+    with pytest.raises(datasetd.InvalidArgument, match="paths is empty"):
+        datasetd.sources.tfrecord([])
+
+
 def test_the_package_imports_no_library_of_a_format():
     done = _run_python(
         "import sys, datasetd\n"

@@ -382,5 +382,8 @@ def tfrecord(
     """
     if isinstance(paths, (str, os.PathLike)):
         paths = files_of(os.path.expanduser(os.fspath(paths)))
-    records = _Records(list(map(existing, paths)), features, decode)
+    files = list(map(existing, paths))
+    if not files:
+        raise InvalidArgument("paths is empty: it names the files")
+    records = _Records(files, features, decode)
     return records.columns() if records.all_numbers else records
