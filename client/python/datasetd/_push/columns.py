@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
+from typing import Any, Iterator, List, Mapping, Tuple, Union
 
 from ..errors import InvalidArgument
 from . import encoded

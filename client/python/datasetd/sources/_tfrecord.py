@@ -18,7 +18,6 @@ from typing import (
     BinaryIO,
     Callable,
     Dict,
-    List,
     Mapping,
     NamedTuple,
     Optional,
