@@ -181,7 +181,7 @@ class DatasetRegistry {
   // Also any error of the source.
   absl::StatusOr<DatasetInfo> Await(const LoadCall& call,
                                     absl::Duration timeout);
-  // By name, for the daemon itself.
+  // By name, for tests.
   absl::StatusOr<DatasetInfo> Await(const std::string& name,
                                     absl::Duration timeout) const;
 

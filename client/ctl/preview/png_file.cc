@@ -83,8 +83,13 @@ absl::Status WritePng(const RgbImage& image, const std::string& path) {
   const mode_t mask = umask(0);
   umask(mask);
   int error = fchmod(fd, 0666 & ~mask) == 0 ? 0 : errno;
-  const int write_error = WriteAndClose(bytes, fdopen(fd, "wb"));
-  if (error == 0) error = write_error;
+  if (std::FILE* const file = fdopen(fd, "wb"); file != nullptr) {
+    const int write_error = WriteAndClose(bytes, file);
+    if (error == 0) error = write_error;
+  } else {
+    error = errno;
+    close(fd);
+  }
   if (error == 0 && rename(temporary.c_str(), replaced.c_str()) != 0) {
     error = errno;
   }

@@ -87,7 +87,11 @@ def samples(client: Client, request: Request) -> Message:
         )
     with client._described(request.dataset) as dataset:
         fields = dataset.fields
-        first = min(request.first, max(dataset.num_samples - 1, 0))
+        if not dataset.num_samples:  # it is being read
+            raise errors.FailedPrecondition(
+                f"dataset '{request.dataset}' has no samples yet"
+            )
+        first = min(request.first, dataset.num_samples - 1)
         end = min(first + request.num_samples, dataset.num_samples)
         indices = list(range(first, end))
         transforms, sources = _transforms(client, request, fields)
@@ -98,8 +102,6 @@ def samples(client: Client, request: Request) -> Message:
             {"index": index, "original": {}, "augmented": {}, "ops": []}
             for index in indices
         ]
-        if not indices:
-            return {"samples": views, "notes": ["the dataset is empty"]}
         _originals(
             session, request, fields, indices, framework, views, notes
         )
