@@ -88,6 +88,14 @@ class Daemon:
         return datasetd.DataLoader(dataset, **options)
 
 
+@pytest.fixture(scope="module", params=DEVICES)
+def daemon(request):
+    """A Daemon on each device; a test file makes the name its own."""
+    require_device(request.param)
+    with Daemon(request.param) as made:
+        yield made
+
+
 # -- Arrays -----------------------------------------------------------------
 
 

@@ -8,6 +8,8 @@ from datasetd import transforms as T
 
 from tests.conformance import loader_harness as harness
 
+daemon = harness.daemon
+
 N = 203
 SEED = 11
 # That another way of asking is compared in.
@@ -29,13 +31,6 @@ def directory(tmp_path_factory):
         image=harness.images(N, (24, 24, 3)),
         label=harness.labels(N),
     )
-
-
-@pytest.fixture(scope="module", params=harness.DEVICES)
-def daemon(request):
-    harness.require_device(request.param)
-    with harness.Daemon(request.param) as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +78,18 @@ def test_another_daemon(daemon, directory, golden, host_threads):
                     assert a.indices.tolist() == b.indices.tolist()
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 100, N + 1])
-def test_another_batch_size(daemon, dataset, golden, batch_size):
-    with open_loader(daemon, dataset, batch_size=batch_size) as loader:
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"batch_size": size} for size in (1, 7, 100, N + 1)),
+        *({"prefetch": depth} for depth in (1, 8, 62)),
+        {"shuffle": False},
+        {"layout": "NHWC"},
+    ],
+    ids=str,
+)
+def test_another_way_of_asking(daemon, dataset, golden, options):
+    with open_loader(daemon, dataset, **options) as loader:
         for epoch in range(NUM_EPOCHS):
             rows = harness.by_sample(harness.take_epoch(loader))
             assert rows == golden[0][epoch]
@@ -102,26 +106,6 @@ def test_another_world_size(daemon, dataset, golden, world_size):
                 loader.set_epoch(epoch)
                 rows.update(harness.by_sample(harness.take_epoch(loader)))
         assert rows == golden[0][epoch]
-
-
-@pytest.mark.parametrize("prefetch", [1, 8, 62])
-def test_another_prefetch(daemon, dataset, golden, prefetch):
-    with open_loader(daemon, dataset, prefetch=prefetch) as loader:
-        for epoch in range(NUM_EPOCHS):
-            rows = harness.by_sample(harness.take_epoch(loader))
-            assert rows == golden[0][epoch]
-
-
-def test_without_shuffle_the_pixels_are_the_same(daemon, dataset, golden):
-    with open_loader(daemon, dataset, shuffle=False) as loader:
-        rows = harness.by_sample(harness.take_epoch(loader))
-    assert rows == golden[0][0]
-
-
-def test_other_layout_has_the_same_pixels(daemon, dataset, golden):
-    with open_loader(daemon, dataset, layout="NHWC") as loader:
-        rows = harness.by_sample(harness.take_epoch(loader))
-    assert rows == golden[0][0]
 
 
 def test_after_set_epoch(daemon, dataset, golden):

@@ -14,6 +14,8 @@ import pytest
 from tests.conformance import loader_harness as harness
 from tests.conformance import loader_reference as reference
 
+daemon = harness.daemon
+
 
 class Row(NamedTuple):
     num_samples: int
@@ -45,13 +47,6 @@ ROWS = [
     Row(50000, 3, 500, True, 1),
     Row(50000, 1, 50001, False, 1),
 ]
-
-
-@pytest.fixture(scope="module", params=harness.DEVICES)
-def daemon(request):
-    harness.require_device(request.param)
-    with harness.Daemon(request.param) as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,8 @@ from datasetd import transforms as T
 
 from tests.conformance import loader_harness as harness
 
+daemon = harness.daemon
+
 N = 103
 SEED = 5
 PAIRED = [
@@ -14,13 +16,6 @@ PAIRED = [
     T.RandomHorizontalFlip(fields=["mask"]),
     T.RandomErasing(),
 ]
-
-
-@pytest.fixture(scope="module", params=harness.DEVICES)
-def daemon(request):
-    harness.require_device(request.param)
-    with harness.Daemon(request.param) as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,10 @@ from datasetd import transforms as T
 
 from tests.conformance import loader_harness as harness
 
+daemon = harness.daemon
+
 N = 150
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
-
-
-@pytest.fixture(scope="module", params=harness.DEVICES)
-def daemon(request):
-    harness.require_device(request.param)
-    with harness.Daemon(request.param) as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from torchvision.transforms import InterpolationMode
 from tests.conformance import loader_harness as harness
 from tests.conformance import loader_reference as reference
 
+daemon = harness.daemon
+
 N = 24
 SEED = 0x1234_5678_9ABC_DEF0
 # Above 2^16: no word of the counter is cut.
@@ -96,13 +98,6 @@ def by_torchvision(ops, image, draws, dtype):
         bits = result.contiguous().view(torch.int16)
         return bits.numpy().view(np.uint16)
     return result.numpy()
-
-
-@pytest.fixture(scope="module", params=harness.DEVICES)
-def daemon(request):
-    harness.require_device(request.param)
-    with harness.Daemon(request.param) as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")

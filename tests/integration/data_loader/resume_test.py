@@ -8,6 +8,8 @@ from datasetd import transforms as T
 
 from tests.conformance import loader_harness as harness
 
+daemon = harness.daemon
+
 N = 103
 OPTIONS = {
     "batch_size": 10,  # 11 batches, the last of 3
@@ -16,13 +18,6 @@ OPTIONS = {
     "transforms": [T.RandomCrop(8, padding=2), T.RandomHorizontalFlip()],
 }
 NUM_BATCHES = 11
-
-
-@pytest.fixture(scope="module", params=harness.DEVICES)
-def daemon(request):
-    harness.require_device(request.param)
-    with harness.Daemon(request.param) as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")

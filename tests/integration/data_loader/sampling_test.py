@@ -15,15 +15,10 @@ from datasetd import transforms as T
 from tests.conformance import loader_harness as harness
 from tests.conformance import loader_reference as reference
 
+daemon = harness.daemon
+
 N = 1003
 SEED = 11
-
-
-@pytest.fixture(scope="module", params=harness.DEVICES)
-def daemon(request):
-    harness.require_device(request.param)
-    with harness.Daemon(request.param) as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")
