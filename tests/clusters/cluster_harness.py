@@ -83,16 +83,7 @@ class Job:
 
     def daemons(self, node):
         """Pids of the daemons whose sockets are the node's."""
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    line = file.read()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if b"--config=" + self.nodes[node].encode() + b"/" in line:
-                found.append(int(name))
-        return found
+        return harness.daemons_of(self.nodes[node])
 
     def await_no_daemons(self, timeout):
         for node in range(len(self.nodes)):

@@ -48,16 +48,8 @@ class Node:
         """Returns the number of the daemon, which runs."""
         with open(self.pid) as file:
             pid = int(file.read().split()[0])
-        assert is_running(pid)
+        assert harness.is_running(pid)
         return pid
-
-
-def is_running(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(") ", 1)[1][0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture
@@ -118,7 +110,7 @@ def test_epilog_ends_the_daemon(node):
     assert node.run("prolog") == 0
     daemon = node.daemon()
     assert node.run("epilog") == 0
-    assert not is_running(daemon)
+    assert not harness.is_running(daemon)
     assert os.listdir(node.jobs) == []
     # One that has ended by itself.
     assert node.run("prolog") == 0

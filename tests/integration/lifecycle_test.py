@@ -323,7 +323,7 @@ hear()
             worker.kill()
             worker.wait()
             harness.poll_until(lambda: not os.path.exists(path), "its end")
-            harness.poll_until(lambda: not _is_alive(pid), "its end")
+            harness.await_end(pid)
 
 
 def test_a_parent_that_is_gone_before_the_start():
@@ -345,14 +345,6 @@ def _is_up(path):
         datasetd.connect(path).close()
         return True
     except datasetd.Error:
-        return False
-
-
-def _is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

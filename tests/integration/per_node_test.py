@@ -112,11 +112,11 @@ class Place:
             if process.poll() is None:
                 process.kill()
             process.wait()
-        for pid in daemons_of(self.directory):
+        for pid in harness.daemons_of(self.directory):
             # A daemon that lingers may have ended by itself.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            await_end(pid)
+            harness.await_end(pid)
         shutil.rmtree(self.directory)
 
 
@@ -128,33 +128,6 @@ def place(monkeypatch):
     made = Place()
     yield made
     made.close()
-
-
-def is_running(pid):
-    """False for a zombie, too: init may take its time."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def await_end(pid):
-    harness.poll_until(lambda: not is_running(pid), f"the end of {pid}")
-
-
-def daemons_of(directory):
-    """Pids of the daemons with a configuration below the directory."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                line = file.read()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if b"--config=" + directory.encode() in line and is_running(name):
-            found.append(int(name))
-    return found
 
 
 def test_datasetctl_runs_it(place):
@@ -210,15 +183,15 @@ def test_processes_started_at_once_share_a_daemon_until_the_last(place):
     (address,) = {message["address"] for message in said}
     (job,) = place.jobs()
     assert os.path.dirname(address) == job
-    assert daemons_of(place.directory) == [pid]
+    assert harness.daemons_of(place.directory) == [pid]
     assert os.stat(job).st_mode & 0o777 == 0o700
     place.tell("first")
     assert runs[0].wait(60) == 0
-    assert is_running(pid)
+    assert harness.is_running(pid)
     place.tell("end")
     # The others do not wait for each other, and the last one for the daemon.
     assert [run.wait(60) for run in runs] == [0] * 4
-    assert not is_running(pid)
+    assert not harness.is_running(pid)
     assert place.jobs() == []
     assert [place.errors(run) for run in runs] == [""] * 4
 
@@ -231,11 +204,11 @@ def test_the_daemon_outlives_the_one_that_started_it(place):
     assert [m["daemon"] for m in place.hear(2)] == [pid, pid]
     first.kill()
     # The command does not outlive what its launcher knows.
-    await_end(message["me"])
+    harness.await_end(message["me"])
     first.wait()
     place.tell("end")
     assert second.wait(60) == 0
-    assert not is_running(pid)
+    assert not harness.is_running(pid)
 
 
 def test_killed_processes_leave_nothing_behind(place):
@@ -246,8 +219,8 @@ def test_killed_processes_leave_nothing_behind(place):
         run.kill()
         run.wait()
     for message in said:
-        await_end(message["me"])
-    await_end(said[0]["daemon"])
+        harness.await_end(message["me"])
+    harness.await_end(said[0]["daemon"])
     # Another job takes what is left away.
     other = place.start(_USER, "end", options=["--job=other"])
     place.hear(3)
@@ -264,7 +237,7 @@ def test_a_daemon_killed_with_its_job_blocks_nobody(place):
     run.kill()
     run.wait()
     os.kill(message["daemon"], signal.SIGKILL)
-    await_end(message["daemon"])
+    harness.await_end(message["daemon"])
     assert os.path.exists(message["address"])
     again = place.start(_USER, "end")
     assert place.hear(2)[1]["daemon"] != message["daemon"]
@@ -281,13 +254,13 @@ with connect() as client:
 sys.exit(5)
 """
     assert place.start(fails).wait(60) == 5
-    (pid,) = daemons_of(place.directory)
+    (pid,) = harness.daemons_of(place.directory)
     assert place.start(fails).wait(60) == 5
     assert [message["daemon"] for message in place.hear(2)] == [pid] * 2
     place.tell("end")
     assert place.start(_USER, "end").wait(60) == 0
     assert place.hear(3)[2]["daemon"] == pid
-    assert not is_running(pid)
+    assert not harness.is_running(pid)
 
 
 def test_after_a_failure_the_daemon_ends_by_itself(place):
@@ -297,7 +270,7 @@ with connect() as client:
 sys.exit(1)
 """, options=["--linger=1"])
     assert run.wait(60) == 1
-    await_end(place.hear(1)[0]["daemon"])
+    harness.await_end(place.hear(1)[0]["daemon"])
     (job,) = place.jobs()
     assert not os.path.exists(os.path.join(job, "datasetd.sock"))
     with open(os.path.join(job, "datasetd.log")) as log:
@@ -454,11 +427,11 @@ def test_the_one_that_starts_it_is_killed(place, monkeypatch):
         file.write("go\ngo\n")
     (message,) = place.hear(1)
     harness.poll_until(
-        lambda: daemons_of(place.directory) == [message["daemon"]],
+        lambda: harness.daemons_of(place.directory) == [message["daemon"]],
         "one daemon")
     place.tell("end")
     assert second.wait(60) == 0
-    assert not is_running(message["daemon"])
+    assert not harness.is_running(message["daemon"])
 
 
 _EPOCHS = _PRELUDE + """
@@ -483,7 +456,7 @@ def test_a_daemon_that_is_killed_is_started_again(place):
     said = place.hear(2)
     first = said[0]["daemon"]
     os.kill(first, signal.SIGKILL)
-    await_end(first)
+    harness.await_end(first)
     place.tell("go")
     said = place.hear(4)[2:]
     assert [run.wait(60) for run in runs] == [0, 0]
@@ -556,7 +529,7 @@ while not os.path.exists(os.environ["SAID"] + ".end"):
     if listener == other.pid:
         assert other.wait(60) == 0
     else:
-        await_end(listener)
+        harness.await_end(listener)
         assert other.wait(60) != 0
     assert place.jobs() == []
 
@@ -573,7 +546,7 @@ sys.exit(int(sys.argv[1]))
     assert run.wait(60) == code
     assert "No such file or directory" in place.errors(run)
     assert "ends by itself when it is idle" in place.errors(run)
-    await_end(place.hear(1)[0]["daemon"])
+    harness.await_end(place.hear(1)[0]["daemon"])
 
 
 # Says when SIGTERM can come, and ends with 9 once it has.
@@ -725,7 +698,7 @@ with connect() as client:
     assert [run.wait(60) for run in runs] == [0] * num_runs, [
         place.errors(run) for run in runs]
     assert len(place.hear(num_runs)) == num_runs
-    assert daemons_of(place.directory) == []
+    assert harness.daemons_of(place.directory) == []
     assert place.jobs() == []
 
 

@@ -77,36 +77,9 @@ def kill_daemon_at(address):
         with datasetd.connect(address, timeout=0) as client:
             pid = client.status()["pid"]
         os.kill(pid, signal.SIGKILL)
-        await_end(pid)
+        harness.await_end(pid)
     except (datasetd.Error, ProcessLookupError):
         pass
-
-
-def is_running(pid):
-    """False for a zombie, too: init may take its time."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def await_end(pid):
-    harness.poll_until(lambda: not is_running(pid), f"the end of {pid}")
-
-
-def daemons_of(directory):
-    """Pids of the daemons with a configuration below the directory."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                line = file.read()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if b"--config=" + directory.encode() in line and is_running(name):
-            found.append(int(name))
-    return found
 
 
 def test_jobs_started_at_once_share_a_daemon_that_ends_after_them(place):
@@ -116,7 +89,7 @@ def test_jobs_started_at_once_share_a_daemon_that_ends_after_them(place):
     assert len({s["name"] for s in said}) == 1
     assert said[-1]["num_datasets"] == 1
     pid, directory = said[0]["pid"], said[0]["directory"]
-    assert daemons_of(os.path.dirname(directory)) == [pid]
+    assert harness.daemons_of(os.path.dirname(directory)) == [pid]
     assert stat.S_IMODE(os.stat(directory).st_mode) == 0o700
     socket_mode = os.stat(os.path.join(directory, "datasetd.sock")).st_mode
     assert stat.S_IMODE(socket_mode) == 0o600
@@ -128,7 +101,7 @@ def test_jobs_started_at_once_share_a_daemon_that_ends_after_them(place):
     assert jobs[2].hear()["num"] == 10
     jobs[2].kill()
     jobs[2].wait()
-    await_end(pid)
+    harness.await_end(pid)
     with open(os.path.join(directory, "datasetd.log")) as log:
         assert "no client for 1s (exit_when_idle)" in log.read()
     assert not os.path.exists(os.path.join(directory, "datasetd.sock"))
@@ -161,8 +134,8 @@ def test_a_loader_is_a_client(place):
         end = time.monotonic() + 3
         while time.monotonic() < end:
             assert sum(batch.num_samples for batch in loader) == _NUM_SAMPLES
-        assert is_running(pid)
-    await_end(pid)
+        assert harness.is_running(pid)
+    harness.await_end(pid)
 
 
 def test_names(place):
@@ -246,7 +219,7 @@ def test_the_daemon_is_killed_under_a_job(place):
         for i in range(_NUM_SAMPLES // 10):
             if i == 3:
                 os.kill(said["pid"], signal.SIGKILL)
-                await_end(said["pid"])
+                harness.await_end(said["pid"])
                 # Its sockets stay, and nobody listens.
                 assert os.path.exists(
                     os.path.join(said["directory"], "datasetd.sock"))
@@ -254,7 +227,7 @@ def test_the_daemon_is_killed_under_a_job(place):
             job.hear()
         job.tell(draw=True)
         assert job.hear()["rows"] == expected
-    (pid,) = daemons_of(os.path.dirname(said["directory"]))
+    (pid,) = harness.daemons_of(os.path.dirname(said["directory"]))
     assert pid != said["pid"]
 
 
@@ -263,7 +236,7 @@ def test_stale_sockets(place):
         first = client.status()["pid"]
         address = client.address
     os.kill(first, signal.SIGKILL)
-    await_end(first)
+    harness.await_end(first)
     assert os.path.exists(address)
     with datasetd.connect_or_start("cpu") as client:
         assert client.status()["pid"] != first
@@ -314,7 +287,7 @@ def test_the_job_that_starts_it_dies(place, monkeypatch, tmp_path):
             file.write("go\ngo\n")
         said = job.hear()
         harness.poll_until(
-            lambda: daemons_of(os.path.dirname(said["directory"]))
+            lambda: harness.daemons_of(os.path.dirname(said["directory"]))
             == [said["pid"]], "one daemon")
         job.tell(draw=True)
         assert job.hear()["num"] == 10
@@ -332,7 +305,7 @@ def test_a_daemon_that_does_not_start(place, monkeypatch, tmp_path):
     with pytest.raises(datasetd.DeadlineExceeded, match="logged nothing"):
         datasetd.connect_or_start("cpu", timeout=0.3)
     assert time.monotonic() - start < 5
-    for pid in daemons_of(os.environ["XDG_RUNTIME_DIR"]):
+    for pid in harness.daemons_of(os.environ["XDG_RUNTIME_DIR"]):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -459,7 +432,7 @@ def test_idle_seconds(place, monkeypatch):
         datasetd.connect_or_start("cpu", idle_seconds=-1)
     with datasetd.connect_or_start("cpu", idle_seconds=0.2) as client:
         pid = client.status()["pid"]
-    await_end(pid)
+    harness.await_end(pid)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,34 @@ def poll_until(condition, what, timeout=DEADLINE_SECONDS):
         select.select([], [], [], 0.005)
 
 
+def is_running(pid):
+    """False for a zombie, too: init may take its time."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def await_end(pid):
+    """Waits for the end of any process."""
+    poll_until(lambda: not is_running(pid), f"the end of {pid}")
+
+
+def daemons_of(directory):
+    """Pids of the daemons with a configuration below the directory."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                line = file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if f"--config={directory}/".encode() in line and is_running(name):
+            found.append(int(name))
+    return found
+
+
 def is_listening(path):
     """True if a process listens at a Unix socket, which is there before."""
     with socket.socket(socket.AF_UNIX) as connection:
