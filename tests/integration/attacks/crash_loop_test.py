@@ -5,8 +5,6 @@ import os
 import signal
 import tempfile
 
-import numpy as np
-
 from tests.testing import arena
 from tests.testing import daemon_harness as harness
 
@@ -28,19 +26,6 @@ while True:
            for d in client.list_datasets()})
     hear()
 """
-
-
-def _write_images(path):
-    """One class, whose restore from a source without cache takes a while."""
-    from PIL import Image
-
-    os.makedirs(os.path.join(path, "class"))
-    random = np.random.default_rng(1)
-    pixels = random.integers(0, 256, (600, 600, 3), dtype=np.uint8)
-    first = os.path.join(path, "class", "0.png")
-    Image.fromarray(pixels).save(first)
-    for i in range(1, 400):
-        os.link(first, os.path.join(path, "class", f"{i}.png"))
 
 
 def _reading(a):
@@ -80,7 +65,7 @@ def _end_while_it_is_restored(a, name):
 def test_a_dataset_that_ends_the_daemon_is_failed_and_can_be_tried_again():
     with _arena() as a:
         path = a.path("data/slow")
-        _write_images(path)
+        harness.write_slow_images(path)
         with a.attacker(_LOAD, path=path) as worker:
             num_samples = worker.hear()["num_samples"]
         a.pause_victims()
@@ -121,7 +106,7 @@ def test_a_dataset_that_ends_the_daemon_is_failed_and_can_be_tried_again():
 def test_neither_one_power_cut_nor_clean_stops_lose_a_dataset():
     with _arena() as a:
         path = a.path("data/slow")
-        _write_images(path)
+        harness.write_slow_images(path)
         with a.attacker(_LOAD, path=path) as worker:
             worker.hear()
         a.pause_victims()
