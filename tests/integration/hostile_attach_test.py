@@ -16,9 +16,6 @@ harness.use_python_package()
 
 import datasetd  # noqa: E402
 
-# CPU time that an idle daemon may use in a second.
-_IDLE_CPU_SECONDS = 0.2
-
 
 @pytest.fixture(name="daemon")
 def _daemon():
@@ -54,17 +51,6 @@ def _settled_descriptors(daemon):
                  # A feed's pages go after its connection.
                  and not any("memfd:" in name for name in all)
                  and all)(daemon.descriptors()), "the client's end")
-
-
-def _expect_idle(daemon):
-    """Expects next to no CPU time while nobody asks for anything."""
-    def is_idle():
-        before = daemon.cpu_seconds()
-        end = time.monotonic() + 1.0
-        harness.poll_until(lambda: time.monotonic() >= end, "a second")
-        return daemon.cpu_seconds() - before < _IDLE_CPU_SECONDS
-
-    harness.poll_until(is_idle, "an idle daemon", 15.0)
 
 
 def _expect_closed(connection):
@@ -147,7 +133,7 @@ def test_silent_connections_do_not_keep_others_out(daemon):
         for connection in silent:
             connection.close()
     _serves(daemon)
-    _expect_idle(daemon)
+    daemon.expect_idle()
 
 
 def test_a_client_that_reads_nothing_hurts_nobody(daemon):
@@ -236,7 +222,7 @@ def test_no_descriptor_left_neither_spins_nor_crashes(daemon):
             # closed at once.
             with contextlib.suppress(BrokenPipeError):
                 connection.send(wire.hello())
-        _expect_idle(daemon)
+        daemon.expect_idle()
     finally:
         for connection in held:
             connection.close()

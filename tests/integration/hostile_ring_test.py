@@ -27,8 +27,7 @@ _ATTACK_SECONDS = 1.0
 # How much longer another job's epochs may take under attack: the attacker
 # takes a core, the daemon's share of another.
 _MAX_SLOWDOWN = 40.0
-# CPU over a second. A pending release is polled for, every 500 us.
-_IDLE_CPU_SECONDS = 0.2
+# CPU over a second, while a pending release is polled for, every 500 us.
 _POLLING_CPU_SECONDS = 0.4
 _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 
@@ -106,15 +105,6 @@ class _World:
                 steps(i)
                 i += 1
         return i
-
-    def expect_calm(self, most=_IDLE_CPU_SECONDS):
-        def is_calm():
-            before = self.daemon.cpu_seconds()
-            end = time.monotonic() + 1.0
-            harness.poll_until(lambda: time.monotonic() >= end, "a second")
-            return self.daemon.cpu_seconds() - before < most
-
-        harness.poll_until(is_calm, "a calm daemon", 15.0)
 
 
 @pytest.fixture(name="world", params=loaders.DEVICES)
@@ -199,7 +189,7 @@ def test_random_words_in_a_loop(world):
     world.attack(scribble)
     assert int(world.info()["num_ignored_releases"]) > 0
     assert world.run_good_job() < _MAX_SLOWDOWN * calm + 1.0
-    world.expect_calm()
+    world.daemon.expect_idle()
 
 
 def test_seeks_in_a_loop(world):
@@ -214,7 +204,7 @@ def test_seeks_in_a_loop(world):
     count = world.attack(seek)
     assert count > 100
     assert world.run_good_job() < _MAX_SLOWDOWN * calm + 1.0
-    world.expect_calm()
+    world.daemon.expect_idle()
 
 
 @pytest.mark.parametrize("pending", [False, True])
@@ -233,7 +223,8 @@ def test_eventfd_flood(world, pending):
     # 100 wakes in 10 ms, and no more.
     assert share < 0.6, share
     assert world.run_good_job() < _MAX_SLOWDOWN * calm + 1.0
-    world.expect_calm(_POLLING_CPU_SECONDS if pending else _IDLE_CPU_SECONDS)
+    world.daemon.expect_idle(
+        _POLLING_CPU_SECONDS if pending else harness.IDLE_CPU_SECONDS)
 
 
 def test_eventfd_made_blocking_and_full(world):
@@ -251,7 +242,7 @@ def test_eventfd_made_blocking_and_full(world):
     harness.poll_until(
         lambda: min(world.feed.published().values())
         > max(published.values()), "new batches")
-    world.expect_calm()
+    world.daemon.expect_idle()
 
 
 def test_holes_punched_into_page_and_slab(world):
@@ -275,7 +266,7 @@ def test_holes_punched_into_page_and_slab(world):
     harness.poll_until(
         lambda: max(world.feed.published().values())
         > max(published.values()), "new batches")
-    world.expect_calm()
+    world.daemon.expect_idle()
 
 
 def test_no_descriptor_can_be_resized(world):

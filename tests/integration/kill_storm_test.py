@@ -204,8 +204,7 @@ def _kill(world, client, victim, moment):
     feeds then."""
     with victim:
         victim.hear()
-        end = time.monotonic() + moment
-        harness.poll_until(lambda: time.monotonic() >= end, "the moment")
+        harness.pause(moment)
         had_feeds = world.num_feeds(client, "victim") > 0
         assert victim.process.poll() is None, "it ended by itself"
         victim.kill()

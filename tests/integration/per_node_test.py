@@ -329,7 +329,7 @@ def test_the_command_goes_on_after_a_stop(place):
     run.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, run.pid, os.WSTOPPED)
     # Longer than the pause between two looks after the daemon.
-    select.select([], [], [], 1.2)
+    harness.pause(1.2)
     run.send_signal(signal.SIGCONT)
     os.waitid(os.P_PID, run.pid, os.WCONTINUED)
     place.tell("end")

@@ -209,13 +209,9 @@ class _Storm:
             if self.random.random() < 0.15:
                 client.stop()
                 self.num["stops"] += 1
-                self.pause(self.random.uniform(0.05, 0.5))
+                harness.pause(self.random.uniform(0.05, 0.5))
             client.kill()
             self.num["kills"] += 1
-
-    def pause(self, seconds):
-        end = time.monotonic() + seconds
-        harness.poll_until(lambda: time.monotonic() >= end, "the moment")
 
     def restart_daemon(self):
         daemon = self.world.daemon
@@ -248,7 +244,7 @@ def test_survivors_lose_nothing():
         while time.monotonic() < end:
             for _ in range(storm.random.randrange(1, 12)):
                 storm.disturb_clients()
-                storm.pause(storm.random.expovariate(4.0))
+                harness.pause(storm.random.expovariate(4.0))
             storm.check()
             storm.restart_daemon()
             # Also again, before all have found the new one.

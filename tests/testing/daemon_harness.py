@@ -25,6 +25,8 @@ from tests.testing import pytest_file
 
 CIFAR_RECORD_BYTES = 1 + 3 * 32 * 32
 DEADLINE_SECONDS = 60.0
+# CPU time that an idle daemon may use in a second.
+IDLE_CPU_SECONDS = 0.2
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -62,8 +64,12 @@ def poll_until(condition, what, timeout=DEADLINE_SECONDS):
             return value
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {timeout} s: {what}")
-        # A pause between two looks; its length changes no result.
-        select.select([], [], [], 0.005)
+        pause(0.005)  # between two looks; its length changes no result
+
+
+def pause(seconds):
+    """Lets others go on."""
+    select.select([], [], [], seconds)
 
 
 def is_running(pid):
@@ -186,6 +192,15 @@ class ProcessView:
         with open(f"/proc/{self.pid}/stat") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+    def expect_idle(self, most_cpu_seconds=IDLE_CPU_SECONDS):
+        """Expects next to no CPU time within a second, soon."""
+        def is_idle():
+            before = self.cpu_seconds()
+            pause(1.0)
+            return self.cpu_seconds() - before < most_cpu_seconds
+
+        poll_until(is_idle, "an idle process", 15.0)
 
 
 def stop(process):

@@ -1,6 +1,5 @@
 """The arena itself: it sees a stall, a refusal and memory that grows."""
 
-import select
 import signal
 
 import pytest
@@ -33,7 +32,7 @@ def test_a_stopped_daemon_is_a_stall():
     with arena.Arena() as a:
         with a.attack() as measure:
             a.daemon.stop()
-            select.select([], [], [], _STOP_SECONDS)
+            harness.pause(_STOP_SECONDS)
             a.daemon.terminate(signal.SIGCONT)
         assert measure.victim_stall_seconds > _STOP_SECONDS / 2
         with pytest.raises(AssertionError, match="victim_stall_seconds"):

@@ -2,7 +2,6 @@
 a tenth of a second and more, loads whose pretransforms do, orders that take
 more than the batches. All options are allowed ones."""
 
-import select
 import time
 
 import pytest
@@ -121,11 +120,6 @@ hear()
 """
 
 
-def _let_it_go_on():
-    # The attack itself takes time.
-    select.select([], [], [], _SECONDS)
-
-
 def _expect_unhurt(a, measure):
     assert measure.prober_wait_seconds < _MAX_PROBER_SECONDS, measure
     assert not measure.prober_errors, measure
@@ -142,7 +136,7 @@ def test_heavy_feeds(kinds):
         with a.attacker(_FEEDS, kinds=kinds) as worker:
             worker.hear()
             with a.attack() as measure:
-                _let_it_go_on()
+                harness.pause(_SECONDS)
         _expect_unhurt(a, measure)
 
 
@@ -152,7 +146,7 @@ def test_slow_loads():
                         num_loads=8) as worker:
             worker.hear()
             with a.attack() as measure:
-                _let_it_go_on()
+                harness.pause(_SECONDS)
         _expect_unhurt(a, measure)
 
 
@@ -167,7 +161,7 @@ def test_heavy_orders(source, num_feeds):
         with a.attacker(source, num_feeds=num_feeds) as worker:
             worker.hear()
             with a.attack() as measure:
-                _let_it_go_on()
+                harness.pause(_SECONDS)
         _expect_unhurt(a, measure)
 
 

@@ -2,7 +2,6 @@
 users are served, and the daemon's memory stays what it was."""
 
 import os
-import select
 import socket
 import time
 import zlib
@@ -35,11 +34,6 @@ def _expect_unhurt(a, measure):
     assert measure.prober_wait_seconds < _MAX_WAIT_SECONDS
     assert measure.peak_bytes < _MAX_PEAK_BYTES
     a.expect_unhurt(measure, _MAX_WAIT_SECONDS, _MAX_LEFT_BYTES)
-
-
-def _go_on(seconds):
-    """Lets the attack last."""
-    select.select([], [], [], seconds)
 
 
 _RESETS = _source("""
@@ -89,7 +83,7 @@ def test_a_compressed_message_is_never_inflated():
                         http2_wire.headers(1, _STATUS, grpc_encoding=b"gzip")
                         + http2_wire.message(1, bomb, compressed=True))
                     assert client.await_status(1) == _UNIMPLEMENTED
-            _go_on(1.0)
+            harness.pause(1.0)
         _expect_unhurt(a, measure)
 
 
@@ -183,7 +177,7 @@ def test_idle_reflection_streams_take_no_place_of_others():
                 _STREAMS, connections=4, streams=20, settings=[],
                 path=_REFLECTION, body=_body(b":\0", flags=0)) as attacker:
             attacker.hear()
-            _go_on(_SECONDS)
+            harness.pause(_SECONDS)
         _expect_unhurt(a, measure)
 
 
@@ -216,7 +210,7 @@ def test_answers_that_are_not_read_hold_no_place(method):
                 settings=[[http2_wire.INITIAL_WINDOW_SIZE, 0]],
                 path="/datasetd.v1." + method, body=body) as attacker:
             attacker.hear()
-            _go_on(_SECONDS)
+            harness.pause(_SECONDS)
             # The calls have ended by themselves; their threads go, or wait for
             # others' calls.
             harness.poll_until(
@@ -232,7 +226,7 @@ def test_half_requests_cost_their_maker_alone():
                 _STREAMS, connections=4, streams=30, settings=[],
                 path=_STATUS, body="") as attacker:
             attacker.hear()
-            _go_on(_SECONDS)
+            harness.pause(_SECONDS)
         _expect_unhurt(a, measure)
 
 
