@@ -8,14 +8,9 @@ import pytest
 
 from tests.testing import attach_wire as wire
 from tests.testing import daemon_harness as harness
-from tests.testing import metrics_page, ports
-
-harness.use_python_package()
-
-import datasetd  # noqa: E402
+from tests.testing import hostile_world, ports
 
 _IS_FULL = os.environ.get("DATASETD_TEST_FULL") == "1"
-_NUM_SAMPLES = 2000
 # Feeds that a client tries to open, and those that it may have.
 _NUM_OPENS = 10_000 if _IS_FULL else 300
 _MAX_FEEDS = 40
@@ -51,48 +46,13 @@ say(count=sum(counts))
 """
 
 
-class _World:
-    def __init__(self, daemon, port):
-        self.daemon = daemon
-        self.port = port
-        self.path = os.path.join(daemon.data_root, "d")
-        self.planes, _ = harness.write_cifar10_test(self.path, _NUM_SAMPLES)
-        self.client = daemon.connect()
-        self.dataset = self.client.load_dataset(
-            "d", format="cifar10", split="test", path=self.path)
-        self.loader = datasetd.DataLoader(
-            self.dataset, batch_size=100, shuffle=True, seed=1, prefetch=4,
-            framework="numpy", timeout=30, name="good")
-
-    def run_good_job(self):
-        """One epoch, every pixel checked; returns its seconds."""
-        began = time.monotonic()
-        rows = []
-        for batch in self.loader:
-            rows += batch.indices.tolist()
-            assert (batch[0] == self.planes[batch.indices]).all()
-        assert sorted(rows) == list(range(_NUM_SAMPLES))
-        return time.monotonic() - began
-
-    def metric(self, name, **labels):
-        return metrics_page.MetricsPage(self.port).sum(name, **labels)
-
-    def close(self):
-        self.loader.close()
-        self.client.close()
-
-
 @pytest.fixture(name="world")
 def _world():
-    port = ports.free_port()
     with harness.Daemon(
-            log_level="error", metrics_port=port,
-            user_limits={"max_feeds": _MAX_FEEDS}) as daemon:
-        world = _World(daemon, port)
+            log_level="error", metrics_port=ports.free_port(),
+            user_limits={"max_feeds": _MAX_FEEDS}
+    ) as daemon, hostile_world.World(daemon) as world:
         yield world
-        world.run_good_job()
-        world.close()
-        assert daemon.is_running()
 
 
 def test_a_flood_of_rpcs(world):
@@ -123,7 +83,8 @@ def test_a_flood_of_rpcs(world):
     refused = world.metric("datasetd_requests_total", code="NOT_FOUND")
     assert refused > count // 10
     harness.poll_until(
-        lambda: int(world.client.status()["num_sessions"]) == 1,
+        lambda: (int(world.client.status()["num_sessions"])
+                 == world.footprint.num_sessions),
         "the flooders' end")
 
 
@@ -132,113 +93,86 @@ def test_opening_feeds_until_refused(world):
     and comes back."""
     calm = world.run_good_job()
     before = harness.Footprint(world.daemon, world.client)
-    with wire.Session(world.daemon.attach_path) as session, harness.Rpc(
-            world.daemon.socket_path) as rpc:
-        opened, refused, slowest = [], 0, 0.0
-        for number in range(_NUM_OPENS):
-            answer = rpc.call(
-                "FeedService.OpenFeed", session.token,
-                options={"dataset": "d", "batch_size": 10, "prefetch": 2})
-            if answer["code"] == 0:
-                opened.append(int(answer["responses"][0]["feed_id"]))
-            else:
-                assert answer["code"] == _RESOURCE_EXHAUSTED, answer
-                assert "max_feeds" in answer["message"]
-                refused += 1
-            if number % 100 == 0:
-                slowest = max(slowest, world.run_good_job())
-        # One is the good job's. Those that were never attached go after
-        # attach_timeout, and others take their place.
-        assert len(opened) >= _MAX_FEEDS - 1
-        assert refused > 0 and len(opened) + refused == _NUM_OPENS
-        assert world.metric("datasetd_requests_total",
-                            method="FeedService/OpenFeed",
-                            code="RESOURCE_EXHAUSTED") == refused
-        assert slowest < _MAX_SLOWDOWN * calm + 1.0
-        most = harness.Footprint(world.daemon, world.client)
-        assert most.num_feeds <= _MAX_FEEDS
+    opened, refused, slowest = [], 0, 0.0
+    for number in range(_NUM_OPENS):
+        answer = world.try_open()
+        if answer["code"] == 0:
+            opened.append(int(answer["responses"][0]["feed_id"]))
+        else:
+            assert answer["code"] == _RESOURCE_EXHAUSTED, answer
+            assert "max_feeds" in answer["message"]
+            refused += 1
+        if number % 100 == 0:
+            slowest = max(slowest, world.run_good_job())
+    # One is the good job's. Those that were never attached go after
+    # attach_timeout, and others take their place.
+    assert len(opened) >= _MAX_FEEDS - 1
+    assert refused > 0 and len(opened) + refused == _NUM_OPENS
+    assert world.metric("datasetd_requests_total",
+                        method="FeedService/OpenFeed",
+                        code="RESOURCE_EXHAUSTED") == refused
+    assert slowest < _MAX_SLOWDOWN * calm + 1.0
+    most = harness.Footprint(world.daemon, world.client)
+    assert most.num_feeds <= _MAX_FEEDS
     # They end with their session.
+    world.session.close()
+    world.session = wire.Session(world.daemon.attach_path)
     harness.expect_footprint(world.daemon, world.client, before)
 
 
 def test_feeds_that_are_attached_and_never_released(world):
     """They stall themselves, and cost what was reserved."""
-    with wire.Session(world.daemon.attach_path) as session, harness.Rpc(
-            world.daemon.socket_path) as rpc:
-        feeds = []
-        for _ in range(_MAX_FEEDS - 1):
-            answer = rpc.call(
-                "FeedService.OpenFeed", session.token,
-                options={"dataset": "d", "batch_size": 10, "prefetch": 2})
-            feeds.append(wire.RawFeed(
-                world.daemon.attach_path, session.token,
-                int(answer["responses"][0]["feed_id"])))
-        try:
-            harness.poll_until(
-                lambda: all(len(feed.published()) == 4 for feed in feeds),
-                "all their slots")
-            for _ in range(3):
-                world.run_good_job()
-            assert all(max(feed.published().values()) == 4 for feed in feeds)
-        finally:
-            for feed in feeds:
-                feed.close()
+    feeds = [world.attach(world.open()["feed_id"])
+             for _ in range(_MAX_FEEDS - 1)]
+    try:
+        harness.poll_until(
+            lambda: all(len(feed.published()) == 4 for feed in feeds),
+            "all their slots")
+        for _ in range(3):
+            world.run_good_job()
+        assert all(max(feed.published().values()) == 4 for feed in feeds)
+    finally:
+        for feed in feeds:
+            feed.close()
 
 
 def test_releases_twice_and_out_of_order(world):
-    with wire.Session(world.daemon.attach_path) as session, harness.Rpc(
-            world.daemon.socket_path) as rpc:
-        answer = rpc.call(
-            "FeedService.OpenFeed", session.token,
-            options={"dataset": "d", "batch_size": 10, "prefetch": 6,
-                     "name": "bad"})
-        with wire.RawFeed(world.daemon.attach_path, session.token,
-                          int(answer["responses"][0]["feed_id"])) as feed:
-            harness.poll_until(lambda: len(feed.published()) == 8,
-                               "the first batches")
-            # The newest first, each twice: only its slot is free again.
-            slot, newest = feed.published_slot(8), 8
-            for _ in range(50):
-                for _ in range(2):
-                    feed.release(slot, newest)
-                    feed.wake()
-                harness.poll_until(
-                    lambda: feed.published_slot(newest + 1) is not None,
-                    "the next batch")
-                assert feed.published_slot(newest + 1) == slot
-                # Once more, now that the slot has the next one.
+    with world.open_and_attach(prefetch=6) as feed:
+        # The newest first, each twice: only its slot is free again.
+        slot, newest = feed.published_slot(8), 8
+        for _ in range(50):
+            for _ in range(2):
                 feed.release(slot, newest)
                 feed.wake()
-                newest += 1
-            world.run_good_job()
-            # A release said again is the same word, and no new one.
-            feed.write_word(wire.RELEASE_DONE_OFFSET + 8 * slot, 1)
-            feed.wake()
             harness.poll_until(
-                lambda: world.metric("datasetd_ignored_releases_total") >= 1,
-                "the count")
-            assert feed.published_slot(59) is None
+                lambda: feed.published_slot(newest + 1) is not None,
+                "the next batch")
+            assert feed.published_slot(newest + 1) == slot
+            # Once more, now that the slot has the next one.
+            feed.release(slot, newest)
+            feed.wake()
+            newest += 1
+        world.run_good_job()
+        # A release said again is the same word, and no new one.
+        feed.write_word(wire.RELEASE_DONE_OFFSET + 8 * slot, 1)
+        feed.wake()
+        harness.poll_until(
+            lambda: world.metric("datasetd_ignored_releases_total") >= 1,
+            "the count")
+        assert feed.published_slot(59) is None
 
 
 def test_a_closed_eventfd(world):
     """The client's own loss: its releases are seen when the daemon looks."""
-    with wire.Session(world.daemon.attach_path) as session, harness.Rpc(
-            world.daemon.socket_path) as rpc:
-        answer = rpc.call(
-            "FeedService.OpenFeed", session.token,
-            options={"dataset": "d", "batch_size": 10, "prefetch": 6})
-        with wire.RawFeed(world.daemon.attach_path, session.token,
-                          int(answer["responses"][0]["feed_id"])) as feed:
-            harness.poll_until(lambda: len(feed.published()) == 8,
-                               "the first batches")
-            os.close(feed.event_fd)
-            feed.event_fd = os.open("/dev/null", os.O_RDONLY)
-            for slot, sequence in feed.published().items():
-                feed.release(slot, sequence)
-            # The good job makes the daemon look.
-            world.run_good_job()
-            harness.poll_until(
-                lambda: min(feed.published().values()) > 8, "new batches")
+    with world.open_and_attach(prefetch=6) as feed:
+        os.close(feed.event_fd)
+        feed.event_fd = os.open("/dev/null", os.O_RDONLY)
+        for slot, sequence in feed.published().items():
+            feed.release(slot, sequence)
+        # The good job makes the daemon look.
+        world.run_good_job()
+        harness.poll_until(
+            lambda: min(feed.published().values()) > 8, "new batches")
 
 
 if __name__ == "__main__":

@@ -2,18 +2,13 @@
 counted, what waits is bounded, and others are served."""
 
 import os
-import time
 
 import numpy as np
 import pytest
 
 from tests.testing import attach_wire as wire
 from tests.testing import daemon_harness as harness
-from tests.testing import metrics_page, ports
-
-harness.use_python_package()
-
-import datasetd  # noqa: E402
+from tests.testing import hostile_world, ports
 
 _NUM_SAMPLES = 2000
 _METHOD = "FeedService.SendIndices"
@@ -22,32 +17,17 @@ _OK, _INVALID_ARGUMENT, _NOT_FOUND, _RESOURCE_EXHAUSTED = 0, 3, 5, 8
 _FAILED_PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED = 9, 11, 16
 
 
-class _World:
-    def __init__(self, daemon, port):
-        self.daemon = daemon
-        self.port = port
-        self.path = os.path.join(daemon.data_root, "d")
-        self.planes, _ = harness.write_cifar10_test(self.path, _NUM_SAMPLES)
-        self.client = daemon.connect()
-        self.dataset = self.client.load_dataset(
-            "d", format="cifar10", split="test", path=self.path)
-        self.loader = datasetd.DataLoader(
-            self.dataset, batch_size=100, shuffle=True, seed=1, prefetch=4,
-            framework="numpy", timeout=30, name="good")
-        self.rpc = harness.Rpc(daemon.socket_path)
-        self.session = wire.Session(daemon.attach_path)
-        self.rpc.call("FeedService.ListFeeds")
-        self.footprint = harness.Footprint(daemon, self.client)
-        self.feed_id, self.capacity = self.open()
+class _World(hostile_world.World):
+    """The other client has a feed for an order of its own."""
 
-    def open(self, **options):
-        answer = self.rpc.call(
-            "FeedService.OpenFeed", self.session.token,
-            options={"dataset": "d", "batch_size": 10, "prefetch": 2,
-                     "name": "bad", "client_order": {}, **options})
-        assert answer["code"] == _OK, answer
-        response = answer["responses"][0]
-        return int(response["feed_id"]), int(response["order_capacity"])
+    def __init__(self, daemon):
+        super().__init__(daemon)
+        opened = self.open()
+        self.feed_id = int(opened["feed_id"])
+        self.capacity = int(opened["order_capacity"])
+
+    def try_open(self, **options):
+        return super().try_open(**{"client_order": {}, **options})
 
     def send(self, sizes, indices, feed_id=None, token=None, batch=0,
              **request):
@@ -58,46 +38,23 @@ class _World:
             batch_sizes=sizes, indices=indices, **request)
 
     def attach(self):
-        return wire.RawFeed(self.daemon.attach_path, self.session.token,
-                            self.feed_id)
+        return super().attach(self.feed_id)
 
     def position(self):
-        for feed in self.client.list_feeds():
-            if feed["name"] == "bad":
-                return feed["position"]
-        return None
-
-    def run_good_job(self):
-        """One epoch, every pixel checked; returns its seconds."""
-        began = time.monotonic()
-        rows = []
-        for batch in self.loader:
-            rows += batch.indices.tolist()
-            assert (batch[0] == self.planes[batch.indices]).all()
-        assert sorted(rows) == list(range(_NUM_SAMPLES))
-        return time.monotonic() - began
+        feed = self.info()
+        return feed and feed["position"]
 
     def counted(self, code):
-        return metrics_page.MetricsPage(self.port).sum(
-            "datasetd_requests_total", method="FeedService/SendIndices",
-            code=code)
-
-    def close(self):
-        self.rpc.__exit__()
-        self.session.close()
-        self.loader.close()
-        self.client.close()
+        return self.metric("datasetd_requests_total",
+                           method="FeedService/SendIndices", code=code)
 
 
 @pytest.fixture(name="world")
 def _world():
-    port = ports.free_port()
-    with harness.Daemon(log_level="error", metrics_port=port) as daemon:
-        world = _World(daemon, port)
+    with harness.Daemon(
+            log_level="error", metrics_port=ports.free_port()
+    ) as daemon, _World(daemon) as world:
         yield world
-        world.run_good_job()
-        world.close()
-        assert daemon.is_running()
 
 
 def test_an_honest_block_is_made(world):
@@ -165,12 +122,10 @@ def test_other_peoples_feeds_and_tokens(world):
     for token in (b"", bytes(16), os.urandom(16)):
         answer = world.send([1], [1], token=token)
         assert answer["code"] == _UNAUTHENTICATED
-    good = world.client.list_feeds()
-    good_id = next(f["feed_id"] for f in good if f["name"] == "good")
-    answer = world.send([1], [1], feed_id=good_id)
+    answer = world.send([1], [1], feed_id=world.info("good")["feed_id"])
     assert answer["code"] == _NOT_FOUND
-    plain_id, _ = world.open(client_order=None)
-    answer = world.send([1], [1], feed_id=plain_id)
+    plain = world.open(client_order=None)
+    answer = world.send([1], [1], feed_id=plain["feed_id"])
     assert answer["code"] == _FAILED_PRECONDITION
     assert "client_order" in answer["message"]
 
@@ -269,7 +224,7 @@ def test_a_feed_that_goes_while_it_is_sent_to(world):
     feed.detach()
     harness.expect_footprint(world.daemon, world.client, world.footprint)
     for _ in range(20):
-        world.feed_id, _ = world.open()
+        world.feed_id = world.open()["feed_id"]
         feed = world.attach()
         world.rpc.begin(
             _METHOD, world.session.token, feed_id=str(world.feed_id),

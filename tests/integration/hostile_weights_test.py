@@ -8,10 +8,7 @@ import pytest
 
 from tests.testing import attach_wire as wire
 from tests.testing import daemon_harness as harness
-
-harness.use_python_package()
-
-import datasetd  # noqa: E402
+from tests.testing import hostile_world
 
 _NUM_SAMPLES = 2000
 # Status codes.
@@ -20,34 +17,19 @@ _FAILED_PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED = 9, 11, 16
 _MOST = 2**24
 
 
-class _World:
+class _World(hostile_world.World):
+    """The good job draws by weights, too."""
+
     def __init__(self, daemon):
-        self.daemon = daemon
-        self.path = os.path.join(daemon.data_root, "d")
-        self.planes, _ = harness.write_cifar10_test(self.path, _NUM_SAMPLES)
-        self.client = daemon.connect()
-        self.dataset = self.client.load_dataset(
-            "d", format="cifar10", split="test", path=self.path)
-        self.loader = datasetd.DataLoader(
-            self.dataset, batch_size=100, seed=1, prefetch=4,
-            weights=np.ones(_NUM_SAMPLES), framework="numpy", timeout=30,
-            name="good")
-        self.rpc = harness.Rpc(daemon.socket_path)
-        self.session = wire.Session(daemon.attach_path)
-        self.rpc.call("FeedService.ListFeeds")
-        self.footprint = harness.Footprint(daemon, self.client)
+        super().__init__(daemon, _NUM_SAMPLES, shuffle=False,
+                         weights=np.ones(_NUM_SAMPLES))
+
+    def check_epoch(self, rows):
+        assert len(rows) == _NUM_SAMPLES
 
     def try_open(self, **options):
         options.setdefault("weighted_order", {"num_samples": _NUM_SAMPLES})
-        return self.rpc.call(
-            "FeedService.OpenFeed", self.session.token,
-            options={"dataset": "d", "batch_size": 10, "prefetch": 2,
-                     "name": "bad", **options})
-
-    def open(self, **options):
-        answer = self.try_open(**options)
-        assert answer["code"] == _OK, answer
-        return int(answer["responses"][0]["feed_id"])
+        return super().try_open(**options)
 
     def send(self, feed_id, weights, first=0, token=None, **request):
         return self.rpc.call(
@@ -55,38 +37,23 @@ class _World:
             self.session.token if token is None else token,
             feed_id=str(feed_id), first=str(first), weights=weights, **request)
 
-    def attach(self, feed_id):
-        return wire.RawFeed(self.daemon.attach_path, self.session.token,
-                            feed_id)
-
     def names(self):
         return [feed["name"] for feed in self.client.list_feeds()]
 
     def scratch_bytes(self):
         return int(self.client.status()["devices"][0]["scratch_bytes"])
 
-    def run_good_job(self):
-        assert sum(len(batch.indices) for batch in self.loader) == _NUM_SAMPLES
-
-    def close(self):
-        self.rpc.__exit__()
-        self.session.close()
-        self.loader.close()
-        self.client.close()
-
 
 @pytest.fixture(name="world")
 def _world():
-    with harness.Daemon(log_level="error", memory_budget_mib=100) as daemon:
-        world = _World(daemon)
+    with harness.Daemon(
+            log_level="error", memory_budget_mib=100
+    ) as daemon, _World(daemon) as world:
         yield world
-        world.run_good_job()
-        world.close()
-        assert daemon.is_running()
 
 
 def test_honest_weights_are_drawn_by(world):
-    feed_id = world.open()
+    feed_id = world.open()["feed_id"]
     assert world.send(feed_id, [0] * 1999)["code"] == _OK
     assert world.send(feed_id, [5], first=1999)["code"] == _OK
     with world.attach(feed_id) as feed:
@@ -115,7 +82,7 @@ def test_honest_weights_are_drawn_by(world):
     ([1], {"indices": ["1"]}, _INVALID_ARGUMENT, ["without lists_samples"]),
 ])
 def test_wrong_weights(world, weights, request_, code, words):
-    answer = world.send(world.open(), weights, **request_)
+    answer = world.send(world.open()["feed_id"], weights, **request_)
     assert answer["code"] == code, answer
     for word in words:
         assert word in answer["message"]
@@ -127,7 +94,7 @@ def test_wrong_weights(world, weights, request_, code, words):
 @pytest.mark.parametrize("index", [-1, _NUM_SAMPLES, 2**63 - 1, -2**63])
 def test_listed_samples_that_there_are_not(world, index):
     feed_id = world.open(
-        weighted_order={"num_samples": 2, "lists_samples": True})
+        weighted_order={"num_samples": 2, "lists_samples": True})["feed_id"]
     answer = world.send(feed_id, [1, 1], indices=["7", str(index)])
     assert answer["code"] == _OUT_OF_RANGE, answer
     assert f"indices[1]: {index}" in answer["message"]
@@ -164,7 +131,7 @@ def test_wrong_options(world, options, code, words):
 def test_what_is_held_is_counted_from_the_first_on(world):
     before = world.scratch_bytes()
     order = {"num_samples": 10**6, "lists_samples": True}
-    feed_id = world.open(weighted_order=order)
+    feed_id = world.open(weighted_order=order)["feed_id"]
     held = world.scratch_bytes() - before
     assert 12 * 10**6 < held < 15 * 10**6
     assert world.send(feed_id, [1] * 1000, indices=["3"] * 1000)["code"] == _OK
@@ -179,7 +146,7 @@ def test_what_is_held_is_counted_from_the_first_on(world):
 
 
 def test_other_peoples_feeds_and_tokens(world):
-    feed_id = world.open()
+    feed_id = int(world.open()["feed_id"])
     with wire.Session(world.daemon.attach_path) as other:
         for number in (feed_id, feed_id + 1, 0, 2**64 - 1):
             answer = world.send(number, [1], token=other.token)
@@ -187,8 +154,8 @@ def test_other_peoples_feeds_and_tokens(world):
     for token in (b"", bytes(16), os.urandom(16)):
         assert world.send(feed_id, [1], token=token)["code"] == (
             _UNAUTHENTICATED)
-    plain_id = world.open(weighted_order=None)
-    answer = world.send(plain_id, [1])
+    plain = world.open(weighted_order=None)
+    answer = world.send(plain["feed_id"], [1])
     assert answer["code"] == _FAILED_PRECONDITION, answer
     assert "weighted_order" in answer["message"]
     # None of it ended a feed.
@@ -197,7 +164,7 @@ def test_other_peoples_feeds_and_tokens(world):
 
 def test_a_message_too_large(world):
     """gRPC's own limit is before any of ours, and takes nothing."""
-    feed_id = world.open()
+    feed_id = world.open()["feed_id"]
     answer = world.send(feed_id, [1] * 600_000)
     assert answer["code"] == _RESOURCE_EXHAUSTED, answer
     assert world.send(feed_id, [1] * _NUM_SAMPLES)["code"] == _OK
@@ -207,7 +174,7 @@ def test_sessions_that_end_while_they_send(world):
     for _ in range(20):
         session = wire.Session(world.daemon.attach_path)
         world.session, mine = session, world.session
-        feed_id = world.open()
+        feed_id = world.open()["feed_id"]
         world.rpc.begin(
             "FeedService.SendWeights", session.token, feed_id=str(feed_id),
             weights=[1] * _NUM_SAMPLES)
