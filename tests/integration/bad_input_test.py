@@ -26,12 +26,9 @@ _UNIMPLEMENTED, _UNAUTHENTICATED = 12, 16
 def _world():
     """A daemon with a good dataset, and what it uses with that alone."""
     with harness.Daemon(memory_budget_mib=_BUDGET_MIB) as daemon:
-        root = daemon.data_root
-        daemon.path = os.path.join(root, "good")
-        harness.write_cifar10_test(daemon.path, 1000)
+        daemon.write_dataset(1000, "good")
         client = daemon.connect()
-        daemon.dataset = client.load_dataset(
-            "good", format="cifar10", split="test", path=daemon.path)
+        daemon.dataset = daemon.load(client, "good")
         daemon.client = client
         daemon.rpc = harness.Rpc(daemon.socket_path)
         daemon.rpc.call("FeedService.ListFeeds")

@@ -53,12 +53,10 @@ def test_the_metrics_tell_hits_misses_and_bytes():
 
 def test_a_crash_amid_a_cache_write():
     with World() as world:
-        world.planes, world.labels = harness.write_cifar10_test(
-            world.path, 60_000)
+        world.write_dataset(60_000)
         source = """
 client = datasetd.connect(ADDRESS)
-client.load_dataset("d", format="cifar10", split="test",
-                    path=ARGUMENTS["path"])
+load(client)
 say(ready=True)
 hear()
 """

@@ -1,8 +1,6 @@
 """Feeds and datasets that a client has closed are released: its next request,
 and anybody's after it, finds the dataset unused and the memory free."""
 
-import os
-
 import pytest
 
 from tests.testing import daemon_harness as harness
@@ -13,12 +11,6 @@ _NUM_ROUNDS = 150
 # A dataset takes 3 MiB: one fits, two do not.
 _NUM_SAMPLES = 1024
 _BUDGET_MIB = 8
-
-
-def _load(client, daemon, name):
-    return client.load_dataset(
-        name, format="cifar10", split="test",
-        path=os.path.join(daemon.data_root, "d"))
 
 
 def _open(dataset):
@@ -34,15 +26,14 @@ def _open(dataset):
 def _daemon():
     with harness.Daemon(log_level="error", memory_budget_mib=_BUDGET_MIB,
                         user_limits={"max_feeds": 1}) as daemon:
-        harness.write_cifar10_test(os.path.join(daemon.data_root, "d"),
-                                   _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         yield daemon
 
 
 def test_unload_after_close(daemon):
     with daemon.connect() as client:
         for _ in range(_NUM_ROUNDS):
-            dataset = _load(client, daemon, "d")
+            dataset = daemon.load(client)
             _open(dataset).close()
             client.unload_dataset("d")
         assert not client.list_datasets()
@@ -50,7 +41,7 @@ def test_unload_after_close(daemon):
 
 def test_a_closed_feed_counts_no_more(daemon):
     with daemon.connect() as client:
-        dataset = _load(client, daemon, "d")
+        dataset = daemon.load(client)
         for _ in range(_NUM_ROUNDS):
             _open(dataset).close()
 
@@ -58,7 +49,7 @@ def test_a_closed_feed_counts_no_more(daemon):
 def test_a_closed_dataset_makes_room(daemon):
     with daemon.connect() as client:
         for i in range(_NUM_ROUNDS):
-            dataset = _load(client, daemon, f"d{i}")
+            dataset = daemon.load(client, f"d{i}")
             _open(dataset).close()
             dataset.close()
         assert [d["name"] for d in client.list_datasets()] == [
@@ -68,14 +59,14 @@ def test_a_closed_dataset_makes_room(daemon):
 def test_a_closed_client_makes_room(daemon):
     for i in range(_NUM_ROUNDS):
         with daemon.connect() as client:
-            _load(client, daemon, f"d{i}")
+            daemon.load(client, f"d{i}")
 
 
 def test_an_open_feed_still_counts(daemon):
     import datasetd
 
     with daemon.connect() as client, daemon.connect() as other:
-        dataset = _load(client, daemon, "d")
+        dataset = daemon.load(client)
         with _open(dataset):
             with pytest.raises(datasetd.FailedPrecondition,
                                match="1 open feeds"):
@@ -84,7 +75,7 @@ def test_an_open_feed_still_counts(daemon):
                                match="user_limits.max_feeds"):
                 _open(other.get_dataset("d"))
             with pytest.raises(datasetd.ResourceExhausted, match="budget"):
-                _load(other, daemon, "e")
+                daemon.load(other, "e")
 
 
 if __name__ == "__main__":

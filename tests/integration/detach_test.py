@@ -1,6 +1,5 @@
 """The end of a lease, of a session, and of a feed that nobody attached."""
 
-import os
 import time
 
 import pytest
@@ -22,14 +21,8 @@ def _daemon(request):
                         attach_timeout="1s") as daemon:
         # Without a framework that has CUDA.
         daemon.framework = "torch" if request.param == "cpu" else "dlpack"
-        daemon.path = os.path.join(daemon.data_root, "d")
-        daemon.planes, _ = harness.write_cifar10_test(daemon.path, 1000)
+        daemon.write_dataset(1000)
         yield daemon
-
-
-def _load(client, daemon):
-    return client.load_dataset("d", format="cifar10", split="test",
-                               path=daemon.path)
 
 
 def _slab_bytes(client):
@@ -65,7 +58,7 @@ hear()
 
 def test_a_lease_without_descriptors_keeps_nothing(daemon):
     with daemon.connect() as client:
-        _load(client, daemon)
+        daemon.load(client)
         source = _NO_DESCRIPTORS.replace("FRAMEWORK", repr(daemon.framework))
         with harness.Worker(source, daemon.socket_path) as worker:
             (kind, text), = worker.hear()["errors"]
@@ -78,7 +71,7 @@ def test_a_lease_without_descriptors_keeps_nothing(daemon):
 
 def test_tensors_keep_the_slab_charged_after_close(daemon):
     with daemon.connect() as client:
-        dataset = _load(client, daemon)
+        dataset = daemon.load(client)
         before = harness.Footprint(daemon, client)
         loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
                                      framework=daemon.framework)
@@ -98,7 +91,7 @@ def test_tensors_keep_the_slab_charged_after_close(daemon):
 def test_closed_loader_leaves_the_list_while_a_tensor_lives(daemon):
     """Production for a closed loader ends at once; only memory stays."""
     with daemon.connect() as client:
-        dataset = _load(client, daemon)
+        dataset = daemon.load(client)
         loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
                                      framework=daemon.framework)
         kept = next(iter(loader))[0]
@@ -121,7 +114,7 @@ def test_closed_loader_leaves_the_list_while_a_tensor_lives(daemon):
 def test_a_closed_session_gives_up_its_holds(daemon):
     with daemon.connect() as watcher:
         client = daemon.connect()
-        dataset = _load(client, daemon)
+        dataset = daemon.load(client)
         loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
                                      framework=daemon.framework)
         iterator = iter(loader)
@@ -144,7 +137,7 @@ def test_a_feed_that_nobody_attaches_expires(daemon):
     with daemon.connect() as client, harness.Rpc(
             daemon.socket_path) as rpc, wire.Session(
                 daemon.attach_path) as session:
-        _load(client, daemon)
+        daemon.load(client)
         rpc.call("FeedService.ListFeeds", session.token)
         before = harness.Footprint(daemon, client)
         opened = rpc.call("FeedService.OpenFeed", session.token,
@@ -167,11 +160,10 @@ def test_a_feed_that_nobody_attached_goes_with_its_session(device):
     loaders.require_device(device)
     # The time-out is too long to be what frees it.
     with harness.Daemon(devices=[device], attach_timeout="600s") as daemon:
-        daemon.path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(daemon.path, 100)
+        daemon.write_dataset(100)
         with daemon.connect() as client, harness.Rpc(
                 daemon.socket_path) as rpc:
-            _load(client, daemon)
+            daemon.load(client)
             assert rpc.call("FeedService.ListFeeds")["code"] == 16
             before = harness.Footprint(daemon, client)
             session = wire.Session(daemon.attach_path)
@@ -190,7 +182,7 @@ def test_holds_of_sessions_that_end_during_a_call_are_given_up(daemon):
     spec = {"name": "d", "format": "cifar10", "split": "test",
             "path": daemon.path}
     with daemon.connect() as client, harness.Rpc(daemon.socket_path) as rpc:
-        _load(client, daemon).close()
+        daemon.load(client).close()
         rpc.call("FeedService.ListFeeds")
         before = harness.Footprint(daemon, client)
         codes = set()

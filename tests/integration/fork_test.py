@@ -16,8 +16,7 @@ _OPEN = """
 sys.path.insert(0, ARGUMENTS["root"])
 from tests.conformance import loader_harness as loaders
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 loader = datasetd.DataLoader(ds, batch_size=50, shuffle=True, seed=2,
                              framework=ARGUMENTS["framework"], prefetch=2)
 iterator = iter(loader)
@@ -65,8 +64,7 @@ if pid == 0:
         "iter": lambda: next(iter(loader)),
         "status": lambda: client.status(),
         "get_dataset": lambda: client.get_dataset("d"),
-        "load_dataset": lambda: client.load_dataset(
-            "d", format="cifar10", split="test", path=ARGUMENTS["path"]),
+        "load_dataset": lambda: load(client),
         "open": lambda: datasetd.DataLoader(ds, batch_size=5),
         "indices": lambda: as_numpy(batch.indices),
     }.items():
@@ -132,8 +130,7 @@ def _daemon(request):
     loaders.require_device(request.param)
     with harness.Daemon(devices=[request.param]) as daemon:
         daemon.is_host = request.param == "cpu"
-        daemon.path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(daemon.path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         yield daemon
 
 
@@ -174,8 +171,7 @@ def test_use_in_the_child_is_the_stated_error(daemon):
 
 def test_the_lease_ends_with_the_parent_though_a_child_lives(daemon):
     with daemon.connect() as client:
-        client.load_dataset("d", format="cifar10", split="test",
-                            path=daemon.path)
+        daemon.load(client)
         before = harness.Footprint(daemon, client)
         with _worker(_ORPHAN, daemon) as worker:
             said = worker.hear()

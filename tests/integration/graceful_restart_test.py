@@ -35,8 +35,7 @@ N = ARGUMENTS["num_samples"]
 kinds = ARGUMENTS["kinds"]
 counts = np.memmap(ARGUMENTS["counts"], np.int64, mode="r+")
 client = datasetd.connect(ADDRESS)
-files = client.load_dataset("d", format="cifar10", split="test",
-                            path=ARGUMENTS["path"])
+files = load(client)
 pushed = client.get_dataset("pushed")
 OPS = [T.RandomCrop(32, padding=4), T.RandomHorizontalFlip()]
 

@@ -20,8 +20,7 @@ import datasetd  # noqa: E402
 @pytest.fixture(name="daemon")
 def _daemon():
     with harness.Daemon(log_level="error") as daemon:
-        daemon.path = os.path.join(daemon.data_root, "d")
-        daemon.planes, _ = harness.write_cifar10_test(daemon.path, 500)
+        daemon.write_dataset(500)
         yield daemon
         assert daemon.is_running(), daemon.log()
 
@@ -30,8 +29,7 @@ def _serves(daemon):
     """A good client is served; returns the seconds that it took."""
     began = time.monotonic()
     with daemon.connect() as client:
-        dataset = client.load_dataset("d", format="cifar10", split="test",
-                                      path=daemon.path)
+        dataset = daemon.load(client)
         with datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
                                  framework="numpy", timeout=20) as loader:
             for batch in loader:
@@ -159,8 +157,7 @@ def test_connections_that_come_and_go(daemon):
 
 def test_lease_messages_out_of_order_end_the_lease(daemon):
     with daemon.connect() as client, harness.Rpc(daemon.socket_path) as rpc:
-        client.load_dataset("d", format="cifar10", split="test",
-                            path=daemon.path)
+        daemon.load(client)
         for message in (wire.hello(), wire.header(wire.GOODBYE),
                         wire.header(wire.DETACHED) + b"x",
                         wire.header(wire.ATTACH_FEED) + bytes(28), b"x"):
@@ -182,8 +179,7 @@ def test_a_failed_import_frees_the_slab(daemon):
     with daemon.connect() as client, harness.Rpc(
             daemon.socket_path) as rpc, wire.Session(
                 daemon.attach_path) as session:
-        client.load_dataset("d", format="cifar10", split="test",
-                            path=daemon.path)
+        daemon.load(client)
         rpc.call("FeedService.ListFeeds")
         before = harness.Footprint(daemon, client)
         opened = rpc.call(

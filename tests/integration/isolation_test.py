@@ -1,8 +1,6 @@
 """Several processes on one dataset: one resident copy, and no effect on each
 other; batches are the slots themselves, and stay what they were."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -15,8 +13,7 @@ import datasetd  # noqa: E402
 _NUM_SAMPLES = 20000
 _JOB = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("shared", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 say(resident=ds.resident_bytes, spec_id=ds.spec_id, hash=ds.content_hash)
 hear()
 loader = datasetd.DataLoader(ds, batch_size=ARGUMENTS["batch_size"],
@@ -39,24 +36,20 @@ def _daemon():
         yield daemon
 
 
-def _load(daemon, num_samples=_NUM_SAMPLES, name="shared"):
-    path = os.path.join(daemon.data_root, name)
-    planes, labels = harness.write_cifar10_test(path, num_samples)
+def _load(daemon):
+    daemon.write_dataset(1000)
     client = daemon.connect()
-    dataset = client.load_dataset(
-        name, format="cifar10", split="test", path=path)
-    return client, dataset, planes, labels
+    return client, daemon.load(client), daemon.planes
 
 
 def test_four_processes_share_one_copy_in_their_own_order(daemon):
-    path = os.path.join(daemon.data_root, "shared")
-    harness.write_cifar10_test(path, _NUM_SAMPLES)
+    daemon.write_dataset(_NUM_SAMPLES)
     resident_bytes = _NUM_SAMPLES * harness.CIFAR_RECORD_BYTES
     before = daemon.pss_bytes("Pss_Anon")
     with daemon.connect() as client:
         jobs = [
-            harness.Worker(_JOB, daemon.socket_path, path=path, seed=seed,
-                           batch_size=64 * (seed + 1))
+            harness.Worker(_JOB, daemon.socket_path, path=daemon.path,
+                           seed=seed, batch_size=64 * (seed + 1))
             for seed in range(4)
         ]
         try:
@@ -92,7 +85,7 @@ def test_four_processes_share_one_copy_in_their_own_order(daemon):
 
 
 def test_tensors_alias_the_slots(daemon):
-    _, dataset, planes, _ = _load(daemon, 1000)
+    _, dataset, planes = _load(daemon)
     with datasetd.DataLoader(dataset, batch_size=100, prefetch=4,
                              framework="torch") as loader:
         with open("/proc/self/maps") as maps:
@@ -127,7 +120,7 @@ def test_tensors_alias_the_slots(daemon):
 
 
 def test_tensors_are_valid_until_freed(daemon):
-    client, dataset, planes, _ = _load(daemon, 1000)
+    client, dataset, planes = _load(daemon)
     loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=4,
                                  shuffle=True, framework="torch")
     batch = next(iter(loader))
@@ -143,7 +136,7 @@ def test_tensors_are_valid_until_freed(daemon):
 
 
 def test_a_kept_batch_is_never_overwritten_and_never_blocks(daemon):
-    _, dataset, planes, _ = _load(daemon, 1000)
+    _, dataset, planes = _load(daemon)
     with datasetd.DataLoader(dataset, batch_size=64, prefetch=2, shuffle=True,
                              seed=3, framework="numpy") as loader:
         kept = next(iter(loader))
@@ -162,7 +155,7 @@ def test_a_kept_batch_is_never_overwritten_and_never_blocks(daemon):
 
 
 def test_keeping_all_is_the_stated_error(daemon):
-    _, dataset, planes, _ = _load(daemon, 1000)
+    _, dataset, planes = _load(daemon)
     with datasetd.DataLoader(dataset, batch_size=10, prefetch=2,
                              on_held="error", framework="torch") as loader:
         iterator = iter(loader)
@@ -182,7 +175,7 @@ def test_keeping_all_is_the_stated_error(daemon):
 
 def test_one_kept_batch_does_not_keep_others_waiting(daemon):
     """A job that keeps everything stalls itself and nobody else."""
-    _, dataset, planes, _ = _load(daemon, 1000)
+    _, dataset, planes = _load(daemon)
     with datasetd.DataLoader(dataset, batch_size=10, prefetch=2,
                              on_held="error", framework="numpy") as hoarder:
         with datasetd.DataLoader(dataset, batch_size=100, prefetch=2,

@@ -45,8 +45,7 @@ spec = importlib.util.spec_from_file_location("reference",
 reference = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(reference)
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 N, SEED = ARGUMENTS["num_samples"], ARGUMENTS["seed"]
 planes = np.fromfile(ARGUMENTS["path"] + "/test_batch.bin", np.uint8)
 images = planes.reshape(N, -1)[:, 1:].reshape(N, 3, 32, 32)
@@ -97,8 +96,7 @@ random = np.random.default_rng(ARGUMENTS["seed"])
 say(alive=True)
 while True:
     client = datasetd.connect(ADDRESS)
-    ds = client.load_dataset("d", format="cifar10", split="test",
-                             path=ARGUMENTS["path"])
+    ds = load(client)
     for _ in range(random.integers(1, 4)):
         options = {}
         if random.integers(2):
@@ -123,8 +121,7 @@ while True:
 
 _STOPPED = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 loader = datasetd.DataLoader(ds, batch_size=50, framework="numpy",
                              prefetch=4, name="stopped")
 wrong = 0
@@ -146,11 +143,10 @@ class _World:
     def __init__(self, daemon, port):
         self.daemon = daemon
         self.port = port
-        self.path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(self.path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         self.checkers = [
             harness.Worker(
-                _CHECKER, daemon.socket_path, path=self.path, seed=seed,
+                _CHECKER, daemon.socket_path, path=daemon.path, seed=seed,
                 num_samples=_NUM_SAMPLES, reference=harness.runfile(
                     "tests/conformance/loader_reference.py"))
             for seed in range(_NUM_CHECKERS)
@@ -160,7 +156,7 @@ class _World:
 
     def victim(self, seed):
         return harness.Worker(_VICTIM, self.daemon.socket_path,
-                              path=self.path, seed=seed)
+                              path=self.daemon.path, seed=seed)
 
     def ask_checkers(self, **message):
         """Returns how many batches each saw; fails if one was wrong or late."""
@@ -271,7 +267,7 @@ def _stop(world, daemon, client):
         return next((f["position"], f["num_slots_held"])
                     for f in client.list_feeds() if f["name"] == "stopped")
 
-    with harness.Worker(_STOPPED, daemon.socket_path, path=world.path,
+    with harness.Worker(_STOPPED, daemon.socket_path, path=daemon.path,
                         num_samples=_NUM_SAMPLES) as stopped:
         stopped.hear()
         stopped.hear()

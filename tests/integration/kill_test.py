@@ -20,8 +20,7 @@ _TIMEOUT_SECONDS = 10.0
 # Holds two batches, and says so.
 _HOLDER = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 loader = datasetd.DataLoader(ds, batch_size=50, framework="numpy",
                              name="holder")
 iterator = iter(loader)
@@ -33,8 +32,7 @@ hear()
 # Serves itself without end; says the longest time between two batches.
 _RUNNER = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 loader = datasetd.DataLoader(ds, batch_size=50, shuffle=True, seed=7,
                              framework="numpy", name="runner")
 stop = threading.Event()
@@ -52,8 +50,7 @@ say(num=num, gap=gap)
 """
 _DAEMON_GONE = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 loader = datasetd.DataLoader(ds, batch_size=50, framework="numpy",
                              prefetch=2)
 iterator = iter(loader)
@@ -91,8 +88,7 @@ say(same=bool(same), rpc=again)
 @pytest.fixture(name="daemon")
 def _daemon():
     with harness.Daemon() as daemon:
-        daemon.path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(daemon.path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         yield daemon
 
 
@@ -136,8 +132,7 @@ def test_sigkill_while_a_client_opens_and_closes_feeds(daemon):
     """Dies at any point of opening and closing; nothing stays behind."""
     source = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 say(ready=True)
 while True:
     with datasetd.DataLoader(ds, batch_size=10, framework="numpy",
@@ -145,8 +140,7 @@ while True:
         next(iter(loader))
 """
     with daemon.connect() as client:
-        dataset = client.load_dataset("d", format="cifar10", split="test",
-                                      path=daemon.path)
+        dataset = daemon.load(client)
         before = harness.Footprint(daemon, client)
         for round_number in range(6):
             with harness.Worker(source, daemon.socket_path,
@@ -208,16 +202,14 @@ def test_a_new_daemon_takes_over_the_sockets_of_a_killed_one(daemon):
     assert os.path.exists(daemon.socket_path)
     daemon.start()
     with daemon.connect() as client:
-        dataset = client.load_dataset("d", format="cifar10", split="test",
-                                      path=daemon.path)
+        dataset = daemon.load(client)
         with datasetd.DataLoader(dataset, batch_size=500) as loader:
             assert sum(1 for _ in loader) == 4
 
 
 def test_reconnect_goes_on_at_the_exact_next_batch(daemon):
     with daemon.connect() as client:
-        dataset = client.load_dataset("d", format="cifar10", split="test",
-                                      path=daemon.path)
+        dataset = daemon.load(client)
         loader = datasetd.DataLoader(
             dataset, batch_size=100, shuffle=True, seed=5, framework="numpy",
             prefetch=2, reconnect=60)
@@ -255,8 +247,7 @@ def test_reconnect_sends_a_samplers_order_again(daemon):
 
     sampler, judge = Sampler(), Sampler()
     with daemon.connect() as client:
-        dataset = client.load_dataset("d", format="cifar10", split="test",
-                                      path=daemon.path)
+        dataset = daemon.load(client)
         with datasetd.DataLoader(
                 dataset, batch_size=7, sampler=sampler, framework="numpy",
                 prefetch=2, reconnect=60) as loader:
@@ -274,8 +265,7 @@ def test_reconnect_sends_a_samplers_order_again(daemon):
 def test_ctrl_c_in_a_waiting_client(daemon):
     source = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 loader = datasetd.DataLoader(ds, batch_size=50, framework="numpy",
                              prefetch=2)
 iterator = iter(loader)

@@ -52,14 +52,8 @@ def _run(*arguments, **more):
 def _daemon():
     # No test waits for it, on a slow machine either.
     with harness.Daemon(drain_timeout="60s") as daemon:
-        daemon.path = os.path.join(daemon.data_root, "d")
-        daemon.planes, _ = harness.write_cifar10_test(daemon.path, 1000)
+        daemon.write_dataset(1000)
         yield daemon
-
-
-def _load(client, daemon):
-    return client.load_dataset("d", format="cifar10", split="test",
-                               path=daemon.path)
 
 
 # -- The process -----------------------------------------------------------------
@@ -67,7 +61,7 @@ def _load(client, daemon):
 
 def test_sigterm_drains_and_exits_with_0(daemon):
     with daemon.connect() as client, harness.Rpc(daemon.socket_path) as rpc:
-        dataset = _load(client, daemon)
+        dataset = daemon.load(client)
         assert rpc.call(_HEALTH)["responses"] == [_SERVING]
         loader = datasetd.DataLoader(dataset, batch_size=10, prefetch=2,
                                      framework="numpy", timeout=30)
@@ -118,7 +112,7 @@ def test_connect_waits_for_the_daemon_after_one_that_drains(daemon):
     with daemon.connect() as client, wire.Session(
             daemon.attach_path) as session, (
             concurrent.futures.ThreadPoolExecutor(1)) as pool:
-        dataset = _load(client, daemon)
+        dataset = daemon.load(client)
         loader = datasetd.DataLoader(dataset, batch_size=10,
                                      framework="numpy")
         kept = next(iter(loader))
@@ -139,11 +133,9 @@ def test_connect_waits_for_the_daemon_after_one_that_drains(daemon):
 
 def test_drain_does_not_wait_longer_than_drain_timeout():
     with harness.Daemon(drain_timeout="1s") as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        planes, _ = harness.write_cifar10_test(path, 100)
+        daemon.write_dataset(100)
         with daemon.connect() as client:
-            dataset = client.load_dataset("d", format="cifar10",
-                                          split="test", path=path)
+            dataset = daemon.load(client)
             loader = datasetd.DataLoader(dataset, batch_size=10)
             kept = next(iter(loader))
             began = time.monotonic()
@@ -152,7 +144,7 @@ def test_drain_does_not_wait_longer_than_drain_timeout():
             assert daemon.wait() == 0
             assert time.monotonic() - began >= 0.9
             assert "drain_timeout passed" in daemon.log()
-            assert (kept[0].numpy() == planes[:10]).all()
+            assert (kept[0].numpy() == daemon.planes[:10]).all()
             loader.close()
 
 
@@ -258,11 +250,9 @@ def test_ready_after_the_configured_datasets_are(daemon):
 
 def test_the_log_has_no_line_per_batch():
     with harness.Daemon(log_level="trace") as daemon:
-        path = os.path.join(daemon.data_root, "a")
-        harness.write_cifar10_test(path, 100)
+        daemon.write_dataset(100)
         with daemon.connect() as client:
-            dataset = client.load_dataset(
-                "a", format="cifar10", split="test", path=path)
+            dataset = daemon.load(client)
             with datasetd.DataLoader(dataset, batch_size=1,
                                      framework="numpy") as loader:
                 before = daemon.log().count("\n")
@@ -376,7 +366,7 @@ def test_a_closed_log_does_not_end_the_daemon():
 
 def test_unload_with_open_feeds(daemon):
     with daemon.connect() as client:
-        dataset = _load(client, daemon)
+        dataset = daemon.load(client)
         loader = datasetd.DataLoader(dataset, batch_size=10, prefetch=2,
                                      framework="numpy", timeout=30)
         iterator = iter(loader)
@@ -406,7 +396,7 @@ def test_unload_with_open_feeds(daemon):
             "the slab's end")
         with pytest.raises(datasetd.NotFound):
             datasetd.DataLoader(dataset, batch_size=10)
-        dataset = _load(client, daemon)
+        dataset = daemon.load(client)
         with datasetd.DataLoader(dataset, batch_size=500) as again:
             assert sum(1 for _ in again) == 2
 
@@ -491,7 +481,7 @@ def test_ctrl_c_in_a_load_cancels_it(daemon):
                 pretransforms=[datasetd.transforms.CenterCrop(31)],
                 progress=interrupt)
         harness.poll_until(lambda: not client.list_datasets(), "no dataset")
-        assert _load(client, daemon).num_samples == 1000
+        assert daemon.load(client).num_samples == 1000
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ _MAX_SHARE = 1.5
 # Each feed has a thread. Every second one has the client's own order.
 _JOB = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("d", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 N = ARGUMENTS["num_samples"]
 begin, end = threading.Event(), threading.Event()
 ready = threading.Barrier(ARGUMENTS["num_feeds"] + 1)
@@ -97,10 +96,9 @@ say(results=results)
 
 def test_64_feeds_at_once():
     with harness.Daemon(log_level="error") as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         workers = [
-            harness.Worker(_JOB, daemon.socket_path, path=path,
+            harness.Worker(_JOB, daemon.socket_path, path=daemon.path,
                            num_samples=_NUM_SAMPLES, seed=100 * i,
                            num_feeds=_FEEDS_PER_PROCESS)
             for i in range(_NUM_PROCESSES)

@@ -266,13 +266,11 @@ def test_what_mapped_needs():
 
 def test_a_load_that_is_killed_leaves_nothing():
     with World() as world:
-        world.planes, world.labels = harness.write_cifar10_test(
-            world.path, 60_000)
+        world.write_dataset(60_000)
         source = """
 client = datasetd.connect(ADDRESS)
 say(ready=True)
-client.load_dataset("d", format="cifar10", split="test",
-                    path=ARGUMENTS["path"], residency="mapped")
+load(client, residency="mapped")
 say(ready=True)
 hear()
 """
@@ -309,8 +307,7 @@ def _cgroup(limit_bytes):
 def test_a_set_of_three_times_the_memory():
     limit = 48 << 20
     with _cgroup(limit) as group, World(memory_budget_mib=32) as world:
-        world.planes, world.labels = harness.write_cifar10_test(
-            world.path, 3 * limit // SAMPLE_BYTES)
+        world.write_dataset(3 * limit // SAMPLE_BYTES)
         group.add(world.daemon.pid)
         with world.daemon.connect() as client:
             dataset = world.load(client, residency="mapped")

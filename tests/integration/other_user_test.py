@@ -71,7 +71,7 @@ def daemon(monkeypatch):
     can read."""
     with harness.Daemon(socket_mode="0666") as daemon:
         os.chmod(daemon.directory, 0o755)
-        harness.write_cifar10_test(os.path.join(daemon.data_root, "d"), 100)
+        daemon.write_dataset(100)
         shutil.copytree(harness.runfile("client/python/datasetd"),
                         os.path.join(daemon.directory, "datasetd"))
         for name in ("client/c_api/libdatasetd.so",
@@ -84,17 +84,11 @@ def daemon(monkeypatch):
         yield daemon
 
 
-def _load(client, daemon, name, **arguments):
-    return client.load_dataset(
-        name, format="cifar10", split="test",
-        path=os.path.join(daemon.data_root, "d"), **arguments)
-
-
 def test_another_users_feed(daemon):
     with daemon.connect() as client, harness.Rpc(
             daemon.socket_path) as rpc, wire.Session(
                 daemon.attach_path) as session:
-        _load(client, daemon, "d")
+        daemon.load(client)
         opened = rpc.call("FeedService.OpenFeed", session.token,
                           options={"dataset": "d", "batch_size": 10})
         feed_id = int(opened["responses"][0]["feed_id"])
@@ -121,11 +115,11 @@ def test_another_users_feed(daemon):
 
 def test_a_private_dataset_is_hidden_from_another_user(daemon):
     with daemon.connect() as client:
-        _load(client, daemon, "d", pin=True)
-        secret = _load(client, daemon, "secret", private=True)
+        daemon.load(client, "d", pin=True)
+        secret = daemon.load(client, "secret", private=True)
         with harness.Worker(
                 _LOOK, daemon.socket_path, user=_NOBODY,
-                path=os.path.join(daemon.data_root, "d")) as worker:
+                path=daemon.path) as worker:
             answers = worker.hear()
             assert answers["names"] == ["d"]
             for call in ("get", "unload"):
@@ -142,11 +136,11 @@ def test_a_private_dataset_is_hidden_from_another_user(daemon):
             assert [seen[n]["is_pinned"] for n in ("d", "own", "secret")] == [
                 True, False, False]
         # Its user loads it again by the same call, and not as a public one.
-        assert _load(client, daemon, "secret",
-                     private=True).spec_id == secret.spec_id
+        assert daemon.load(
+            client, "secret", private=True).spec_id == secret.spec_id
         with pytest.raises(datasetd.FailedPrecondition,
                            match="private: dataset 'd' is loaded"):
-            _load(client, daemon, "d", private=True)
+            daemon.load(client, "d", private=True)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,7 @@ client = datasetd.connect(ADDRESS)
 if number % 2 and ARGUMENTS["by_name"]:
     ds = client.get_dataset("d")
 else:
-    ds = client.load_dataset("d", format="cifar10", split="test",
-                             path=ARGUMENTS["path"])
+    ds = load(client)
 loader = datasetd.DataLoader(
     ds, batch_size=29 + 13 * number, shuffle=number in (0, 3), seed=number,
     weights=np.arange(len(ds)) % 7 if number == 1 else None,
@@ -305,8 +304,7 @@ def test_a_format_that_an_older_daemon_read_comes_back_failed():
 def test_a_loader_waits_for_a_dataset_that_is_loading():
     # Enough for the load to take longer than the start.
     with World(has_cache=False) as world:
-        world.planes, world.labels = harness.write_cifar10_test(
-            world.path, 100_000)
+        world.write_dataset(100_000)
         with world.daemon.connect() as client:
             world.load(client)
         with world.daemon.connect() as client:

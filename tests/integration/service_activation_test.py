@@ -15,8 +15,7 @@ harness.use_python_package()
 
 _CLIENT = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("a", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client, "a")
 loader = datasetd.DataLoader(ds, batch_size=10, framework="numpy")
 say(labels=[int(l) for _, labels in loader for l in labels])
 """

@@ -93,11 +93,9 @@ def _daemon(port):
 
 
 def _load(daemon, num_samples=100, name="a"):
-    path = os.path.join(daemon.data_root, name)
-    harness.write_cifar10_test(path, num_samples)
+    daemon.write_dataset(num_samples, name)
     client = daemon.connect()
-    return client, client.load_dataset(
-        name, format="cifar10", split="test", path=path)
+    return client, daemon.load(client, name)
 
 
 def test_it_is_on_the_loopback_device_only(daemon, port):

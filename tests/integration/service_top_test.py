@@ -27,8 +27,7 @@ def _daemon():
 
 _JOB = """
 client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("a", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
+ds = load(client)
 loader = datasetd.DataLoader(ds, batch_size=10, framework="numpy", name="mine")
 say(ready=True)
 while True:
@@ -46,9 +45,8 @@ def _top(daemon, *arguments):
 
 
 def test_top_shows_who_draws_how_fast(daemon):
-    path = os.path.join(daemon.data_root, "a")
-    harness.write_cifar10_test(path, 100)
-    with harness.Worker(_JOB, daemon.socket_path, path=path) as job:
+    daemon.write_dataset(100)
+    with harness.Worker(_JOB, daemon.socket_path, path=daemon.path) as job:
         job.hear()
         done = _top(daemon, "--json", "--count", "2")
         assert done.returncode == 0, done.stderr
@@ -89,11 +87,9 @@ def _top_in_terminal(daemon, num_rows, num_columns):
 
 
 def test_top_fills_a_terminal_and_no_name_writes_to_it(daemon):
-    path = os.path.join(daemon.data_root, "a")
-    harness.write_cifar10_test(path, 100)
+    daemon.write_dataset(100)
     with daemon.connect() as client:
-        dataset = client.load_dataset("a", format="cifar10", split="test",
-                                      path=path)
+        dataset = daemon.load(client)
         with datasetd.DataLoader(dataset, batch_size=10, framework="numpy",
                                  name="evil\x1b[31m\x1b]0;title\x07\nname"):
             lines = _top_in_terminal(daemon, 50, 200)

@@ -55,8 +55,7 @@ def open_dataset(address):
         samples = [{"image": row, "label": np.int64(i)}
                    for i, row in enumerate(rows)]
         return client, client.push_dataset("pushed", samples)
-    return client, client.load_dataset(
-        "d", format="cifar10", split="test", path=ARGUMENTS["path"])
+    return client, load(client)
 def open_loader(address):
     client, dataset = open_dataset(address)
     size = len(dataset)
@@ -127,8 +126,7 @@ say(alive=True)
 while True:
     try:
         client = datasetd.connect(ADDRESS, timeout=20)
-        ds = client.load_dataset("d", format="cifar10", split="test",
-                                 path=ARGUMENTS["path"])
+        ds = load(client)
         for _ in range(random.integers(1, 4)):
             options = {"shuffle": True}
             if random.integers(2):

@@ -3,8 +3,6 @@ lease on, to free the slab when the process ends. It did so as well after a
 DETACHED, when the slab was free already: a job that opened a loader for every
 epoch cost the daemon a descriptor an epoch, until accept() failed."""
 
-import os
-
 import pytest
 
 from tests.testing import daemon_harness as harness
@@ -17,11 +15,9 @@ import datasetd  # noqa: E402
 @pytest.mark.parametrize("keeps_tensor", [False, True])
 def test_feeds_of_one_process_leave_no_descriptor(keeps_tensor):
     with harness.Daemon() as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(path, 100)
+        daemon.write_dataset(100)
         with daemon.connect() as client:
-            dataset = client.load_dataset("d", format="cifar10",
-                                          split="test", path=path)
+            dataset = daemon.load(client)
             before = harness.Footprint(daemon, client)
             for _ in range(50):
                 loader = datasetd.DataLoader(dataset, batch_size=10,

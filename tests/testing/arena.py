@@ -60,8 +60,7 @@ records = records.reshape(ARGUMENTS["num_samples"], -1)
 planes = records[:, 1:].reshape(-1, 3, 32, 32)
 pixels = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
 client = datasetd.connect(ADDRESS)
-dataset = client.load_dataset("victim", format="cifar10", split="test",
-                              path=ARGUMENTS["path"])
+dataset = load(client, "victim")
 ops = [T.RandomCrop(32, padding=4), T.RandomHorizontalFlip()]
 def loader(**options):
     return datasetd.DataLoader(

@@ -297,6 +297,15 @@ class Daemon(ProcessView):
 
         return datasetd.connect(self.socket_path)
 
+    def write_dataset(self, num_samples, directory="d"):
+        """Makes files for load() at `path`, with `planes` and `labels`."""
+        self.path = os.path.join(self.data_root, directory)
+        self.planes, self.labels = write_cifar10_test(self.path, num_samples)
+
+    def load(self, client, name="d", **arguments):
+        return client.load_dataset(name, format="cifar10", split="test",
+                                   path=self.path, **arguments)
+
     def log(self):
         with open(self.log_path) as log:
             return log.read()
@@ -397,12 +406,16 @@ def hear():
     return json.loads(line)
 ADDRESS = sys.argv[1]
 ARGUMENTS = json.loads(sys.argv[2])
+def load(client, name="d", **arguments):
+    return client.load_dataset(name, format="cifar10", split="test",
+                               path=ARGUMENTS["path"], **arguments)
 """
 
 
 class Worker(ProcessView):
-    """A client process: `source` runs with say(**message), hear(), ADDRESS.
-    `prefix` is a command that starts it."""
+    """A client process: `source` runs with say(**message), hear(), ADDRESS,
+    ARGUMENTS, and load(client, name) of ARGUMENTS["path"]. `prefix` is a
+    command that starts it."""
 
     def __init__(self, source, address, user=None, group=None, prefix=(),
                  **arguments):

@@ -1,7 +1,6 @@
 """A daemon in hostile hands: a job whose every pixel is checked, and beside it
 a client that says what no client library would."""
 
-import os
 import time
 
 from tests.testing import attach_wire as wire
@@ -27,11 +26,10 @@ class World:
     def __init__(self, daemon, num_samples=2000, **options):
         self.daemon = daemon
         self.num_samples = num_samples
-        path = os.path.join(daemon.data_root, "d")
-        self.planes, _ = harness.write_cifar10_test(path, num_samples)
+        daemon.write_dataset(num_samples)
+        self.planes = daemon.planes
         self.client = daemon.connect()
-        self.dataset = self.client.load_dataset(
-            "d", format="cifar10", split="test", path=path)
+        self.dataset = daemon.load(self.client)
         self.loader = datasetd.DataLoader(self.dataset, **{
             "batch_size": num_samples // 20, "shuffle": True, "seed": 1,
             "prefetch": 4, "framework": "numpy", "timeout": 30,

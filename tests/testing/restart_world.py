@@ -28,8 +28,11 @@ class World:
             config["state_directory"] = self.state
         self.daemon = harness.Daemon(directory=self.directory, **config)
         self.path = os.path.join(self.daemon.data_root, "c10")
+        self.write_dataset(NUM_SAMPLES)
+
+    def write_dataset(self, num_samples):
         self.planes, self.labels = harness.write_cifar10_test(
-            self.path, NUM_SAMPLES)
+            self.path, num_samples)
 
     def load(self, client, name="d", **arguments):
         return client.load_dataset(name, format="cifar10", split="test",

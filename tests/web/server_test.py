@@ -42,10 +42,9 @@ print(answer.status, answer.read().decode())
 @pytest.fixture(scope="module")
 def daemon():
     with harness.Daemon() as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(path, 100)
+        daemon.write_dataset(100)
         with daemon.connect() as client:
-            client.load_dataset("d", format="cifar10", split="test", path=path)
+            daemon.load(client)
             yield daemon
 
 
@@ -302,10 +301,9 @@ def _fill_up(client, daemon, num_mib):
 
 def test_samples_evict_no_dataset():
     with harness.Daemon(memory_budget_mib=64) as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(path, 100)
+        daemon.write_dataset(100)
         with daemon.connect() as client, Web(daemon.socket_path) as web:
-            client.load_dataset("d", format="cifar10", split="test", path=path)
+            daemon.load(client)
             _fill_up(client, daemon, 56)
             names = [d["name"] for d in client.list_datasets()]
             status = client.status()["devices"][0]

@@ -3,7 +3,6 @@ its batches: the capture stays valid, and the memory goes back afterwards."""
 
 import ctypes
 import gc
-import os
 
 import pytest
 
@@ -47,11 +46,9 @@ class _Stream:
 @pytest.mark.parametrize("export", ["cuda_vmm_fd", "cuda_ipc_handle"])
 def test_a_collection_during_a_capture(export):
     with harness.Daemon(devices=["cuda:0"], slab_export=export) as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(path, 100)
+        daemon.write_dataset(100)
         with daemon.connect() as client:
-            dataset = client.load_dataset("d", format="cifar10", split="test",
-                                          path=path)
+            dataset = daemon.load(client)
             stream = _Stream()
             loader = datasetd.DataLoader(dataset, batch_size=10,
                                          framework="dlpack")

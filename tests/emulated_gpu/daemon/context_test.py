@@ -1,8 +1,6 @@
 """A client whose CUDA context fails: its loader ends with an error of its own,
 and the daemon and other clients go on."""
 
-import os
-
 from tests.testing import daemon_harness as harness
 
 harness.use_python_package()
@@ -32,11 +30,9 @@ hear()
 
 def test_a_lost_context_ends_the_loader_and_nothing_else(monkeypatch):
     with harness.Daemon(devices=["cuda:0"]) as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         with daemon.connect() as client:
-            dataset = client.load_dataset("d", format="cifar10", split="test",
-                                          path=path)
+            dataset = daemon.load(client)
             # The third release meets what a kernel of the job did.
             monkeypatch.setenv("DATASETD_EMULATED_GPU_FAULTS",
                                "cuStreamWriteValue64_v2@3=719")

@@ -65,11 +65,10 @@ def _daemon(request, tmp_path):
     with harness.Daemon(
             devices=["cuda:0"], slab_export=request.param,
             environment={"DATASETD_EMULATED_GPU_LOG": str(log)}) as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        daemon.planes, _ = harness.write_cifar10_test(path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         daemon.export = request.param
         with daemon.connect() as client:
-            client.load_dataset("d", format="cifar10", split="test", path=path)
+            daemon.load(client)
         yield daemon
         assert "finding" not in log.read_text()
 

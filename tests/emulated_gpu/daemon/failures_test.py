@@ -1,8 +1,6 @@
 """Errors of the driver while a daemon serves. One that ends the context ends
 the daemon, whoever met it; any other is that of one feed or one load."""
 
-import os
-
 import pytest
 
 from tests.testing import daemon_harness as harness
@@ -22,14 +20,8 @@ def _daemon(faults):
     daemon = harness.Daemon(
         devices=["cuda:0"], slab_export="cuda_vmm_fd",
         environment={"DATASETD_EMULATED_GPU_FAULTS": faults})
-    daemon.path = os.path.join(daemon.data_root, "d")
-    daemon.planes, _ = harness.write_cifar10_test(daemon.path, _NUM_SAMPLES)
+    daemon.write_dataset(_NUM_SAMPLES)
     return daemon
-
-
-def _load(client, daemon):
-    return client.load_dataset("d", format="cifar10", split="test",
-                               path=daemon.path)
 
 
 def _open(dataset, **options):
@@ -49,7 +41,7 @@ def _await_end(daemon):
 def test_a_launch_that_is_refused_ends_its_feed_only(error):
     with _daemon(f"cuLaunchKernel@{_FIRST_LAUNCH}={error}") as daemon:
         with daemon.connect() as client:
-            dataset = _load(client, daemon)
+            dataset = daemon.load(client)
             with _open(dataset, name="refused") as loader:
                 with pytest.raises(
                         datasetd.FeedFailed,
@@ -67,7 +59,7 @@ def test_a_launch_that_is_refused_ends_its_feed_only(error):
 def test_a_kernel_that_fails_ends_the_daemon_and_names_the_feeds():
     with _daemon("kernel@4=700") as daemon:
         with daemon.connect() as client:
-            dataset = _load(client, daemon)
+            dataset = daemon.load(client)
             # Perhaps before the loader has been opened.
             with pytest.raises(datasetd.DaemonGone):
                 with _open(dataset) as loader:
@@ -83,7 +75,7 @@ def test_a_device_that_fails_while_a_dataset_is_loaded_ends_the_daemon():
     with _daemon("cuMemcpyHtoDAsync_v2@1=214") as daemon:
         with daemon.connect() as client:
             with pytest.raises(datasetd.Error):
-                _load(client, daemon)
+                daemon.load(client)
         log = _await_end(daemon)
         assert "the device failed, exiting" in log
         assert "CUDA_ERROR_ECC_UNCORRECTABLE" in log
@@ -93,15 +85,15 @@ def test_an_unknown_error_of_a_device_that_works_fails_one_load():
     with _daemon("cuMemcpyHtoDAsync_v2@1=999") as daemon:
         with daemon.connect() as client:
             with pytest.raises(datasetd.Error, match="CUDA_ERROR_UNKNOWN"):
-                _load(client, daemon)
-            assert len(list(_open(_load(client, daemon)))) == 10
+                daemon.load(client)
+            assert len(list(_open(daemon.load(client)))) == 10
 
 
 def test_an_unknown_error_of_a_device_that_does_nothing_ends_the_daemon():
     with _daemon("cuMemcpyHtoDAsync_v2@1=999,cuEventRecord@1+=999") as daemon:
         with daemon.connect() as client:
             with pytest.raises(datasetd.Error):
-                _load(client, daemon)
+                daemon.load(client)
         log = _await_end(daemon)
         assert "the device failed, exiting" in log
         assert "cuMemcpyHtoDAsync: CUDA_ERROR_UNKNOWN" in log
@@ -111,8 +103,8 @@ def test_a_load_that_gets_no_memory_fails_alone():
     with _daemon("cuMemAlloc_v2@1=2") as daemon:
         with daemon.connect() as client:
             with pytest.raises(datasetd.ResourceExhausted):
-                _load(client, daemon)
-            assert len(list(_open(_load(client, daemon)))) == 10
+                daemon.load(client)
+            assert len(list(_open(daemon.load(client)))) == 10
 
 
 if __name__ == "__main__":

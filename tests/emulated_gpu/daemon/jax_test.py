@@ -6,7 +6,6 @@ memory through the emulated driver. JAX itself needs the CUDA runtime.
 """
 
 import importlib.machinery
-import os
 import sys
 import types
 
@@ -106,11 +105,10 @@ def _device(monkeypatch):
 
 def test_a_step_that_runs_late_reads_its_own_batch(device):
     with harness.Daemon(devices=["cuda:0"]) as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        planes, _ = harness.write_cifar10_test(path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
+        planes = daemon.planes
         with daemon.connect() as client:
-            dataset = client.load_dataset("d", format="cifar10", split="test",
-                                          path=path)
+            dataset = daemon.load(client)
             steps = []
             with datasetd.DataLoader(dataset, batch_size=_BATCH_SIZE,
                                      prefetch=2, framework="jax",

@@ -51,10 +51,9 @@ def _daemon(is_contained=True, **options):
             os.chmod(program, 0o755)
         daemon = stack.enter_context(harness.Daemon(
             devices=["cuda:0"], program=program, **options))
-        path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         client = stack.enter_context(daemon.connect())
-        client.load_dataset("d", format="cifar10", split="test", path=path)
+        daemon.load(client)
         yield daemon
 
 

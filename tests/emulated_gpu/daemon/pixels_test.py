@@ -46,8 +46,7 @@ _TRANSFORMS = {
 
 _COUNTER = """
 client = datasetd.connect(ADDRESS)
-dataset = client.load_dataset("d", format="cifar10", split="test",
-                              path=ARGUMENTS["path"])
+dataset = load(client)
 try:
     with datasetd.DataLoader(dataset, batch_size=20,
                              framework="dlpack") as loader:

@@ -65,8 +65,7 @@ def _open(num_devices=1, devices=None, memory_mib=256, environment=None,
         },
         **{"memory_budget_mib": 64, "pinned_budget_mib": 64, **config},
     ) as daemon:
-        daemon.path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(daemon.path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         with daemon.connect() as client:
             yield daemon, client
 
@@ -353,8 +352,7 @@ def test_what_is_not_allowed(residency, options, words):
 
 def test_the_host_has_no_choice():
     with harness.Daemon() as daemon:
-        daemon.path = os.path.join(daemon.data_root, "d")
-        harness.write_cifar10_test(daemon.path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         with daemon.connect() as client:
             for options in ({"residency": "pinned"},
                             {"residency": "split", "device_bytes": 5}):

@@ -34,11 +34,9 @@ def _serve(**variables):
         journal = os.path.join(folder, "driver.log")
         environment["DATASETD_EMULATED_GPU_LOG"] = journal
         with harness.Daemon(devices=[], environment=environment) as daemon:
-            path = os.path.join(daemon.data_root, "d")
-            harness.write_cifar10_test(path, 20)
+            daemon.write_dataset(20)
             with daemon.connect() as client:
-                client.load_dataset("d", format="cifar10", split="test",
-                                    path=path)
+                daemon.load(client)
                 names = [device["name"] for device in
                          client.status()["devices"]]
             log = daemon.log()

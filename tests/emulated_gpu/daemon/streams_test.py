@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import os
 import types
 
 import numpy as np
@@ -25,15 +24,13 @@ _PER_THREAD = 2  # CU_STREAM_PER_THREAD
 def _loader(device="cuda:0", **options):
     """(loader, planes of the images, labels)."""
     with harness.Daemon(devices=[device]) as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        planes, labels = harness.write_cifar10_test(path, _NUM_SAMPLES)
+        daemon.write_dataset(_NUM_SAMPLES)
         with daemon.connect() as client:
-            dataset = client.load_dataset("d", format="cifar10", split="test",
-                                          path=path)
+            dataset = daemon.load(client)
             with datasetd.DataLoader(dataset, **{
                     "batch_size": 10, "framework": "dlpack", "timeout": 60,
                     **options}) as loader:
-                yield loader, planes, labels
+                yield loader, daemon.planes, daemon.labels
 
 
 def test_the_stream_per_thread_is_refused():

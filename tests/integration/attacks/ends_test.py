@@ -36,8 +36,7 @@ def resident_bytes(address, size):
     return PAGE * sum(byte & 1 for byte in pages.raw)
 
 client = datasetd.connect(ADDRESS)
-dataset = client.load_dataset("victim", format="cifar10", split="test",
-                              path=ARGUMENTS["path"])
+dataset = load(client, "victim")
 kept = []
 opened_bytes = 0
 for number in range(ARGUMENTS["num_feeds"]):
@@ -69,8 +68,7 @@ hear()
 # Takes and gives back as much memory as it may have, again and again.
 _CHURNER = """
 client = datasetd.connect(ADDRESS)
-dataset = client.load_dataset("victim", format="cifar10", split="test",
-                              path=ARGUMENTS["path"])
+dataset = load(client, "victim")
 for number in range(ARGUMENTS["num_feeds"]):
     loader = datasetd.DataLoader(
         dataset, batch_size=600, prefetch=8, framework="numpy", timeout=60,
@@ -119,17 +117,15 @@ def test_slow_frees():
 
 def test_the_daemons_end_takes_nothing_from_clients():
     with harness.Daemon(drain_timeout="1s") as daemon:
-        path = os.path.join(daemon.data_root, "d")
-        planes, _ = harness.write_cifar10_test(path, 100)
+        daemon.write_dataset(100)
         with daemon.connect() as client, datasetd.DataLoader(
-                client.load_dataset("d", format="cifar10", split="test",
-                                    path=path),
-                batch_size=50, framework="numpy") as loader:
+                daemon.load(client), batch_size=50,
+                framework="numpy") as loader:
             kept = [batch[0] for batch in loader]
             daemon.terminate()
             assert daemon.wait() == 0
-            assert (kept[0] == planes[:50]).all()
-            assert (kept[1] == planes[50:]).all()
+            assert (kept[0] == daemon.planes[:50]).all()
+            assert (kept[1] == daemon.planes[50:]).all()
 
 
 if __name__ == "__main__":
