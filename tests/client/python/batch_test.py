@@ -3,9 +3,7 @@
 import collections.abc
 import ctypes
 import gc
-import os
 import pickle
-import subprocess
 import sys
 import types
 
@@ -13,7 +11,7 @@ import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import loader
+from conftest import load, loader, run_python
 from datasetd import transforms as T
 from datasetd._batches import frameworks
 
@@ -231,9 +229,7 @@ def test_bfloat16_is_not_numpys(dataset):
 
 def test_tensors_outlive_batch_loader_and_client(daemon, data_root):
     client = daemon.connect()
-    dataset = client.load_dataset(
-        "hundred", format="npy", path=data_root / "hundred"
-    )
+    dataset = load(client, data_root)
     batches = loader(dataset)
     images, labels = next(iter(batches))
     batches.close()
@@ -371,13 +367,7 @@ if {framework!r} == "dlpack":
     Kept.capsule = batch.image.__dlpack__()
 print(batch.index, Kept.held.index)
 """
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-    )
+    result = run_python("-c", script)
     assert (result.stdout, result.stderr) == ("0 1\n", "")
     assert result.returncode == 0
 

@@ -136,7 +136,6 @@ def run_watched(daemon, directory, program=PROGRAM, **variables):
         [sys.executable, "-c", program, daemon.address],
         env=dict(
             os.environ,
-            PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
             DATASETD_BENCH_DIRECTORY=str(directory),
             **variables,
         ),

@@ -1,12 +1,8 @@
 """Client, Dataset, and the errors that they raise."""
 
-import os
-import subprocess
-import sys
-
 import datasetd
 import pytest
-from conftest import NUM_SAMPLES, loader
+from conftest import NUM_SAMPLES, load, loader, run_python
 
 
 def test_datasets(client, dataset, data_root):
@@ -31,24 +27,14 @@ def test_datasets(client, dataset, data_root):
 
 def test_progress_function_and_its_exception(client, data_root):
     seen = []
-    client.load_dataset(
-        "hundred",
-        format="npy",
-        path=data_root / "hundred",
-        progress=seen.append,
-    )
+    load(client, data_root, progress=seen.append)
     assert seen and seen[-1]["name"] == "hundred"
 
     def fail(message):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        client.load_dataset(
-            "hundred",
-            format="npy",
-            path=data_root / "hundred",
-            progress=fail,
-        )
+        load(client, data_root, progress=fail)
 
 
 def test_unload_with_open_feeds(client, data_root):
@@ -118,12 +104,6 @@ with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
 
 def test_close_while_another_thread_is_in_a_call(data_root):
     """The call has its result, and what it works on lives until then."""
-    result = subprocess.run(
-        [sys.executable, "-c", _CLOSES_MEANWHILE, str(data_root)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-    )
+    result = run_python("-c", _CLOSES_MEANWHILE, data_root)
     assert result.stderr == "" and result.returncode == 0
     assert result.stdout == "103\nthe client is closed\n"

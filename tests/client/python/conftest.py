@@ -2,16 +2,26 @@
 
 import os
 import pathlib
+import re
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
-# Bazel names both relative to the working directory.
-for name in ("DATASETD_LIBRARY", "DATASETD_DAEMON"):
+# Bazel names them relative to the working directory.
+for name in (
+    "DATASETD_LIBRARY", "DATASETD_DAEMON", "FORMATS_PAGE", "LOADING_PAGE"
+):
     if name in os.environ:
         os.environ[name] = os.path.abspath(os.environ[name])
+# So that Python processes of the tests find what the tests do.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    os.path.abspath(path) for path in sys.path if path
+)
 
 NUM_SAMPLES = 103
 
@@ -21,6 +31,13 @@ def make_images(count=NUM_SAMPLES):
     values = np.arange(count, dtype=np.uint8).reshape(-1, 1, 1, 1)
     return np.ascontiguousarray(
         np.broadcast_to(values, (count, 8, 10, 3))
+    )
+
+
+def load(client, data_root, name="hundred", **options):
+    """Loads a dataset of the data root."""
+    return client.load_dataset(
+        name, format="npy", path=data_root / name, **options
     )
 
 
@@ -67,6 +84,43 @@ def indices_of(batches):
     return np.concatenate([np.asarray(batch.indices) for batch in batches])
 
 
+def poll_until(condition, what, timeout=30):
+    """Waits until condition() is true."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        # A pause between two looks; its length changes no result.
+        time.sleep(0.005)
+
+
+def run_python(*arguments, **options):
+    """A process of Python that has ended, with what it wrote."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
+
+
+def run_examples(page, daemon, **options):
+    """What each example prints that the page has, with this daemon."""
+    with open(os.environ[page], encoding="utf-8") as file:
+        examples = re.findall(
+            r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL
+        )
+    printed = []
+    for example in examples:
+        done = run_python(
+            "-c", example,
+            env=dict(os.environ, DATASETD_ADDRESS=daemon.address), **options,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    return printed
+
+
 def stop(process):
     """SIGSTOP to a child, and its effect: no thread of it runs any more."""
     os.kill(process.pid, signal.SIGSTOP)
@@ -100,11 +154,9 @@ def client(daemon):
 
 @pytest.fixture
 def dataset(client, data_root):
-    return client.load_dataset(
-        "hundred", format="npy", path=data_root / "hundred"
-    )
+    return load(client, data_root)
 
 
 @pytest.fixture
 def tiny(client, data_root):
-    return client.load_dataset("three", format="npy", path=data_root / "three")
+    return load(client, data_root, "three")

@@ -49,7 +49,6 @@ def start_job(address):
         [sys.executable, "-c", _JOB, str(address)],
         stdout=subprocess.PIPE,
         text=True,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
     )
     assert job.stdout.readline() == "waits\n"
     return job

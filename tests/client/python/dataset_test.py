@@ -3,19 +3,15 @@ and loaders of subsets."""
 
 import itertools
 import os
-import re
 import signal
-import subprocess
-import sys
 
 import datasetd
 import numpy as np
 import pytest
 import torch
+from conftest import run_examples
 from datasetd import transforms as T
 
-# Bazel names it relative to the working directory.
-_PAGE = os.path.abspath(os.environ["LOADING_PAGE"])
 _NUMBERS = itertools.count()
 _N = 97
 _RANDOM = np.random.default_rng(7)
@@ -426,22 +422,5 @@ def test_closing_while_the_daemon_does_not_answer(client, monkeypatch):
 
 
 def test_the_examples_of_the_page(daemon):
-    with open(_PAGE, encoding="utf-8") as file:
-        examples = re.findall(
-            r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL
-        )
-    path = os.pathsep.join(map(os.path.abspath, sys.path))
-    printed = [
-        subprocess.run(
-            [sys.executable, "-c", example],
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=120,
-            env=dict(
-                os.environ, PYTHONPATH=path, DATASETD_ADDRESS=daemon.address
-            ),
-        ).stdout
-        for example in examples
-    ]
+    printed = run_examples("LOADING_PAGE", daemon)
     assert printed == ["2 2\n", "333 800 200 8\n"]

@@ -3,11 +3,11 @@
 import os
 import re
 import subprocess
-import sys
 
 import datasetd
 import numpy as np
 import pytest
+from conftest import run_python
 
 SAMPLES_PER_FILE = 10000
 
@@ -27,11 +27,7 @@ def cifar(tmp_path_factory):
 
 def test_both_at_once(cifar):
     with datasetd.start_local(device="cpu", data_roots=cifar) as daemon:
-        environment = dict(
-            os.environ,
-            DATASETD_ADDRESS=daemon.address,
-            PYTHONPATH=os.pathsep.join(sys.path),
-        )
+        environment = dict(os.environ, DATASETD_ADDRESS=daemon.address)
         reader = subprocess.Popen(
             [os.path.abspath(os.environ["READ_BATCHES"]), str(cifar)]
             + ["--seed=2", "--batch_size=250", "--epochs=2"],
@@ -39,16 +35,13 @@ def test_both_at_once(cifar):
             text=True,
             env=environment,
         )
-        trainer = subprocess.run(
-            [sys.executable, os.environ["TRAIN_CIFAR"], str(cifar)]
-            + ["--seed=1", "--batch_size=64", "--batches=5"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-            timeout=120,
-        )
+        trainer = run_python(
+            os.environ["TRAIN_CIFAR"], cifar, "--seed=1", "--batch_size=64",
+            "--batches=5", env=environment,
+        )  # fmt: skip
         output, _ = reader.communicate(timeout=120)
-        assert (reader.returncode, trainer.returncode) == (0, 0)
+        assert (reader.returncode, trainer.returncode) == (0, 0), (
+            trainer.stderr)
         line = r"seed=\d: \d+ samples/s, {} batches, waited \d+\.\d+ s of"
         assert re.search("read_batches " + line.format(400), output)
         assert re.search(
@@ -74,16 +67,11 @@ def test_a_pth_file_is_pushed_once(tmp_path):
     )
     with datasetd.start_local(device="cpu") as daemon, daemon.connect() as own:
         for _ in range(2):
-            result = subprocess.run(
-                [sys.executable, os.environ["PUSH_PTH"], str(path)]
-                + ["--address", daemon.address, "--epochs=2"]
-                + ["--fields=image,label"],
-                stdout=subprocess.PIPE,
-                text=True,
-                env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-                timeout=120,
-            )
-            assert result.returncode == 0
+            result = run_python(
+                os.environ["PUSH_PTH"], path, "--address", daemon.address,
+                "--epochs=2", "--fields=image,label",
+            )  # fmt: skip
+            assert result.returncode == 0, result.stderr
             assert "'pth', 5 samples" in result.stdout
             assert "epoch 1: 5 samples" in result.stdout
             assert own.get_dataset("pth").fields[0].shape == (4, 4, 3)

@@ -4,7 +4,6 @@ import functools
 import os
 import pickle
 import subprocess
-import sys
 
 import datasetd
 import h5py
@@ -12,6 +11,7 @@ import lmdb
 import numpy as np
 import pandas
 import pytest
+from conftest import run_python
 from datasetd import transforms as T
 from datasetd._client import formats
 from datasetd._daemon.local import find_daemon
@@ -108,13 +108,7 @@ def test_a_format_that_python_reads(
     with datasetd.load(format, path, split, options=options) as dataset:
         _expect(dataset, images, dtype)
 
-    def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "datasetd", *map(str, arguments)],
-            capture_output=True, text=True, timeout=120,
-            env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-        )
-
+    run = functools.partial(run_python, "-m", "datasetd")
     arguments = [f"--option={key}={value}" for key, value in options.items()]
     if split:
         arguments.append(f"--split={split}")

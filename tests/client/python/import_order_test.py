@@ -1,10 +1,7 @@
 """The library lives beside torch, whichever comes first."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from conftest import run_python
 
 SCRIPT = """
 import {first}
@@ -29,24 +26,13 @@ def test_import_order(daemon, data_root, first, second):
         address=daemon.address,
         path=str(data_root / "hundred"),
     )
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-    )
+    result = run_python("-c", script)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "3.0\n" and result.stderr == ""
 
 
-def test_transforms_need_no_library(tmp_path):
-    environment = {
-        key: value
-        for key, value in os.environ.items()
-        if key != "DATASETD_LIBRARY"
-    }
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+def test_transforms_need_no_library(monkeypatch):
+    monkeypatch.delenv("DATASETD_LIBRARY", raising=False)
     script = """
 import datasetd
 datasetd.transforms.RandomCrop(32)
@@ -55,13 +41,7 @@ try:
 except datasetd.LibraryNotFound as error:
     print("DATASETD_LIBRARY" in str(error))
 """
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment,
-    )
+    result = run_python("-c", script)
     assert result.stdout == "True\n", result.stderr
 
 

@@ -8,12 +8,11 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import datasetd
 import numpy as np
 import pytest
-from conftest import stop
+from conftest import load, poll_until, stop
 
 _PACKAGE = os.path.dirname(datasetd.__file__)
 
@@ -161,17 +160,13 @@ def test_interrupted_open_leaves_no_feed(dataset, client):
             loader.close()
             break
     assert step > 100
-    deadline = time.monotonic() + 30
-    while client.list_feeds():
-        assert time.monotonic() < deadline
+    poll_until(lambda: not client.list_feeds(), "no feed is left")
 
 
 def test_ctrl_c_in_a_wait_loses_no_batch(data_root):
     """The signal comes together with the batch that was waited for."""
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with datasetd.DataLoader(
             dataset, batch_size=1, framework="numpy", prefetch=1
         ) as loader:

@@ -1,12 +1,10 @@
 """Several iterators of one loader, and peek()."""
 
-import time
-
 import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import NUM_SAMPLES, copies, indices_of, loader
+from conftest import NUM_SAMPLES, copies, indices_of, loader, poll_until
 from datasetd import transforms as T
 
 N = 11  # batches of an epoch
@@ -267,9 +265,7 @@ def test_iterators_one_after_another_share_their_buffers(client, dataset):
         assert count() == 2
         next(newer)
         del older, newer, batch
-        deadline = time.monotonic() + 10
-        while count() > 1:
-            assert time.monotonic() < deadline
+        poll_until(lambda: count() == 1, "one feed", timeout=10)
 
 
 def test_a_framework_that_counts_epochs_moves_the_loader_forward(

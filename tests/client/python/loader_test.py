@@ -3,13 +3,12 @@
 import copy
 import gc
 import pickle
-import time
 
 import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import NUM_SAMPLES, copies, indices_of, loader
+from conftest import NUM_SAMPLES, copies, indices_of, loader, poll_until
 from datasetd import transforms as T
 
 
@@ -183,11 +182,13 @@ def test_feeds_end_with_their_loader(client, dataset, order):
         batches.fetch([1, 2])
         assert any(f["name"] == "ends" for f in client.list_feeds())
         del batch, iterator, batches
-        deadline = time.monotonic() + 5
-        while any(
-            f["name"] in ("ends", "fetch") for f in client.list_feeds()
-        ):
-            assert time.monotonic() < deadline
+        poll_until(
+            lambda: not any(
+                f["name"] in ("ends", "fetch") for f in client.list_feeds()
+            ),
+            "the feeds' end",
+            timeout=5,
+        )
     finally:
         gc.enable()
 

@@ -13,7 +13,7 @@ import time
 
 import datasetd
 import pytest
-from conftest import NUM_SAMPLES, loader
+from conftest import NUM_SAMPLES, load, loader, poll_until
 
 # A daemon that does not end by then is killed.
 KILL_SECONDS = 10
@@ -21,19 +21,6 @@ KILL_SECONDS = 10
 
 def is_alive(pid):
     return os.path.exists(f"/proc/{pid}")
-
-
-def await_end(pid, seconds=30):
-    deadline = time.monotonic() + seconds
-    while is_alive(pid):
-        assert time.monotonic() < deadline, "the daemon did not end"
-        time.sleep(0.01)
-
-
-def load(client, data_root):
-    return client.load_dataset(
-        "hundred", format="npy", path=data_root / "hundred"
-    )
 
 
 def get_loader(data_root):
@@ -171,10 +158,7 @@ def test_close_ends_another_threads_wait(data_root):
 
     thread = threading.Thread(target=draw)
     thread.start()
-    deadline = time.monotonic() + 30
-    while not batches._feeds.newest._feed.is_used():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    poll_until(batches._feeds.newest._feed.is_used, "the wait")
     os.kill(daemon.pid, signal.SIGCONT)
     daemon.close()
     thread.join(30)
@@ -202,7 +186,6 @@ def start_script(data_root):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
     )
     return process, int(process.stdout.readline())
 
@@ -221,7 +204,7 @@ def test_it_ends_with_its_process(data_root):
     process, pid = start_script(data_root)
     process.kill()
     process.communicate()
-    await_end(pid)
+    poll_until(lambda: not is_alive(pid), "the daemon's end")
 
 
 def test_a_configuration_of_the_users_own(data_root, tmp_path):

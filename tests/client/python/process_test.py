@@ -15,16 +15,14 @@ import datasetd._daemon.local as local
 import numpy as np
 import pytest
 import torch
-from conftest import SlowSamples, copies, indices_of, loader, stop
+from conftest import SlowSamples, copies, indices_of, load, loader, stop
 from datasetd._feed import recovery
 
 
 def test_daemon_killed_while_clients_wait(data_root):
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
         client = daemon.connect()
-        dataset = client.load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(client, data_root)
         batches = loader(dataset, prefetch=1)
         iterator = iter(batches)
         kept = next(iterator)
@@ -43,9 +41,7 @@ def test_daemon_killed_while_clients_wait(data_root):
 
 def test_daemon_that_drains(data_root):
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with loader(dataset, prefetch=1) as batches:
             iterator = iter(batches)
             next(iterator)
@@ -59,9 +55,7 @@ def test_daemon_that_drains(data_root):
 
 def test_reconnect_goes_on_at_the_exact_next_batch(data_root, tmp_path):
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with loader(dataset) as batches:
             expected = indices_of(copies(batches))
         with loader(dataset, prefetch=1, reconnect=30) as batches:
@@ -77,9 +71,7 @@ def test_reconnect_goes_on_at_the_exact_next_batch(data_root, tmp_path):
 def test_a_state_with_another_seed_while_the_daemon_is_gone(data_root):
     """The feed has to be opened anew for that seed."""
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with loader(dataset) as batches:
             expected = indices_of(copies(batches))
             state = dict(batches.state_dict(), epoch=0, batch=3)
@@ -96,9 +88,7 @@ def test_a_state_with_another_seed_while_the_daemon_is_gone(data_root):
 def test_an_unused_iterator_that_found_no_daemon_begins_nothing(data_root):
     order = range(102, -1, -1)
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with loader(
             dataset, shuffle=False, sampler=order, reconnect=30
         ) as batches:
@@ -123,9 +113,7 @@ def test_a_dataset_that_still_loads_when_another_loader_is_back(
     slow.go_on.set()
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
         client = daemon.connect()
-        hundred = client.load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        hundred = load(client, data_root)
         pushed = client.push_dataset("pushed", slow)
         batches = datasetd.DataLoader(pushed, reconnect=30)
         under_way = iter(batches)
@@ -190,9 +178,7 @@ def test_a_daemon_that_comes_back_too_late(data_root, order):
     """The error is the daemon's, not that the loader is closed; the next use
     looks again, and goes on at the exact next batch."""
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         arguments = (
             {}
             if order == "random"
@@ -302,7 +288,6 @@ def test_the_interpreter_ends_while_threads_wait(data_root):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
             )
             try:
                 assert process.stdout.readline() == "ready\n"

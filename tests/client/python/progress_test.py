@@ -4,15 +4,14 @@ import builtins
 
 import datasetd
 import pytest
+from conftest import load
 from datasetd._client import progress
 
 COUNT = 103
 
 
 def _load(client, data_root, **options):
-    return client.load_dataset(
-        "hundred", format="npy", path=data_root / "hundred", progress=True,
-        **options)
+    return load(client, data_root, progress=True, **options)
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,12 @@
 
 import gc
 import itertools
-import select
-import time
 
 import datasetd
 import numpy as np
 import pytest
 import torch
+from conftest import poll_until
 from datasetd import transforms as T
 from PIL import Image
 
@@ -244,11 +243,10 @@ def test_a_wrong_len_is_named(client):
 
 def _expect_gone(client, name):
     """Waits until the daemon has noticed that the push was broken off."""
-    deadline = time.monotonic() + 60
-    while name in {dataset["name"] for dataset in client.list_datasets()}:
-        assert time.monotonic() < deadline, f"{name} is still there"
-        # A pause between two looks; its length changes no result.
-        select.select([], [], [], 0.005)
+    poll_until(
+        lambda: name not in {d["name"] for d in client.list_datasets()},
+        f"the end of {name}",
+    )
 
 
 def test_equal_content_has_an_equal_id(client):

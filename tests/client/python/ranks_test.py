@@ -37,7 +37,6 @@ def run_ranks(daemon, tmp_path, source, size=2, **variables):
             text=True,
             env=dict(
                 os.environ,
-                PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
                 ADDRESS=daemon.address,
                 MEETING=str(tmp_path / "meeting"),
                 AS_RANK=str(rank),

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import re
-import subprocess
 import sys
 import zipfile
 
@@ -18,18 +17,19 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from conftest import run_examples, run_python
 from datasetd import __main__ as command
 from datasetd import sources
 from datasetd._push.samples import FieldNames, Kinds
 from PIL import Image
 
-# Bazel names it relative to the working directory.
-_PAGE = os.path.abspath(os.environ["FORMATS_PAGE"])
 _NUMBERS = itertools.count()
 _RANDOM = np.random.default_rng(4)
 _IMAGES = _RANDOM.integers(0, 256, (300, 8, 9, 3), np.uint8)
 _ROWS = _RANDOM.standard_normal((300, 4)).astype(np.float32)
 _LABELS = np.arange(300) % 10
+
+_run = functools.partial(run_python, "-m", "datasetd")
 
 
 def _expect(client, data, want, classes=None):
@@ -738,30 +738,11 @@ def test_a_path_that_is_not_there():
 
 
 def test_the_examples_of_the_page(daemon, tmp_path):
-    with open(_PAGE, encoding="utf-8") as file:
-        examples = re.findall(
-            r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL
-        )
-    printed = [
-        _run_python(
-            example, cwd=tmp_path, DATASETD_ADDRESS=daemon.address
-        )
-        for example in examples
-    ]
+    printed = run_examples("FORMATS_PAGE", daemon, cwd=tmp_path)
     assert len(printed) == 3
     assert printed[0] == "1000 ['image', 'label']\n"
     assert "100 samples" in printed[1] and "['image', 'label']" in printed[1]
     assert printed[2] == "50 push\n"
-
-
-def _run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "datasetd", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-    )
 
 
 def test_the_command_pushes_what_python_reads(client, daemon, h5):
@@ -926,23 +907,11 @@ def test_tfrecords_of_no_file():
 
 
 def test_the_package_imports_no_library_of_a_format():
-    done = _run_python(
+    done = run_python(
+        "-c",
         "import sys, datasetd\n"
         "names = {'numpy', 'torch', 'h5py', 'pandas', 'pyarrow', 'PIL',\n"
         "         'lmdb', 'zarr', 'safetensors', 'mxnet', 'tfrecord'}\n"
         "print(sorted(names & set(sys.modules)))"
     )
-    assert done == "[]\n"
-
-
-def _run_python(program, cwd=None, **environment):
-    path = os.pathsep.join(map(os.path.abspath, sys.path))
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        timeout=120,
-        env=dict(os.environ, PYTHONPATH=path, **environment),
-    ).stdout
+    assert done.stdout == "[]\n", done.stderr

@@ -3,7 +3,7 @@
 import datasetd
 import numpy as np
 import pytest
-from conftest import copies, indices_of, loader
+from conftest import copies, indices_of, load, loader
 
 
 def test_resume_goes_on_at_the_exact_batch(dataset):
@@ -91,9 +91,7 @@ def test_malformed_states(dataset):
 def test_a_state_that_needs_a_client_which_is_closed(daemon, data_root):
     """The loader goes on as it was."""
     with daemon.connect() as client:
-        dataset = client.load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(client, data_root)
         batches = datasetd.DataLoader(dataset, batch_size=10, shuffle=True)
     with batches:
         whole = indices_of(copies(batches))

@@ -5,11 +5,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import datasetd
 import pytest
-from conftest import loader, stop
+from conftest import load, loader, poll_until, run_python, stop
 
 # A stopped daemon makes no batch, and its connections stay.
 WAIT_SCRIPT = """
@@ -38,7 +37,6 @@ def test_interrupt_while_waiting(data_root):
         process = subprocess.Popen(
             [sys.executable, "-c", script],
             stdout=subprocess.PIPE,
-            env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
         )
         try:
             # At most prefetch + 2 were ready; after the last it waits.
@@ -56,9 +54,7 @@ def test_interrupt_while_waiting(data_root):
 
 def test_timeout(data_root):
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with loader(dataset, prefetch=1, timeout=0.3) as batches:
             stop(daemon)
             try:
@@ -74,9 +70,7 @@ def test_timeout(data_root):
 
 def test_timeout_of_fetch(data_root):
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with loader(dataset) as batches:
             assert batches.fetch([7]).indices.tolist() == [7]
             batches.timeout = 0.3
@@ -93,9 +87,7 @@ def test_timeout_of_fetch(data_root):
 def test_timeout_of_a_samplers_indices(data_root):
     order = list(range(99, -1, -1))
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with loader(
             dataset, sampler=order, shuffle=False, timeout=0.3
         ) as batches:
@@ -135,9 +127,7 @@ def test_an_iterator_goes_on_after_a_timeout_of_its_indices(
     data_root, order, num_taken
 ):
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = daemon.connect().load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(daemon.connect(), data_root)
         with loader(
             dataset, batch_size=1, shuffle=False, prefetch=4, **order
         ) as batches:
@@ -220,7 +210,6 @@ def test_ctrl_c_while_the_daemon_does_not_answer(data_root, wait):
     process = subprocess.Popen(
         [sys.executable, "-c", _WAITS, str(data_root), wait],
         stdout=subprocess.PIPE,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
     )
     try:
         assert process.stdout.readline() == b"waiting\n"
@@ -255,12 +244,7 @@ with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
 
 
 def test_a_signal_handler_may_call_while_a_call_waits(data_root):
-    result = subprocess.run(
-        [sys.executable, "-c", _HANDLER, str(data_root)],
-        capture_output=True,
-        text=True,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-    )
+    result = run_python("-c", _HANDLER, data_root)
     assert (result.stdout, result.stderr) == ("timeout\nTrue\n", "")
     assert result.returncode == 0
 
@@ -268,9 +252,7 @@ def test_a_signal_handler_may_call_while_a_call_waits(data_root):
 def test_close_ends_another_threads_wait(data_root):
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
         client = daemon.connect()
-        dataset = client.load_dataset(
-            "hundred", format="npy", path=data_root / "hundred"
-        )
+        dataset = load(client, data_root)
         batches = loader(dataset, prefetch=1, name="closed")
         iterator = iter(batches)
         is_used = batches._feeds.newest._feed.is_used
@@ -292,9 +274,7 @@ def test_close_ends_another_threads_wait(data_root):
             batches.timeout = None
             thread = threading.Thread(target=take)
             thread.start()
-            deadline = time.monotonic() + 30
-            while not is_used():
-                assert time.monotonic() < deadline
+            poll_until(is_used, "the wait")
             for use in (iterator.__next__, batches.__iter__):
                 with pytest.raises(
                     datasetd.FailedPrecondition, match="one thread at a time"
@@ -310,6 +290,4 @@ def test_close_ends_another_threads_wait(data_root):
             os.kill(daemon.pid, signal.SIGCONT)
         (error,) = errors
         assert isinstance(error, datasetd.Closed)
-        deadline = time.monotonic() + 30
-        while client.list_feeds():
-            assert time.monotonic() < deadline
+        poll_until(lambda: not client.list_feeds(), "the feed's end")
