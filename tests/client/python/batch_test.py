@@ -176,18 +176,18 @@ def test_numpy_arrays_are_views(dataset):
 
 
 def test_dlpack_objects(dataset):
-    with loader(dataset, framework="dlpack") as batches:
+    with loader(
+        dataset, framework="dlpack", prefetch=1, on_held="error"
+    ) as batches:
         images, labels = next(iter(batches))
         assert images.shape == (10, 3, 8, 10) and labels.dtype == "int64"
         tensor = torch.from_dlpack(images)
         array = np.from_dlpack(labels)
         np.testing.assert_array_equal(tensor[:, 0, 0, 0].numpy(), array)
+        del images, labels, tensor, array
         # A capsule that nobody takes gives its hold back.
-        capsule = images.__dlpack__()
-        del capsule, images, labels, tensor, array
-        gc.collect()
-        for _ in batches:
-            pass
+        for batch in batches:
+            batch.image.__dlpack__()
 
 
 def test_a_tensor_that_is_refused_gives_its_hold_back(dataset):

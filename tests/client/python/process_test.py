@@ -234,7 +234,7 @@ def test_fork_while_holding_a_batch(dataset):
 
 
 def test_tensors_are_freed_on_any_thread(dataset):
-    with loader(dataset, prefetch=2) as batches:
+    with loader(dataset, prefetch=2, on_held="error") as batches:
         boxes = []
 
         def free():
