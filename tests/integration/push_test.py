@@ -131,23 +131,13 @@ def test_a_killed_push_of_images_gives_its_spool_back(tmp_path, has_cache):
         assert _states(client) == {}
 
 
-def test_an_unload_ends_a_push_of_images(daemon):
-    with daemon.connect() as client, _stalled(daemon, kind="image") as worker:
+@pytest.mark.parametrize("kind", ["image", "array"])
+def test_an_unload_ends_a_push_that_waits(daemon, kind):
+    with daemon.connect() as client, _stalled(daemon, kind=kind) as worker:
         harness.poll_until(lambda: "pushed" in _states(client), "loading")
         client.unload_dataset("pushed")
         harness.poll_until(lambda: _states(client) == {}, "nothing is left")
         assert _spools(daemon) == []
-        worker.tell()
-        answer = worker.hear()
-        assert answer["error"] == "Aborted"
-        assert "'pushed': it was unloaded meanwhile" in answer["message"]
-
-
-def test_an_unload_ends_a_push_that_waits(daemon):
-    with daemon.connect() as client, _stalled(daemon) as worker:
-        harness.poll_until(lambda: "pushed" in _states(client), "loading")
-        client.unload_dataset("pushed")
-        harness.poll_until(lambda: _states(client) == {}, "nothing is left")
         worker.tell()
         answer = worker.hear()
         assert answer["error"] == "Aborted"
