@@ -6,34 +6,6 @@ import pytest
 from conftest import copies, indices_of, load, loader
 
 
-def test_resume_goes_on_at_the_exact_batch(dataset):
-    with loader(dataset) as batches:
-        whole = [indices_of(copies(batches)) for _ in range(2)]
-    with loader(dataset) as batches:
-        iterator = iter(batches)
-        for _ in range(4):
-            next(iterator)
-        state = batches.state_dict()
-    assert (state["epoch"], state["batch"]) == (0, 4)
-    assert "rank" not in state
-    with loader(dataset) as batches:
-        batches.load_state_dict(state)
-        assert batches.state_dict() == state
-        rest = indices_of(copies(batches))
-        np.testing.assert_array_equal(rest, whole[0][40:])
-        np.testing.assert_array_equal(
-            indices_of(copies(batches)), whole[1]
-        )
-
-
-def test_state_at_the_end_of_an_epoch(dataset):
-    with loader(dataset) as batches:
-        for _ in batches:
-            pass
-        state = batches.state_dict()
-        assert (state["epoch"], state["batch"]) == (1, 0)
-
-
 def test_set_epoch_to_the_loaded_epoch_keeps_the_position(dataset):
     with loader(dataset) as batches:
         state = dict(batches.state_dict(), epoch=3, batch=2)
