@@ -653,6 +653,17 @@ def test_jitter_ranges_are_torchvisions(value):
     )
 
 
+def test_attributes_of_users_are_no_parameters():
+    class Named(T.ColorJitter):
+        def __init__(self, strength):
+            self.strength = strength
+            super().__init__(brightness=strength)
+
+    op = Named(0.5)
+    op.note = "as in the paper"
+    assert op.to_message() == T.ColorJitter(brightness=0.5).to_message()
+
+
 def test_repr_names_fields_where_they_are_named():
     assert repr(T.VerticalFlip()) == "VerticalFlip()"
     assert repr(T.VerticalFlip(fields="mask")) == (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _checks
 from ._checks import Fields
 
+_PACKAGE = __name__.rpartition(".")[0]
 _ENUM_PREFIXES = {
     "dtype": "DTYPE_",
     "interpolation": "INTERPOLATION_MODE_",
@@ -59,11 +61,18 @@ class Transform:
         return message
 
     def _parameters(self) -> Dict[str, Any]:
-        """Returns the op's message, which has its attributes by their names."""
+        """Returns the op's message, which has its parameters by their names;
+        not what else a subclass of a user's has."""
+        op = next(
+            kind
+            for kind in type(self).__mro__
+            if kind.__module__.startswith(_PACKAGE)
+        )
+        names = inspect.signature(op).parameters
         return {
             name: in_message(name, value)
             for name, value in vars(self).items()
-            if name != "fields" and value is not None
+            if name in names and name != "fields" and value is not None
         }
 
     def __repr__(self) -> str:
