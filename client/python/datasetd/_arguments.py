@@ -38,7 +38,7 @@ def checked_seconds(name: str, value: Any) -> float:
 
 def nanoseconds(seconds: float) -> int:
     """Returns a time for the library, which takes less than 2**63."""
-    return min(int(seconds * 1e9), 2**63 - 1)
+    return int(min(seconds * 1e9, 2**63 - 1))
 
 
 def loader_timeout(value: Any) -> Optional[float]:

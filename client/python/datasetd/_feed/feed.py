@@ -175,12 +175,12 @@ class Feed:
                 self._check_open()
                 step = _WAIT_STEP_NS
                 if timeout is not None:
-                    left = int((start + timeout - time.monotonic()) * 1e9)
-                    if left <= 0:
+                    left = (start + timeout - time.monotonic()) * 1e9
+                    if left < 1:
                         raise DeadlineExceeded(
                             f"no batch came within {timeout} s (timeout=)"
                         )
-                    step = min(step, left)
+                    step = int(min(step, left))
                 # Without the GIL.
                 if not self._library.feed_next(
                     self._handle,
