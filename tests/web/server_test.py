@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 
 import pytest
@@ -18,6 +19,8 @@ from tests.testing import daemon_harness as harness
 from tests.web.web_harness import Web
 
 harness.use_python_package()
+
+import datasetd  # noqa: E402
 
 _NOBODY = 65534
 # Prints the status of a GET with a token, over TCP or a Unix socket.
@@ -198,6 +201,30 @@ def test_wrong_arguments(web):
             ("estimate", {"format": "cifar10", "path": "/etc"}, 403),
             ("bad_picture", {"name": "d", "position": "0"}, 404)):
         assert web.refusal(name, **query)[0] == status, (name, query)
+
+
+def test_samples_of_a_dataset_whose_source_is_scanned(daemon, web):
+    shards = harness.write_slow_shards(
+        os.path.join(daemon.data_root, "shards"))
+    is_scanned = threading.Event()
+
+    def load():
+        with daemon.connect() as client:
+            with pytest.raises(datasetd.Error):
+                client.load_dataset("scanned", "webdataset", shards,
+                                    progress=lambda _: is_scanned.set())
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        assert is_scanned.wait(60)
+        _, code, message = web.refusal("samples", dataset="scanned")
+        assert code == "FailedPrecondition"
+        assert message == "dataset 'scanned' has no samples yet"
+    finally:
+        with daemon.connect() as client:
+            client.unload_dataset("scanned")
+        thread.join()
 
 
 @pytest.mark.parametrize("mean, std", [
