@@ -25,9 +25,8 @@ class TemporaryDirectory {
                      "/datasetd-XXXXXX");
     if (mkdtemp(path.data()) == nullptr) {
       return absl::ErrnoToStatus(
-          errno, absl::StrCat(
-                     "no temporary directory can be made: set TMPDIR: mkdtemp ",
-                     path));
+          errno, absl::StrCat("no temporary directory can be made as ", path,
+                              "; set TMPDIR"));
     }
     return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
   }

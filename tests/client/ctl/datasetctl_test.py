@@ -205,8 +205,8 @@ class DatasetctlTest(unittest.TestCase):
         _, error = self.ctl("bench", "--", "true", code=1,
                             variables={"TMPDIR": "/dev/null"})
         self.assertRegex(
-            error, "^datasetctl: no temporary directory can be made: set "
-            "TMPDIR: mkdtemp /dev/null/datasetd-.*: Not a directory\n$")
+            error, "^datasetctl: no temporary directory can be made as "
+            "/dev/null/datasetd-.*; set TMPDIR: Not a directory\n$")
 
     def test_bench_awaits_its_command_where_sigchld_is_ignored(self):
         _, error = self.bench("raise SystemExit(3)", code=1,
