@@ -150,7 +150,7 @@ TEST(MemoryBudgetTest, DoesNotOverflow) {
 
 TEST(MemoryBudgetTest, ThreadsNeverExceedItAndLeaveNothing) {
   static constexpr uint64_t kTotal = 1000;
-  MemoryBudget budget(kTotal);
+  MemoryBudget budget(kTotal, {.slab_bytes = kTotal});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&budget, t] {

@@ -403,11 +403,13 @@ TEST_F(FeedTableTest, LimitsAndBadOptionsNameTheThing) {
   }
   EXPECT_THAT(
       table_->Open(Options(), kAlice),
-      StatusIs(kResourceExhausted, AllOf(HasSubstr("uid 1000"),
+      StatusIs(kResourceExhausted, AllOf(HasSubstr("uid 1000 has 3 feeds"),
                                          HasSubstr("user_limits.max_feeds"))));
   ASSERT_THAT(table_->Open(Options(), kBob), IsOk());
   EXPECT_THAT(table_->Open(Options(), kBob),
-              StatusIs(kResourceExhausted, HasSubstr("'max_feeds'")));
+              StatusIs(kResourceExhausted,
+                       HasSubstr("there are 4 feeds already, which is "
+                                 "'max_feeds'")));
 }
 
 TEST_F(FeedTableTest, EveryFailedAllocationOfOpenLeavesNothing) {

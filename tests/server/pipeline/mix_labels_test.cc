@@ -79,13 +79,14 @@ TEST(MixLabelsTest, LabelsBecomeOneNumberPerClass) {
   EXPECT_EQ((*programs)[0].scratch.partner_elements, 8 * 6 * 3);
 
   const v1::SlotLayout layout =
-      *ComputeSlotLayout(fields, absl::MakeSpan(*programs), 5);
+      *ComputeSlotLayout(fields, absl::MakeSpan(*programs), 50);
   const v1::SlotField& label = layout.fields(2);
   EXPECT_EQ(label.dtype(), v1::DTYPE_FLOAT32);
-  EXPECT_THAT(label.shape(), ElementsAre(5, 7));
+  EXPECT_THAT(label.shape(), ElementsAre(50, 7));
   EXPECT_THAT(label.strides(), ElementsAre(7, 1));
+  // 50 * 7 * 4 bytes, aligned.
   EXPECT_EQ(layout.indices_offset_bytes() - label.offset_bytes(),
-            kSlotAlignmentBytes);
+            6 * kSlotAlignmentBytes);
 }
 
 TEST(MixLabelsTest, WithoutAMixNothingChanges) {
