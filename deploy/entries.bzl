@@ -1,4 +1,5 @@
-"""What the archives of this package are made of: files, folders, links."""
+"""What the archives of this package are made of, files, folders and links, and
+the rules that run its scripts."""
 
 # proto/version.h and the Python package say the same; tests compare.
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-// A unary gRPC call that polls on_wait while it waits, without a thread.
+// gRPC calls without a thread, which poll on_wait while they wait.
 //
 // A daemon lets a user have so many calls at a time and refuses the next one at
 // once. Many feeds of one user may call at the same moment, so a refused call

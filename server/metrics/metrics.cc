@@ -131,7 +131,6 @@ void AddDataset(const DatasetInfo& info, Page& page) {
                "Device memory of the dataset's samples that are loaded; of "
                "replicas, on each device.",
                {{"dataset", info.spec->name()}, {"device", placement.device()}},
-
                std::min(ResidentBytes(info), placement.device_bytes()));
     host_bytes += placement.host_bytes();
   }

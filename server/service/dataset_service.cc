@@ -37,13 +37,14 @@ absl::Status ShuttingDown() {
   return absl::UnavailableError("the daemon is shutting down");
 }
 
-// `key` is of the configuration, if that has the limit of one user.
-UserPlaces::Refusal TooMany(const char* what, const char* key = "") {
-  return [what, key](const UserPlaces::Usage& calls) {
+// `of_user` says where the limit of one user is configured, if it is.
+UserPlaces::Refusal TooMany(const char* what, const char* of_user = "") {
+  return [what, of_user](const UserPlaces::Usage& calls) {
     return absl::StrCat(what, ": ", calls.total, " are under way, ", calls.own,
                         " of them of uid ", calls.uid, "; there may be ",
                         calls.max_total, ", and ", calls.max_own,
-                        " of one user", key, ": try again when one has ended");
+                        " of one user", of_user,
+                        ": try again when one has ended");
   };
 }
 

@@ -50,8 +50,8 @@ class Job:
         ]
 
     def await_held(self, times):
-        """Waits until the four ranks of a held job (Torchrun) wait, after they
-        have trained the batch of it so many times."""
+        """Waits until each of the four ranks of a held job (Torchrun) has
+        trained batch 4 of the second epoch so many times, and waits."""
         for rank in range(4):
             harness.poll_until(
                 lambda rank=rank: times == [

@@ -20,7 +20,7 @@ class World:
 
     `client` and `loader`, called "good", are the job's; `options` add to the
     loader's. `session` and `rpc` are the other's; `footprint` is what the
-    daemon uses before it has a feed.
+    daemon uses before the other has a feed.
     """
 
     def __init__(self, daemon, num_samples=2000, **options):

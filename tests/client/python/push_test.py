@@ -246,6 +246,7 @@ def _expect_gone(client, name):
     poll_until(
         lambda: name not in {d["name"] for d in client.list_datasets()},
         f"the end of {name}",
+        60,
     )
 
 

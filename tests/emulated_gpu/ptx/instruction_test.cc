@@ -39,7 +39,7 @@ void Check(const std::vector<Row>& rows, const ParseOptions& options = {}) {
   }
 }
 
-// The words that "k" of `ptx`, with one block of threads, left in `out`.
+// The words that "k" of `ptx`, on blocks of `num_threads`, left in `out`.
 std::vector<uint32_t> RunThreads(const std::string& ptx, uint32_t num_threads,
                                  size_t num_out, std::vector<uint32_t> in = {0},
                                  uint32_t num_blocks = 1) {
