@@ -82,8 +82,8 @@ struct LoadPlan {
 // Samples of an encoded source have one resident size, except in fields f with
 // own_sizes[f]: these are packed, unless all sizes are equal. A null element
 // means that the sizes are not known yet; the field is then left out of the
-// numbers. Without `own_sizes` those fields have one that need it; if the plan
-// needs sizes then, plan again with what FindSampleSizes found.
+// numbers. If `own_sizes` is empty, the fields whose sizes must be found have a
+// null element; plan them again with what FindSampleSizes found.
 //   INVALID_ARGUMENT  a pretransform is random, invalid or for an unknown
 //                     field; more than kMaxDatasetFields; or the dataset
 //                     exceeds any memory, or a sample the limits

@@ -2,8 +2,11 @@
 //
 // A plain record, not thread-safe: guarded by the registry's lock. Its spec
 // does not change. Once it is planned `load` belongs to the loading thread
-// while the dataset is LOADING, and is used without the lock. Of DatasetInfo it
-// keeps what is no count and no time; Describe finds those.
+// while the dataset is LOADING, and is used without the lock.
+//
+// Those members of DatasetInfo that Describe and DescribeBriefly set are empty
+// here: class names, content hash, bad samples, the numbers of feeds, holders
+// and loaded samples, and times.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_

@@ -144,8 +144,8 @@ class DatasetRegistry {
   void Restore(std::vector<RestoredDataset> datasets);
 
   // Loads from a source that a client sends, and holds the dataset. Reads on
-  // the calling thread and returns when the dataset is READY. The spec's format
-  // is kPushedFormat; its spec id becomes a hash of name and content.
+  // the calling thread and returns when the dataset is READY. The spec id
+  // becomes a hash of name and content. REQUIRES: the format is kPushedFormat.
   // `cancel` is called, under a lock, when the push is no longer wanted; it
   // must make the source's reads fail.
   //   ALREADY_EXISTS  the name is in use

@@ -352,9 +352,9 @@ class ChainExecutor {
           ++row;
         }
         if constexpr (Team::kHasVectors) {
-          // As late as possible, so that the passes' images displace little,
-          // into the second-level cache, since the first is in use, and twice
-          // the number of outstanding requests of a core.
+          // As late as possible, so that the passes' images displace little.
+          // Into the second-level cache, since the first is in use. 32 lines
+          // are twice as many as a core asks for at a time.
           if (state_.image.is_scratch && target == Target::kSlot &&
               lanes.first_x == 0) {
             next_source_.FetchSome<2>(32);

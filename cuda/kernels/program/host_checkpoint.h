@@ -66,9 +66,9 @@ inline bool EndsAtSample() {
   return run != nullptr && run->wish() != HostRun::kGoOn;
 }
 
-// Calls run_row(row) for the rows of the batch's part, which returns false if
-// the rest is skipped. Returns the next row: past the last one, or earlier if
-// the run EndsAtSample.
+// Calls run_row(row) for the rows of the batch's part, until it returns false:
+// the rest is skipped then. Returns the next row: past the last one, or earlier
+// if the run EndsAtSample.
 template <typename RunRow>
 int32_t RunRows(const BatchTask& batch, const RunRow& run_row) {
   const int32_t end = batch.first_row + NumRows(batch);
