@@ -450,6 +450,7 @@ TEST_F(RaggedRegistryTest, SizesOfSparseFilesAreAddedUpToTheLargestNumber) {
   files_.assign(3, {.path = "/fake/sparse", .size_bytes = int64_t{1} << 62});
   const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
   ASSERT_THAT(estimator, IsOk());
+  ASSERT_TRUE((*estimator)->Await(absl::Seconds(60)));
   EXPECT_EQ((*estimator)->Result().source_bytes(),
             std::numeric_limits<int64_t>::max());
 }
