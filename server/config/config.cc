@@ -248,7 +248,7 @@ void ApplyDefaults(v1::Config* config) {
   limits.set_max_side(kMaxSide);
   limits.set_max_scratch_mib(1024);
   limits.set_max_operations(uint64_t{1} << 34);
-  // What is 0 or empty is not merged.
+  // MergeFrom leaves a default where the given value is 0 or empty.
   complete.MergeFrom(*config);
   *config = std::move(complete);
 

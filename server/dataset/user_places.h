@@ -42,7 +42,7 @@ class UserPlaces {
     uint32_t uid_ = 0;
   };
 
-  // What is taken when a place is refused, and what may be.
+  // The places taken when one is refused, and their limits.
   struct Usage {
     uint32_t uid;
     uint64_t total;

@@ -30,7 +30,7 @@ struct PlacementRequest {
   MemoryBudget* pinned = nullptr;
   bool has_cache = false;
 
-  // Of a part's memory: `device` is Placement::Part's.
+  // Returns the budget of a Placement::Part's memory, by its device.
   MemoryBudget* BudgetOf(const ServedDevice* device) const {
     return device == nullptr ? pinned : device->budget.get();
   }

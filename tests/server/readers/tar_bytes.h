@@ -10,7 +10,7 @@
 
 namespace datasetd::testing {
 
-// What is behind the last member.
+// Two blocks of zeros, which end an archive.
 inline const std::string kTarEnd(1024, '\0');
 
 // The field of a size beyond 8 GiB.

@@ -211,7 +211,7 @@ class _Records:
         self._files = files
         self._decode = decode
         self._shard = (-1, cast(_Shard, None))
-        # Of each shard, the index after its last record.
+        # The index after the last record of each shard.
         self._ends = list(
             itertools.accumulate(
                 len(self._opened(number).offsets)

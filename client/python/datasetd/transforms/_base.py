@@ -15,7 +15,7 @@ _ENUM_PREFIXES = {
     "padding_mode": "PADDING_MODE_",
     "policy": "AUTO_AUGMENT_POLICY_",
 }
-# Of parameters that are tuples; all others are (min, max).
+# The parts of parameters that are tuples; other tuples are (min, max).
 _PARTS = {
     "center": ("x", "y"),
     "kernel_size": ("width", "height"),
