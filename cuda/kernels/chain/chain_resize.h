@@ -141,9 +141,7 @@ struct PlainRow {
         Vector::Store(sum, to_ + x);
         return;
       }
-      float all[Vector::kFloats];
-      Vector::Store(sum, all);
-      for (int32_t i = 0; i < count; ++i) to_[x + i] = all[i];
+      Vector::StoreSome(sum, count, to_ + x);
     }
 
    private:

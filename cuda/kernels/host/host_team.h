@@ -9,6 +9,7 @@
 #define DATASETD_CUDA_KERNELS_HOST_HOST_TEAM_H_
 #endif
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/kernels/math/rounding.h"
@@ -34,6 +35,11 @@ struct HostVector {
 
   static Floats Load(const float* from) { return hn::LoadU(Tag(), from); }
   static void Store(Floats x, float* to) { hn::StoreU(x, Tag(), to); }
+  // Stores the first `count` lanes. May write the elements after them again.
+  static void StoreSome(Floats x, int32_t count, float* to) {
+    hn::BlendedStore(x, hn::FirstN(Tag(), static_cast<size_t>(count)), Tag(),
+                     to);
+  }
   static Floats Add(Floats x, Floats y) { return hn::Add(x, y); }
   static Floats Multiply(Floats x, Floats y) { return hn::Mul(x, y); }
 
