@@ -9,6 +9,7 @@
 #ifndef DATASETD_CUDA_KERNELS_MATH_AXIS_TAPS_H_
 #define DATASETD_CUDA_KERNELS_MATH_AXIS_TAPS_H_
 
+#include <cmath>
 #include <cstdint>
 
 #include "base/checked_math.h"
@@ -66,7 +67,7 @@ NumTaps(const AxisResample& axis) {
 // Keys' cubic; a is -1/2 with antialias and -3/4 without, as in ATen.
 DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double CubicWeight(double x,
                                                                   double a) {
-  x = x < 0.0 ? -x : x;
+  x = fabs(x);
   if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
   if (x < 2.0) return (((x - 5.0) * x + 8.0) * x - 4.0) * a;
   return 0.0;
@@ -75,8 +76,8 @@ DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double CubicWeight(double x,
 DATASETD_HOST_DEVICE inline double FilterWeight(InterpolationMode interpolation,
                                                 double x) {
   if (interpolation == InterpolationMode::kBicubic) return CubicWeight(x, -0.5);
-  x = x < 0.0 ? -x : x;
-  return x < 1.0 ? 1.0 - x : 0.0;
+  const double weight = 1.0 - fabs(x);
+  return weight > 0.0 ? weight : 0.0;
 }
 
 // In two steps, of which compilers make no branches.
