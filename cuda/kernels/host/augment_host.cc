@@ -13,7 +13,6 @@
 #include "cuda/kernels/program/host_checkpoint.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
-#include "cuda/kernels/program/prefetcher.h"
 #include "cuda/kernels/program/value.h"
 
 namespace datasetd {
@@ -27,8 +26,6 @@ inline constexpr int32_t kTileColumns = 1024;
 inline constexpr int32_t kTileRows = 256;
 inline constexpr int32_t kTilePixels = 4096;
 inline constexpr int32_t kScratchPixels = kTilePixels + kLoosePixels;
-// Prefetched of the next sample before each plane of a tile.
-inline constexpr int kLinesPerPlane = 12;
 
 struct Tile {
   int32_t first_row, num_rows;
@@ -81,19 +78,23 @@ struct FieldTask {
   T fill_patterns[kMaxMoves][kMaxChannels * kLoosePixels];
 };
 
-// Returns the sample of row `row`.
-const uint8_t* SampleOf(const FieldProgram& field, const BatchTask& batch,
-                        int32_t row) {
-  return field.source + batch.indices[row] * field.sample_stride_bytes;
-}
+// Prefetches the first lines of the next sample, a few at a time, because all
+// at once would occupy the fill buffers that stores need.
+class SamplePrefetcher {
+ public:
+  SamplePrefetcher(const uint8_t* sample, int64_t size_bytes)
+      : next_(sample), end_(sample + std::min<int64_t>(size_bytes, 4096)) {}
 
-// Returns what prefetches the first lines of the sample after that of `row`.
-Prefetcher PrefetcherAfter(const FieldProgram& field, const BatchTask& batch,
-                           int32_t row) {
-  return Prefetcher(
-      SampleOf(field, batch, std::min(row + 1, batch.num_samples - 1)),
-      std::min<int64_t>(field.sample_stride_bytes, 4096));
-}
+  void FetchSome(int num_lines = 12) {
+    for (int i = 0; i < num_lines && next_ < end_; ++i, next_ += 64) {
+      __builtin_prefetch(next_);
+    }
+  }
+
+ private:
+  const uint8_t* next_;
+  const uint8_t* end_;
+};
 
 // Paints the fill of a tile over its converted pixels. Out is as wide as the
 // output's dtype.
@@ -156,9 +157,9 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
 // Writes one tile of the sample at `from` to the output at `to`.
 template <int kChannels, Layout kLayout, typename Task, typename T>
 void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
-                 const uint8_t* from, Prefetcher& prefetcher, T* scratch,
+                 const uint8_t* from, SamplePrefetcher& prefetcher, T* scratch,
                  uint8_t* to) {
-  prefetcher.FetchSome<3>(kLinesPerPlane);
+  prefetcher.FetchSome();
   const bool paints_fill = GatherTile<kChannels, kLayout>(
       task, tile, maps, reinterpret_cast<const T*>(from), scratch);
   // A tile of full width is contiguous in the output; a narrower tile has one
@@ -171,7 +172,7 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
                                  to + first * kChannels * task.out_size_bytes);
   } else {
     for (int c = 0; c < kChannels; ++c) {
-      prefetcher.FetchSome<3>(kLinesPerPlane);
+      prefetcher.FetchSome();
       task.converter.ConvertPlane(
           scratch + c * PlaneStride(tile), pixels, c,
           to + (c * task.out_pixels + first) * task.out_size_bytes);
@@ -205,21 +206,27 @@ int32_t ConvertImages(const BatchTask& batch, const Task& task) {
   using T = typename Task::T;
   const FieldProgram& field = task.field;
   const int64_t elements = task.out_pixels * field.channels;
-  return RunRows(batch, [&](int32_t row) {
-    const T* const from =
-        reinterpret_cast<const T*>(SampleOf(field, batch, row));
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
+    const T* const from = reinterpret_cast<const T*>(
+        field.source + batch.indices[i] * field.sample_stride_bytes);
     uint8_t* const to =
-        batch.slot + field.offset_bytes + row * elements * task.out_size_bytes;
-    Prefetcher prefetcher = PrefetcherAfter(field, batch, row);
+        batch.slot + field.offset_bytes + i * elements * task.out_size_bytes;
+    const int64_t next_sample =
+        batch.indices[std::min(i + 1, batch.num_samples - 1)];
+    SamplePrefetcher prefetcher(
+        field.source + next_sample * field.sample_stride_bytes,
+        field.sample_stride_bytes);
     for (int64_t first = 0; first < elements; first += kPieceElements) {
-      if (!GoesOn()) return false;
-      prefetcher.FetchSome<3>(kLinesPerPiece);
+      if (!GoesOn()) return end;
+      prefetcher.FetchSome(kLinesPerPiece);
       task.converter.ConvertPixels(from + first,
                                    std::min(kPieceElements, elements - first),
                                    to + first * task.out_size_bytes);
     }
-    return true;
-  });
+  }
+  return end;
 }
 
 template <int kChannels, Layout kLayout, typename Task>
@@ -238,11 +245,18 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
   alignas(64) T scratch[kScratchPixels * kChannels] = {};
   TileMaps maps;
   SampleMoves moves;
-  return RunRows(batch, [&](int32_t row) {
-    const uint8_t* const from = SampleOf(field, batch, row);
-    uint8_t* const to = batch.slot + field.offset_bytes + row * sample_bytes;
-    Prefetcher prefetcher = PrefetcherAfter(field, batch, row);
-    DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, row), &moves);
+  uint8_t* to =
+      batch.slot + field.offset_bytes + batch.first_row * sample_bytes;
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
+    const int64_t sample = batch.indices[i];
+    const int64_t next_sample =
+        batch.indices[std::min(i + 1, batch.num_samples - 1)];
+    SamplePrefetcher prefetcher(
+        field.source + next_sample * field.sample_stride_bytes,
+        field.sample_stride_bytes);
+    DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, i), &moves);
     Tile tile = {};
     for (tile.first_column = 0; tile.first_column < field.out_width;
          tile.first_column += tile_columns) {
@@ -256,15 +270,17 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
                       [](const ColumnRun& run) { return IsFill(run.entry); });
       for (tile.first_row = 0; tile.first_row < field.out_height;
            tile.first_row += tile_rows) {
-        if (!GoesOn()) return false;
+        if (!GoesOn()) return end;
         tile.num_rows = std::min(tile_rows, field.out_height - tile.first_row);
         MapAxis(field, moves.axis[0], tile.first_row, tile.num_rows, maps.rows);
-        AugmentTile<kChannels, kLayout>(task, tile, maps, from, prefetcher,
-                                        scratch, to);
+        AugmentTile<kChannels, kLayout>(
+            task, tile, maps, field.source + sample * field.sample_stride_bytes,
+            prefetcher, scratch, to);
       }
     }
-    return true;
-  });
+    to += sample_bytes;
+  }
+  return end;
 }
 
 template <int kChannels, typename Task>
@@ -317,16 +333,19 @@ int32_t CopyOther(const FieldProgram& field, const BatchTask& batch) {
   const int64_t row_bytes =
       int64_t{field.in_width} * DtypeSizeBytes(field.out_dtype);
   const int64_t elements = field.in_width;
-  return RunRows(batch, [&](int32_t row) {
-    const uint8_t* const from = SampleOf(field, batch, row);
-    uint8_t* const to = batch.slot + field.offset_bytes + row * row_bytes;
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
+    const uint8_t* from =
+        field.source + batch.indices[i] * field.sample_stride_bytes;
+    uint8_t* const to = batch.slot + field.offset_bytes + i * row_bytes;
     for (int64_t first = 0; first < elements; first += kPieceElements) {
-      if (!GoesOn()) return false;
+      if (!GoesOn()) return end;
       CopyElements(field, from, first,
                    std::min(kPieceElements, elements - first), to);
     }
-    return true;
-  });
+  }
+  return end;
 }
 
 int32_t RunField(const AugmentProgram& program, const FieldProgram& field,

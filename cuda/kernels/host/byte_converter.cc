@@ -12,16 +12,17 @@
 namespace datasetd {
 namespace {
 
-// `tables` are those of the channels.
 template <typename T>
-void LookUp(const uint8_t* from, int64_t count, int num_channels,
-            const uint32_t (*tables)[256], uint8_t* to) {
+void LookUp(const uint8_t* from, int64_t count, const uint32_t* table,
+            uint8_t* to) {
   T* out = reinterpret_cast<T*>(to);
-  if (num_channels == 1) {
-    const uint32_t* const table = tables[0];
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(table[from[i]]);
-    return;
-  }
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(table[from[i]]);
+}
+
+template <typename T>
+void LookUpPixels(const uint8_t* from, int64_t count, int num_channels,
+                  const uint32_t (*tables)[256], uint8_t* to) {
+  T* out = reinterpret_cast<T*>(to);
   int channel = 0;
   for (int64_t i = 0; i < count; ++i) {
     out[i] = static_cast<T>(tables[channel][from[i]]);
@@ -54,7 +55,14 @@ void ByteConverter::MakeTables(const FieldProgram& field) {
   for (int c = 0; c < num_channels_; ++c) {
     float* values = values_[c];
     for (int i = 0; i < 256; ++i) values[i] = static_cast<float>(i);
-    ApplyValueOpsTo(field, c, 256, values);
+    // Apply op by op to keep the loops branch-free.
+    for (int k = 0; k < field.num_value_ops; ++k) {
+      const ValueOp& op = field.value_ops[k];
+      const bool is_divide = op.kind == ValueOpKind::kDivide;
+      const float mean = is_divide ? 0.0f : op.mean[c];
+      const float divisor = is_divide ? op.divisor : op.std[c];
+      for (int i = 0; i < 256; ++i) values[i] = (values[i] - mean) / divisor;
+    }
     for (int i = 0; i < 256; ++i) {
       table_[c][i] = RoundedBits(values[i], out_dtype_);
     }
@@ -119,31 +127,56 @@ void ByteConverter::FindFillBytes(const FieldProgram& field) {
   }
 }
 
-void ByteConverter::Convert(const uint8_t* from, int64_t count,
-                            int first_channel, int num_channels,
-                            uint8_t* to) const {
+void ByteConverter::ConvertPlane(const uint8_t* from, int64_t count,
+                                 int channel, uint8_t* to) const {
   if (is_copy_) {
     std::memcpy(to, from, static_cast<size_t>(count));
     return;
   }
   const int size_bytes = DtypeSizeBytes(out_dtype_);
   if (is_vectorised()) {
-    const int64_t done = vector_->convert(from, count, chain_, first_channel,
-                                          num_channels, out_dtype_, to);
+    const int64_t done =
+        vector_->convert(from, count, chain_, channel, 1, out_dtype_, to);
     from += done;
     to += done * size_bytes;
     count -= done;
   }
-  const auto* const tables = table_ + first_channel;
   switch (size_bytes) {
     case 1:
-      LookUp<uint8_t>(from, count, num_channels, tables, to);
+      LookUp<uint8_t>(from, count, table_[channel], to);
       return;
     case 2:
-      LookUp<uint16_t>(from, count, num_channels, tables, to);
+      LookUp<uint16_t>(from, count, table_[channel], to);
       return;
     default:
-      LookUp<uint32_t>(from, count, num_channels, tables, to);
+      LookUp<uint32_t>(from, count, table_[channel], to);
+      return;
+  }
+}
+
+void ByteConverter::ConvertPixels(const uint8_t* from, int64_t count,
+                                  uint8_t* to) const {
+  if (is_copy_ || num_channels_ == 1) {
+    ConvertPlane(from, count, 0, to);
+    return;
+  }
+  const int size_bytes = DtypeSizeBytes(out_dtype_);
+  if (is_vectorised()) {
+    const int64_t done =
+        vector_->convert(from, count, chain_, 0, num_channels_, out_dtype_, to);
+    from += done;
+    to += done * size_bytes;
+    count -= done;
+  }
+  switch (size_bytes) {
+    case 1:
+      LookUpPixels<uint8_t>(from, count, num_channels_, table_, to);
+      return;
+    case 2:
+      LookUpPixels<uint16_t>(from, count, num_channels_, table_, to);
+      return;
+    default:
+      LookUpPixels<uint32_t>(from, count, num_channels_, table_, to);
       return;
   }
 }

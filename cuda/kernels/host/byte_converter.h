@@ -39,19 +39,13 @@ class ByteConverter {
   // Converts `count` bytes of one channel to out_dtype. May bypass the caches:
   // call StreamFence() before another thread reads `to`.
   void ConvertPlane(const uint8_t* from, int64_t count, int channel,
-                    uint8_t* to) const {
-    Convert(from, count, channel, 1, to);
-  }
+                    uint8_t* to) const;
 
   // Converts `count` bytes of interleaved pixels, beginning with channel 0.
   // Otherwise like ConvertPlane.
-  void ConvertPixels(const uint8_t* from, int64_t count, uint8_t* to) const {
-    Convert(from, count, 0, num_channels_, to);
-  }
+  void ConvertPixels(const uint8_t* from, int64_t count, uint8_t* to) const;
 
  private:
-  void Convert(const uint8_t* from, int64_t count, int first_channel,
-               int num_channels, uint8_t* to) const;
   void MakeTables(const FieldProgram& field);
   bool MakeChain(const FieldProgram& field);
   bool IsChainExact(const ByteVector& vector) const;

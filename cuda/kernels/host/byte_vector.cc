@@ -110,43 +110,57 @@ int64_t Convert(const uint8_t* from, int64_t count, const VectorChain& chain,
   return done;
 }
 
-using ConvertFunction = int64_t (*)(const uint8_t*, int64_t, const VectorChain&,
-                                    int, int, uint8_t*);
-
 template <Dtype kDtype, int kVectors, bool kIsStreamed>
-ConvertFunction ChooseChain(const VectorChain& chain) {
+int64_t DispatchChain(const uint8_t* from, int64_t count,
+                      const VectorChain& chain, int first_channel,
+                      int num_channels, uint8_t* to) {
   if (chain.has_divide) {
     return chain.has_normalize
-               ? Convert<kDtype, true, true, kVectors, kIsStreamed>
-               : Convert<kDtype, true, false, kVectors, kIsStreamed>;
+               ? Convert<kDtype, true, true, kVectors, kIsStreamed>(
+                     from, count, chain, first_channel, num_channels, to)
+               : Convert<kDtype, true, false, kVectors, kIsStreamed>(
+                     from, count, chain, first_channel, num_channels, to);
   }
   return chain.has_normalize
-             ? Convert<kDtype, false, true, kVectors, kIsStreamed>
-             : Convert<kDtype, false, false, kVectors, kIsStreamed>;
+             ? Convert<kDtype, false, true, kVectors, kIsStreamed>(
+                   from, count, chain, first_channel, num_channels, to)
+             : Convert<kDtype, false, false, kVectors, kIsStreamed>(
+                   from, count, chain, first_channel, num_channels, to);
 }
 
 template <Dtype kDtype>
-ConvertFunction ChooseStore(const VectorChain& chain, int num_channels,
-                            bool is_streamed) {
+int64_t DispatchStore(const uint8_t* from, int64_t count,
+                      const VectorChain& chain, int first_channel,
+                      int num_channels, uint8_t* to) {
+  const bool is_streamed = reinterpret_cast<uintptr_t>(to) % 64 == 0;
   // Three channels repeat after three vectors; one, two and four after one.
   if (num_channels == 3) {
-    return is_streamed ? ChooseChain<kDtype, 3, true>(chain)
-                       : ChooseChain<kDtype, 3, false>(chain);
+    return is_streamed
+               ? DispatchChain<kDtype, 3, true>(from, count, chain,
+                                                first_channel, num_channels, to)
+               : DispatchChain<kDtype, 3, false>(
+                     from, count, chain, first_channel, num_channels, to);
   }
-  return is_streamed ? ChooseChain<kDtype, 1, true>(chain)
-                     : ChooseChain<kDtype, 1, false>(chain);
+  return is_streamed ? DispatchChain<kDtype, 1, true>(
+                           from, count, chain, first_channel, num_channels, to)
+                     : DispatchChain<kDtype, 1, false>(
+                           from, count, chain, first_channel, num_channels, to);
 }
 
 int64_t ConvertBytes(const uint8_t* from, int64_t count,
                      const VectorChain& chain, int first_channel,
                      int num_channels, Dtype dtype, uint8_t* to) {
-  const bool is_streamed = reinterpret_cast<uintptr_t>(to) % 64 == 0;
-  const auto choose = dtype == Dtype::kFloat16 ? ChooseStore<Dtype::kFloat16>
-                      : dtype == Dtype::kBfloat16
-                          ? ChooseStore<Dtype::kBfloat16>
-                          : ChooseStore<Dtype::kFloat32>;
-  return choose(chain, num_channels, is_streamed)(
-      from, count, chain, first_channel, num_channels, to);
+  switch (dtype) {
+    case Dtype::kFloat16:
+      return DispatchStore<Dtype::kFloat16>(from, count, chain, first_channel,
+                                            num_channels, to);
+    case Dtype::kBfloat16:
+      return DispatchStore<Dtype::kBfloat16>(from, count, chain, first_channel,
+                                             num_channels, to);
+    default:
+      return DispatchStore<Dtype::kFloat32>(from, count, chain, first_channel,
+                                            num_channels, to);
+  }
 }
 
 using Block = hn::FixedTag<uint8_t, 16>;

@@ -61,16 +61,17 @@ void GatherRun(const T* row, const ColumnRun& run, const ByteVector* vector,
       }
     }
     CopyRun<T, kChannels>(from, run.length, run.step, pixels);
-  } else {
-    if constexpr (sizeof(T) == 1 && kChannels == 3) {
-      if (run.step != 0 && run.length >= 16 && vector != nullptr) {
-        const bool is_mirrored = run.step < 0;
-        const T* first = is_mirrored ? from - 3 * (run.length - 1) : from;
-        vector->split_pixels3(first, run.length, is_mirrored, to + run.begin,
-                              plane_stride);
-        return;
-      }
+  } else if constexpr (sizeof(T) == 1 && kChannels == 3) {
+    if (run.step != 0 && run.length >= 16 && vector != nullptr) {
+      const bool is_mirrored = run.step < 0;
+      const T* first = is_mirrored ? from - 3 * (run.length - 1) : from;
+      vector->split_pixels3(first, run.length, is_mirrored, to + run.begin,
+                            plane_stride);
+    } else {
+      SplitRun<T, kChannels>(from, run.length, run.step, to + run.begin,
+                             plane_stride);
     }
+  } else {
     SplitRun<T, kChannels>(from, run.length, run.step, to + run.begin,
                            plane_stride);
   }
