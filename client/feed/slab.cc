@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/shared_mapping.h"
 #include "base/status_macros.h"
 
 namespace datasetd::client {
@@ -22,8 +23,7 @@ absl::StatusOr<void*> MapMemory(int fd, uint64_t size_bytes) {
     return absl::InternalError(absl::StrCat("the slab has ", status.st_size,
                                             " bytes, not ", size_bytes));
   }
-  void* const data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_POPULATE, fd, 0);
+  void* const data = MapShared(fd, size_bytes);
   if (data == MAP_FAILED) {
     return absl::ErrnoToStatus(
         errno, absl::StrCat("mmap of a slab of ", size_bytes, " bytes"));

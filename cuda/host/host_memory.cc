@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_descriptor.h"
+#include "base/shared_mapping.h"
 #include "base/status_macros.h"
 
 namespace datasetd {
@@ -194,13 +195,13 @@ absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateMemfd(
   if (ftruncate(file.get(), static_cast<off_t>(rounded)) != 0) {
     return HostMemoryError("ftruncate", rounded, errno);
   }
-  // Takes the pages, and says so if there are none; a later fault would be a
-  // SIGBUS.
+  TakeHugePages(file.get(), rounded);
+  // Takes the other pages, and says so if there are none; a later fault would
+  // be a SIGBUS.
   if (fallocate(file.get(), 0, 0, static_cast<off_t>(rounded)) != 0) {
     return HostMemoryError("fallocate", rounded, errno);
   }
-  void* data = mmap(nullptr, rounded, PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_POPULATE, file.get(), 0);
+  void* data = MapShared(file.get(), rounded);
   if (data == MAP_FAILED) return HostMemoryError("mmap", rounded, errno);
   Mapping mapping(data, rounded);
   if (fcntl(file.get(), F_ADD_SEALS,

@@ -44,11 +44,11 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateHostDeviceMemory(
 absl::StatusOr<std::unique_ptr<HostMemory>> AllocatePlainHostMemory(
     size_t size_bytes);
 
-// A memfd, rounded up to 2 MiB, its pages taken and mapped, sealed so that no
-// importer can change its size. An importer may punch holes: those read as
-// zero. Revoke punches all of it out, whoever maps it; pages that a process
-// takes by writing to it later are that process's, as those of a memfd of its
-// own. Errors as above.
+// A memfd, rounded up to 2 MiB, its pages taken and mapped, on huge pages as
+// far as there are any, sealed so that no importer can change its size. An
+// importer may punch holes: those read as zero. Revoke punches all of it out,
+// whoever maps it; pages that a process takes by writing to it later are that
+// process's, as those of a memfd of its own. Errors as above.
 absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateMemfd(
     size_t size_bytes);
 
