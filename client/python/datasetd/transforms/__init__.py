@@ -25,7 +25,7 @@ with 0. Colour ops on masks are errors.
 # ruff: noqa: F403
 from . import colour, dtypes, erasing, groups, moves, policies, resampling
 from ._base import Transform
-from ._checks import AutoAugmentPolicy, InterpolationMode
+from ._checks import InterpolationMode
 from ._importer import from_torchvision
 from .colour import *
 from .dtypes import *
@@ -36,7 +36,6 @@ from .policies import *
 from .resampling import *
 
 __all__ = [
-    "AutoAugmentPolicy",
     "InterpolationMode",
     "Transform",
     "from_torchvision",

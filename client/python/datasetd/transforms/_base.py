@@ -13,7 +13,6 @@ _ENUM_PREFIXES = {
     "dtype": "DTYPE_",
     "interpolation": "INTERPOLATION_MODE_",
     "padding_mode": "PADDING_MODE_",
-    "policy": "AUTO_AUGMENT_POLICY_",
 }
 # The parts of parameters that are tuples; other tuples are (min, max).
 _PARTS = {

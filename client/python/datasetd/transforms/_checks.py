@@ -48,14 +48,6 @@ class InterpolationMode(enum.Enum):
     BICUBIC = "bicubic"
 
 
-class AutoAugmentPolicy(enum.Enum):
-    """Like torchvision's, whose members are also accepted."""
-
-    IMAGENET = "imagenet"
-    CIFAR10 = "cifar10"
-    SVHN = "svhn"
-
-
 def fail(op: str, name: str, value: Any, expected: str) -> InvalidArgument:
     return InvalidArgument(f"{op}: {name}={value!r}; expected {expected}")
 
@@ -226,15 +218,6 @@ def interpolation(
         text = text.lower().replace("_", "-")
     if text not in modes:
         raise fail(op, "interpolation", value, f"one of {modes}")
-    return str(text)
-
-
-def auto_augment_policy(op: str, value: Any) -> str:
-    policies = tuple(policy.value for policy in AutoAugmentPolicy)
-    # torchvision's enum is one, too, by its value.
-    text = getattr(value, "value", value)
-    if text not in policies:
-        raise fail(op, "policy", value, f"one of {policies}")
     return str(text)
 
 

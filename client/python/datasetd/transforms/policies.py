@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import enum
+from typing import Any, Dict
 
 from . import _checks
 from ._base import Transform
-from ._checks import AutoAugmentPolicy, Fields, Fill, InterpolationMode
+from ._checks import Fields, Fill, InterpolationMode
 from .resampling import Interpolation
 
 __all__ = [
     "AutoAugment",
+    "AutoAugmentPolicy",
     "RandAugment",
     "TrivialAugmentWide",
 ]
@@ -87,6 +89,14 @@ class TrivialAugmentWide(_Policy):
         super().__init__(interpolation, fill, fields)
 
 
+class AutoAugmentPolicy(enum.Enum):
+    """Like torchvision's, whose members are also accepted."""
+
+    IMAGENET = "imagenet"
+    CIFAR10 = "cifar10"
+    SVHN = "svhn"
+
+
 class AutoAugment(_Policy):
     """Applies a pair of ops, drawn for each sample from 25 learned ones.
 
@@ -108,8 +118,20 @@ class AutoAugment(_Policy):
         *,
         fields: Fields = None,
     ) -> None:
-        self.policy = _checks.auto_augment_policy("AutoAugment", policy)
+        policies = tuple(known.value for known in AutoAugmentPolicy)
+        # torchvision's enum is one, too, by its value.
+        value = getattr(policy, "value", policy)
+        if value not in policies:
+            raise _checks.fail(
+                "AutoAugment", "policy", policy, f"one of {policies}"
+            )
+        self.policy = str(value)
         super().__init__(interpolation, fill, fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        parameters = super()._parameters()
+        parameters["policy"] = f"AUTO_AUGMENT_POLICY_{self.policy.upper()}"
+        return parameters
 
 
 def _num_bins(op: str, value: Any) -> int:
