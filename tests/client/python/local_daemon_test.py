@@ -207,6 +207,48 @@ def test_it_ends_with_its_process(data_root):
     poll_until(lambda: not is_alive(pid), "the daemon's end")
 
 
+def test_what_a_killed_process_left_is_removed(
+    data_root, tmp_path, monkeypatch
+):
+    """By the next one, with the directories of no other."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    process, pid = start_script(data_root)
+    (left,) = tmp_path.iterdir()
+    process.kill()
+    process.communicate()
+    poll_until(lambda: not is_alive(pid), "the daemon's end")
+    foreign = tmp_path / "datasetd-job-file"
+    foreign.write_text("of somebody")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path / "datasetd-job-link"
+    link.symlink_to(elsewhere)
+    with datasetd.start_local(device="cpu") as new:
+        # It may be one that is being made.
+        assert left.exists()
+        mine = pathlib.Path(new.address).parent
+        for path in left, mine, foreign, elsewhere:
+            os.utime(path, (1, 1))
+        with datasetd.start_local(device="cpu"):
+            assert not left.exists()
+            assert mine.exists() and foreign.exists()
+            assert link.is_symlink() and elsewhere.exists()
+            assert new.connect().status()["pid"] == new.pid
+    assert not mine.exists()
+
+
+def test_a_temporary_directory_that_cannot_be_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    with datasetd.start_local(device="cpu") as daemon:
+        assert daemon.connect().status()["pid"] == daemon.pid
+
+
 def test_a_configuration_of_the_users_own(data_root, tmp_path):
     config = tmp_path / "own.yaml"
     config.write_text("max_datasets: 1\n")

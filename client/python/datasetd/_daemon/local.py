@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -31,6 +33,10 @@ PathLike = Union[str, "os.PathLike[str]"]
 _LOG_TAIL_BYTES = 2000
 # A longer path cannot name a Unix socket. The final NUL does not count.
 _MAX_SOCKET_PATH_BYTES = 107
+_PREFIX = "datasetd-job-"
+# A directory that was changed within these seconds may be one whose process has
+# not locked it yet.
+_NEW_SECONDS = 60
 _CONFIG = {
     # Batches that this process still holds keep their memory without the
     # daemon.
@@ -50,12 +56,11 @@ class LocalDaemon:
     """
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", directory: str
+        self, process: "subprocess.Popen[bytes]", directory: "_Directory"
     ) -> None:
         self._process = process
-        self._directory = directory
-        self.address = os.path.join(directory, "datasetd.sock")
-        self.log_path = os.path.join(directory, "datasetd.log")
+        self.address = directory.path("datasetd.sock")
+        self.log_path = directory.path("datasetd.log")
         self.close = weakref.finalize(
             self, _stop, process, directory, os.getpid(), self.address
         )
@@ -93,9 +98,62 @@ class LocalDaemon:
         return f"datasetd.LocalDaemon({self.address!r}, pid={self.pid})"
 
 
+class _Directory:
+    """A temporary directory in which a socket may lie: of /tmp if those of
+    $TMPDIR have too long a path.
+
+    The lock tells other processes that this one lives. What a killed one left
+    is removed when the next directory is made.
+    """
+
+    def __init__(self) -> None:
+        parent = tempfile.gettempdir()
+        longest = os.path.join(parent, f"{_PREFIX}12345678", "datasetd.sock")
+        if len(os.fsencode(longest)) > _MAX_SOCKET_PATH_BYTES:
+            parent = "/tmp"
+        with contextlib.suppress(PermissionError):
+            for name in os.listdir(parent):
+                if name.startswith(_PREFIX):
+                    _remove_if_left(os.path.join(parent, name))
+        self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        self._lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        # A file system without locks has nobody who removes it, either.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self._path, name)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _remove_if_left(path: str) -> None:
+    """Removes a directory of a process of this user that does not live."""
+    try:
+        directory = os.open(
+            path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
+    except OSError:
+        return
+    try:
+        info = os.fstat(directory)
+        if (
+            info.st_uid == os.geteuid()
+            and time.time() - info.st_mtime > _NEW_SECONDS
+        ):
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        pass  # its process lives
+    finally:
+        os.close(directory)
+
+
 def _stop(
     process: "subprocess.Popen[bytes]",
-    directory: str,
+    directory: _Directory,
     owner: int,
     address: str,
 ) -> None:
@@ -109,7 +167,7 @@ def _stop(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    shutil.rmtree(directory, ignore_errors=True)
+    directory.remove()
 
 
 def find_daemon(binary: Optional[PathLike] = None) -> str:
@@ -173,22 +231,22 @@ def start_local(
         command.append(f"--memory_budget_mib={memory_budget_mib}")
     command += arguments
 
-    directory = _new_directory()
-    command.append("--socket_path=" + os.path.join(directory, "datasetd.sock"))
+    directory = _Directory()
+    command.append("--socket_path=" + directory.path("datasetd.sock"))
     process: Optional["subprocess.Popen[bytes]"] = None
     try:
         if not any(argument.startswith("--config") for argument in arguments):
-            path = os.path.join(directory, "datasetd.yaml")
+            path = directory.path("datasetd.yaml")
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(_CONFIG, file)  # YAML, too
             command.append(f"--config={path}")
         with socket.socket(
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
         ) as notices:
-            notice_path = os.path.join(directory, "notify.sock")
+            notice_path = directory.path("notify.sock")
             notices.bind(notice_path)
             environment = dict(os.environ, NOTIFY_SOCKET=notice_path)
-            log_path = os.path.join(directory, "datasetd.log")
+            log_path = directory.path("datasetd.log")
             with open(log_path, "wb") as log:
                 process = subprocess.Popen(
                     command,
@@ -205,19 +263,8 @@ def start_local(
         if process is not None:
             _stop(process, directory, os.getpid(), "")
         else:
-            shutil.rmtree(directory, ignore_errors=True)
+            directory.remove()
         raise
-
-
-def _new_directory() -> str:
-    """Returns a temporary directory in which a socket may lie: of /tmp if those
-    of $TMPDIR have too long a path."""
-    directory = tempfile.mkdtemp(prefix="datasetd-")
-    socket_path = os.path.join(directory, "datasetd.sock")
-    if len(os.fsencode(socket_path)) <= _MAX_SOCKET_PATH_BYTES:
-        return directory
-    os.rmdir(directory)
-    return tempfile.mkdtemp(prefix="datasetd-", dir="/tmp")
 
 
 def _await_ready(
