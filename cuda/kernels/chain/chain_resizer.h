@@ -22,6 +22,7 @@
 #include "base/dtype.h"
 #include "cuda/kernels/chain/block_lanes.h"
 #include "cuda/kernels/chain/block_resize.h"
+#include "cuda/kernels/chain/chain_halving.h"
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_resize.h"
 #include "cuda/kernels/chain/chain_scratch.h"
@@ -131,8 +132,11 @@ class ChainResizer {
   // Call after all taps are computed and the ranks are synchronised.
   DATASETD_HOST_DEVICE void FinishTaps() {
     if constexpr (Team::kHasVectors) {
-      if (!is_reach_known_)
-        reach_ = ReachOf<Team>(Taps(1), state_.resize.size[1]);
+      if (is_reach_known_) return;
+      const int32_t width = state_.resize.size[1];
+      reach_ = ReachOf<Team>(Taps(1), width);
+      halves_width_ = state_.resize.window.width == 2 * width &&
+                      halving_.Set(Taps(1), width);
       is_reach_known_ = true;
     }
   }
@@ -182,6 +186,9 @@ class ChainResizer {
                               Team::kLanes, false};
       const FinishedRow<Team, false> out = {row};
       if (state_.resize.is_columns_first) {
+        if (lanes->count == state_.resize.size[1] && Halve(lanes->y, out)) {
+          return;
+        }
         MakeLine(lanes->y);
         SumLine<Team>(reach_, state_.memory.line, PlaneStride(),
                       state_.image.channels, Taps(1).From(lanes->first_x),
@@ -473,9 +480,27 @@ class ChainResizer {
                   PlainRow<Team>{state_.memory.line, PlaneStride()});
   }
 
+  // Computes output row y if the width is halved; else returns false.
+  template <typename Out>
+  bool Halve(int32_t y, const Out& out) const {
+    if (!halves_width_ || state_.image.dtype != Dtype::kUint8) return false;
+    const int32_t channels = state_.image.channels;
+    switch (state_.resize.num_taps[0]) {
+      case 3:
+        halving_.template Sum<3>(rows_, Taps(0), y, channels, out);
+        return true;
+      case 4:
+        halving_.template Sum<4>(rows_, Taps(0), y, channels, out);
+        return true;
+      default:
+        return false;
+    }
+  }
+
   template <typename Out>
   void WriteRowTo(int32_t y, const Out& out) {
     if (state_.resize.is_columns_first) {
+      if (Halve(y, out)) return;
       MakeLine(y);
       SumLine<Team>(reach_, state_.memory.line, PlaneStride(),
                     state_.image.channels, Taps(1), state_.resize.size[1], out);
@@ -494,7 +519,9 @@ class ChainResizer {
   bool has_taps_ = false;
   bool keeps_[2] = {};
   TapReach reach_ = TapReach::kFar;
-  bool is_reach_known_ = false;
+  bool halves_width_ = false;
+  HalvingTaps<Team> halving_;
+  bool is_reach_known_ = false;  // and the two before it
   RowWindow rows_ = {};
   // Range of image rows in rows_.
   int32_t rows_from_ = 0;

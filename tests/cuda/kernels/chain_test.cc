@@ -187,6 +187,55 @@ TEST(ChainTest, ResizeIsTheReference) {
   });
 }
 
+// Vectors have a way of their own for it.
+TEST(ChainTest, HalvedWidthIsTheReference) {
+  for (const Shape from : {Shape{24, 64}, Shape{32, 96}, Shape{40, 128},
+                           Shape{16, 64}, Shape{24, 320}, Shape{24, 36}}) {
+    for (const int channels : {1, 3}) {
+      const TestImage image(from, channels, Dtype::kUint8);
+      const int width = from.width / 2;
+      SCOPED_TRACE(absl::StrCat(from.height, "x", from.width, "x", channels));
+      const v1::Transform resize =
+          ResizeTo(16, width, InterpolationMode::kBilinear, true);
+      const PlanarImage halved =
+          reference::Resize(image.planar, 16, width, Filter::kBilinear, true);
+      const auto expect = [&](const Transforms& ops,
+                              const PlanarImage& expected) {
+        ExpectNear(image, ops, expected, 1e-5);
+      };
+      expect({resize}, halved);
+      const v1::Transform flip = Op("horizontal_flip {}");
+      expect({resize, flip}, reference::FlipLeftRight(halved));
+      expect({resize, Op("vertical_flip {}"), flip},
+             reference::FlipUpDown(reference::FlipLeftRight(halved)));
+      // Does not begin with the first column, or does not end with the last.
+      expect({resize, Op("crop { left: 1 height: 16 width: $0 }", width - 1)},
+             reference::Crop(halved, 0, 1, 16, width - 1));
+      expect({resize, Op("crop { height: 16 width: $0 }", width - 2)},
+             reference::Crop(halved, 0, 0, 16, width - 2));
+      expect({resize, Op("pad { padding { left: 1 right: 1 } }"),
+              Op("crop { height: 16 width: $0 }", width)},
+             reference::Crop(
+                 reference::PadConstant(halved, 1, 0, 1, 0,
+                                        std::vector<double>(channels, 0.0)),
+                 0, 0, 16, width));
+      expect({Op("resized_crop { top: 1 left: 3 height: 15 width: 32 "
+                 "size { height: 10 width: 16 } }"),
+              flip},
+             reference::FlipLeftRight(
+                 reference::Resize(reference::Crop(image.planar, 1, 3, 15, 32),
+                                   10, 16, Filter::kBilinear, true)));
+      // Through lanes.
+      PlanarImage darker = halved;
+      for (double& value : darker.values) value *= 0.5;
+      expect({resize, Op("adjust_brightness { brightness_factor: 0.5 }")},
+             darker);
+      expect({resize, flip, Op("adjust_brightness { brightness_factor: 0.5 }")},
+             reference::FlipLeftRight(darker));
+    }
+  }
+}
+
 TEST(ChainTest, NearestResizeTakesAPixel) {
   ForImages([](const TestImage& image) {
     for (const Shape& to : {Shape{1, 1}, Shape{7, 50}, Shape{64, 64}}) {
