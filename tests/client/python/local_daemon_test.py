@@ -207,22 +207,28 @@ def test_it_ends_with_its_process(data_root):
     poll_until(lambda: not is_alive(pid), "the daemon's end")
 
 
-def test_what_a_killed_process_left_is_removed(
-    data_root, tmp_path, monkeypatch
-):
+@pytest.fixture(name="short_tmp")
+def _short_tmp(monkeypatch):
+    """$TMPDIR, with room for the paths of sockets."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        monkeypatch.setenv("TMPDIR", directory)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        yield pathlib.Path(directory)
+
+
+def test_what_a_killed_process_left_is_removed(data_root, short_tmp):
     """By the next one, with the directories of no other."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
     process, pid = start_script(data_root)
-    (left,) = tmp_path.iterdir()
+    (left,) = short_tmp.iterdir()
     process.kill()
     process.communicate()
     poll_until(lambda: not is_alive(pid), "the daemon's end")
-    foreign = tmp_path / "datasetd-job-file"
+    start = left.name[:-8]
+    foreign = short_tmp / (start + "file")
     foreign.write_text("of somebody")
-    elsewhere = tmp_path / "elsewhere"
+    elsewhere = short_tmp / "datasetd-job-12345678-machines"
     elsewhere.mkdir()
-    link = tmp_path / "datasetd-job-link"
+    link = short_tmp / (start + "link")
     link.symlink_to(elsewhere)
     with datasetd.start_local(device="cpu") as new:
         # It may be one that is being made.
@@ -238,15 +244,16 @@ def test_what_a_killed_process_left_is_removed(
     assert not mine.exists()
 
 
-def test_a_temporary_directory_that_cannot_be_listed(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
+def test_a_temporary_directory_that_cannot_be_listed(short_tmp, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "listdir", refuse)
     with datasetd.start_local(device="cpu") as daemon:
+        assert daemon.address.startswith(str(short_tmp))
         assert daemon.connect().status()["pid"] == daemon.pid
+    monkeypatch.undo()
+    assert list(short_tmp.iterdir()) == []
 
 
 def test_a_configuration_of_the_users_own(data_root, tmp_path):

@@ -33,7 +33,6 @@ PathLike = Union[str, "os.PathLike[str]"]
 _LOG_TAIL_BYTES = 2000
 # A longer path cannot name a Unix socket. The final NUL does not count.
 _MAX_SOCKET_PATH_BYTES = 107
-_PREFIX = "datasetd-job-"
 # A directory that was changed within these seconds may be one whose process has
 # not locked it yet.
 _NEW_SECONDS = 60
@@ -102,20 +101,23 @@ class _Directory:
     """A temporary directory in which a socket may lie: of /tmp if those of
     $TMPDIR have too long a path.
 
-    The lock tells other processes that this one lives. What a killed one left
-    is removed when the next directory is made.
+    The lock tells other processes of this machine that this one lives. What a
+    killed one left is removed when the next directory is made.
     """
 
     def __init__(self) -> None:
+        # Another machine, whose locks are not seen here, may share $TMPDIR.
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text()
+        prefix = f"datasetd-job-{boot[:8]}-"
         parent = tempfile.gettempdir()
-        longest = os.path.join(parent, f"{_PREFIX}12345678", "datasetd.sock")
+        longest = os.path.join(parent, f"{prefix}12345678", "datasetd.sock")
         if len(os.fsencode(longest)) > _MAX_SOCKET_PATH_BYTES:
             parent = "/tmp"
         with contextlib.suppress(PermissionError):
             for name in os.listdir(parent):
-                if name.startswith(_PREFIX):
+                if name.startswith(prefix):
                     _remove_if_left(os.path.join(parent, name))
-        self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        self._path = tempfile.mkdtemp(prefix=prefix, dir=parent)
         self._lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         # A file system without locks has nobody who removes it, either.
         with contextlib.suppress(OSError):
