@@ -14,7 +14,7 @@ namespace {
 constexpr int kAdviceCollapse = 25;
 
 void* MapAligned(int fd, size_t size_bytes, int flags) {
-  // A multiple of the page, as what is cut off begins with a page.
+  // munmap takes whole pages.
   const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   if (size_bytes > SIZE_MAX - kHugePageBytes - page_bytes) {
     errno = ENOMEM;
@@ -50,7 +50,7 @@ void* MapShared(int fd, size_t size_bytes) {
 }
 
 void TakeHugePages(int fd, size_t size_bytes) {
-  // What has no page at all is not collapsed.
+  // A huge page is made only where the file has a page already.
   for (size_t at = 0; at < size_bytes; at += kHugePageBytes) {
     if (fallocate(fd, 0, static_cast<off_t>(at), 1) != 0) return;
   }

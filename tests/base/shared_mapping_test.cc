@@ -65,8 +65,8 @@ TEST(SharedMappingTest, FailureSaysWhyAndLeavesNothing) {
 }
 
 TEST(SharedMappingTest, HugePagesAreHugeInEveryMapping) {
-  if (!testing::HasHugePages()) GTEST_SKIP() << "the system has none to give";
   constexpr size_t kSize = 4 * kHugePageBytes;
+  if (!testing::HasHugePages(kSize)) GTEST_SKIP() << "the system has none now";
   const FileDescriptor file = MakeMemfd(kSize);
   TakeHugePages(file.get(), kSize);
   void* const one = MapShared(file.get(), kSize);

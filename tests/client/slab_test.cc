@@ -1,7 +1,5 @@
 #include "client/feed/slab.h"
 
-#include <utility>
-
 #include "base/shared_mapping.h"
 #include "cuda/host/host_memory.h"
 #include "gmock/gmock.h"
@@ -27,13 +25,14 @@ v1::SlabExport Memfd(uint64_t size_bytes) {
 
 TEST(SlabTest, DaemonAndClientMapTheSameHugePages) {
   constexpr size_t kSize = 3 * kHugePageBytes;
+  const bool has_huge_pages = HasHugePages(kSize);
   const auto memory = AllocateMemfd(kSize);
   ASSERT_THAT(memory, IsOk());
   auto slab = Slab::Import(Memfd(kSize), (*memory)->file_descriptor());
   ASSERT_THAT(slab, IsOk());
   (*memory)->data()[kSize - 1] = 7;
   EXPECT_EQ(slab->data()[kSize - 1], 7);
-  if (!HasHugePages()) GTEST_SKIP() << "the system has no huge page to give";
+  if (!has_huge_pages) GTEST_SKIP() << "the system has no huge pages now";
   EXPECT_EQ(MappingBytes((*memory)->data(), "ShmemPmdMapped"), kSize);
   EXPECT_EQ(MappingBytes(slab->data(), "ShmemPmdMapped"), kSize);
 }

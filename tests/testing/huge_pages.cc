@@ -15,15 +15,16 @@
 
 namespace datasetd::testing {
 
-bool HasHugePages() {
+bool HasHugePages(size_t size_bytes) {
   const FileDescriptor file(memfd_create("huge_pages", MFD_CLOEXEC));
   Require(file.has_value(), "a memfd can be made");
-  Require(ftruncate(file.get(), kHugePageBytes) == 0, "it gets its size");
-  void* const data = MapShared(file.get(), kHugePageBytes);
+  Require(ftruncate(file.get(), static_cast<off_t>(size_bytes)) == 0,
+          "it gets its size");
+  void* const data = MapShared(file.get(), size_bytes);
   Require(data != MAP_FAILED, "it is mapped");
   constexpr int kAdviceCollapse = 25;
-  const bool has = madvise(data, kHugePageBytes, kAdviceCollapse) == 0;
-  munmap(data, kHugePageBytes);
+  const bool has = madvise(data, size_bytes, kAdviceCollapse) == 0;
+  munmap(data, size_bytes);
   return has;
 }
 

@@ -9,8 +9,9 @@
 
 namespace datasetd::testing {
 
-// True if the system has a huge page for a memfd now.
-bool HasHugePages();
+// True if the system has huge pages for `size_bytes` of a memfd now. The size
+// is a multiple of kHugePageBytes.
+bool HasHugePages(size_t size_bytes);
 
 // A number that /proc/self/smaps has for the mapping that begins at `data`,
 // such as "ShmemPmdMapped", the shared memory on huge pages; in bytes. Aborts

@@ -1,7 +1,8 @@
-// A resize that halves the width of bytes: it sums down columns and along the
-// row at once, without a line in memory between, since a vector of sums needs
-// only the even and the odd elements of two vectors and one element beside
-// them. Sums as SumRows and SumLine, in their order.
+// A resize that halves the width of an image of bytes. The sums down its
+// columns stay in registers, where SumLine loads them from a line in memory:
+// the four taps of a vector of sums are the even and the odd elements of two
+// vectors, and one element on either side. Adds as SumRows and SumLine do, to
+// the same bits.
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_HALVING_H_) == \
     defined(HWY_TARGET_TOGGLE)

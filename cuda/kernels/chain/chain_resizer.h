@@ -480,7 +480,8 @@ class ChainResizer {
                   PlainRow<Team>{state_.memory.line, PlaneStride()});
   }
 
-  // Computes output row y if the width is halved; else returns false.
+  // Computes output row y if the width is halved, and the height to no less
+  // than a half, which takes 3 or 4 taps; else returns false.
   template <typename Out>
   bool Halve(int32_t y, const Out& out) const {
     if (!halves_width_ || state_.image.dtype != Dtype::kUint8) return false;
@@ -518,10 +519,11 @@ class ChainResizer {
   // and whether an axis' taps differ from this resize's at most by the map.
   bool has_taps_ = false;
   bool keeps_[2] = {};
+  // Of the taps along rows, if is_reach_known_.
   TapReach reach_ = TapReach::kFar;
   bool halves_width_ = false;
   HalvingTaps<Team> halving_;
-  bool is_reach_known_ = false;  // and the two before it
+  bool is_reach_known_ = false;
   RowWindow rows_ = {};
   // Range of image rows in rows_.
   int32_t rows_from_ = 0;
