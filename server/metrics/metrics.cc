@@ -83,16 +83,16 @@ constexpr std::pair<FeedPhase, const char*> kPhases[] = {
 void AddDevices(const DeviceTable& table, Page& page) {
   for (const ServedDevice& served : table.devices()) {
     page.Gauge("datasetd_device_budget_bytes",
-               "Memory of the device that the daemon may use.",
+               "Device memory that the daemon is allowed to use.",
                {{"device", served.name()}}, served.budget->total_bytes());
     page.Gauge("datasetd_device_failed",
-               "1 if the device has failed and serves no more, else 0.",
+               "1 if the device has failed and is out of service, else 0.",
                {{"device", served.name()}}, served.health->has_failed());
     for (const MemoryKind kind :
          {MemoryKind::kDataset, MemoryKind::kSlab, MemoryKind::kScratch}) {
       page.Gauge("datasetd_device_used_bytes",
-                 "Memory of the device in use: resident datasets, the slabs "
-                 "that feeds share with clients, and scratch.",
+                 "Device memory in use, by kind: datasets, the batches that "
+                 "feeds share with clients, and scratch.",
                  {{"device", served.name()}, {"kind", MemoryKindName(kind)}},
                  served.budget->used_bytes_of_kind(kind));
     }
@@ -101,11 +101,10 @@ void AddDevices(const DeviceTable& table, Page& page) {
 
 void AddPinned(const MemoryBudget& budget, Page& page) {
   page.Gauge("datasetd_pinned_budget_bytes",
-             "Host memory that the daemon may pin for samples.", {},
+             "Host memory that the daemon is allowed to pin for samples.", {},
              budget.total_bytes());
   page.Gauge("datasetd_pinned_used_bytes",
-             "Host memory that is pinned for samples.", {},
-             budget.used_bytes());
+             "Pinned host memory that holds samples.", {}, budget.used_bytes());
 }
 
 // Once, however many devices have them.
@@ -128,29 +127,30 @@ void AddDataset(const DatasetInfo& info, Page& page) {
   int64_t host_bytes = 0;
   for (const v1::Placement& placement : info.placements) {
     page.Gauge("datasetd_dataset_resident_bytes",
-               "Device memory of the dataset's samples that are loaded; of "
-               "replicas, on each device.",
+               "Device memory that the loaded samples of the dataset occupy, "
+               "for each device that has a replica.",
                {{"dataset", info.spec->name()}, {"device", placement.device()}},
                std::min(ResidentBytes(info), placement.device_bytes()));
     host_bytes += placement.host_bytes();
   }
   page.Gauge("datasetd_dataset_host_bytes",
-             "Host memory of the dataset's samples: pinned, or a mapped file.",
-             labels, host_bytes);
-  page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
-             info.num_samples);
+             "Host memory that the samples occupy: pinned or mapped.", labels,
+             host_bytes);
+  page.Gauge("datasetd_dataset_samples", "Number of samples in the dataset.",
+             labels, info.num_samples);
   if (info.is_scanning) {
     page.Gauge(
         "datasetd_dataset_scanned_entries",
-        "Files, directory entries and headers that a load has looked at, "
-        "before it loads samples.",
+        "Files, directory entries and headers that the load has scanned, "
+        "before it reads samples.",
         labels, info.num_entries_scanned);
   } else if (info.state != DatasetState::kFailed) {
     // Others would look like a load that stands still.
     page.Gauge(
         "datasetd_dataset_loaded_ratio",
-        "Share of the dataset's samples that are loaded, from 0 to 1; none of "
-        "a dataset that is scanned or failed.",
+        "Fraction of the samples that are loaded, from 0 to 1. Absent while "
+        "the "
+        "source is scanned and after a failure.",
         labels,
         info.state == DatasetState::kLoading
             ? static_cast<double>(info.num_samples_loaded) /
@@ -158,9 +158,9 @@ void AddDataset(const DatasetInfo& info, Page& page) {
             : 1.0);
   }
   page.Gauge("datasetd_dataset_load_duration_seconds",
-             "How long the load has taken, so far or in the end.", labels,
+             "Duration of the load, so far or in total.", labels,
              absl::ToDoubleSeconds(info.elapsed));
-  page.Gauge("datasetd_dataset_feeds", "Feeds that draw from the dataset.",
+  page.Gauge("datasetd_dataset_feeds", "Number of open feeds of the dataset.",
              labels, info.num_feeds);
 }
 
@@ -199,22 +199,22 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
   for (const auto& [device, totals] : private_by_device) {
     const Labels labels = {{"device", device}};
     page.Gauge("datasetd_private_datasets",
-               "Private datasets, which have no metrics of their own.", labels,
-               totals.num_datasets);
+               "Number of private datasets, which have no other metrics.",
+               labels, totals.num_datasets);
     page.Gauge("datasetd_private_dataset_resident_bytes",
-               "Memory of the samples of private datasets.", labels,
+               "Memory that the samples of private datasets occupy.", labels,
                totals.resident_bytes);
     page.Gauge("datasetd_private_dataset_feeds",
-               "Feeds that draw from private datasets, which have no metrics "
-               "of their own.",
+               "Number of feeds of private datasets, which have no other "
+               "metrics.",
                labels, totals.num_feeds);
   }
   for (const auto& [state, name] : kStates) {
-    page.Gauge("datasetd_datasets", "Datasets by state.", {{"state", name}},
-               num_by_state[state]);
+    page.Gauge("datasetd_datasets", "Number of datasets, by state.",
+               {{"state", name}}, num_by_state[state]);
   }
   const DatasetRegistry::Counters& counters = registry.counters();
-  page.Counter("datasetd_dataset_loads_total", "Loads that were begun.", {},
+  page.Counter("datasetd_dataset_loads_total", "Number of loads started.", {},
                counters.num_loads);
   const std::pair<const char*, const std::atomic<uint64_t>*> results[] = {
       {"ready", &counters.num_ready},
@@ -222,41 +222,42 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
       {"cancelled", &counters.num_cancelled}};
   for (const auto& [result, counter] : results) {
     page.Counter("datasetd_dataset_load_results_total",
-                 "Loads that have ended, by result.", {{"result", result}},
+                 "Number of loads finished, by result.", {{"result", result}},
                  *counter);
   }
   page.Counter("datasetd_dataset_loaded_bytes_total",
-               "Bytes that successful loads made resident.", {},
+               "Bytes made resident by successful loads.", {},
                counters.loaded_bytes);
   page.Counter("datasetd_dataset_evictions_total",
-               "Unused datasets that made room for others.", {},
+               "Number of unused datasets evicted to make room.", {},
                counters.num_evicted);
 }
 
 void AddCache(const DatasetCache& cache, Page& page) {
-  page.Gauge("datasetd_cache_limit_bytes", "What the cache may take on disk.",
-             {}, cache.limit_bytes());
-  page.Gauge("datasetd_cache_used_bytes", "What the cache takes on disk.", {},
+  page.Gauge("datasetd_cache_limit_bytes",
+             "Disk space that the cache is allowed to use.", {},
+             cache.limit_bytes());
+  page.Gauge("datasetd_cache_used_bytes", "Disk space that the cache uses.", {},
              cache.used_bytes());
-  page.Gauge("datasetd_cache_entries", "Datasets in the cache.", {},
+  page.Gauge("datasetd_cache_entries", "Number of datasets in the cache.", {},
              cache.num_entries());
   const DatasetCache::Counters& counters = cache.counters();
   page.Counter("datasetd_cache_hits_total",
-               "Loads that took their samples from the cache.", {},
+               "Number of loads that read their samples from the cache.", {},
                counters.num_hits);
   page.Counter("datasetd_cache_misses_total",
-               "Loads whose samples were not in the cache, or damaged.", {},
+               "Number of loads whose cache entry was missing or damaged.", {},
                counters.num_misses);
   page.Counter("datasetd_cache_read_bytes_total",
-               "Bytes of the entries that loads took their samples from.", {},
+               "Bytes of cache entries read by loads.", {},
                counters.read_bytes);
   page.Counter("datasetd_cache_written_bytes_total",
-               "Bytes of the entries that were stored.", {},
-               counters.written_bytes);
+               "Bytes of cache entries written.", {}, counters.written_bytes);
   page.Counter("datasetd_cache_evictions_total",
-               "Entries that made room for others.", {}, counters.num_evicted);
+               "Number of cache entries evicted to make room.", {},
+               counters.num_evicted);
   page.Counter("datasetd_cache_errors_total",
-               "Entries that were damaged or could not be written.", {},
+               "Number of cache entries that were damaged or not written.", {},
                counters.num_errors);
 }
 
@@ -273,59 +274,62 @@ void AddFeeds(const FeedTable& table, Page& page) {
                            {"device", info.device},
                            {"uid", absl::StrCat(info.owner.uid)}};
     page.Counter("datasetd_feed_batches_total",
-                 "Batches handed to the client of this feed.", labels,
-                 info.feed.num_batches());
+                 "Number of batches delivered to the client of the feed.",
+                 labels, info.feed.num_batches());
     page.Counter("datasetd_feed_samples_total",
-                 "Samples handed to the client of this feed.", labels,
-                 info.feed.num_samples());
+                 "Number of samples delivered to the client of the feed.",
+                 labels, info.feed.num_samples());
     page.Counter("datasetd_feed_client_wait_seconds_total",
-                 "Time that the client of this feed has waited for batches.",
-                 labels, info.feed.client_wait_seconds());
+                 "Time that the client spent waiting for batches.", labels,
+                 info.feed.client_wait_seconds());
     page.Counter("datasetd_feed_daemon_wait_seconds_total",
-                 "Time in which the client of this feed held every slot, so "
-                 "that the daemon waited.",
+                 "Time that the daemon spent waiting because the client held "
+                 "every slot.",
                  labels, info.feed.daemon_wait_seconds());
-    page.Gauge("datasetd_feed_slots", "Batches that the feed has room for.",
-               labels, info.feed.num_slots());
+    page.Gauge("datasetd_feed_slots",
+               "Number of slots of the feed, each for one batch.", labels,
+               info.feed.num_slots());
     page.Gauge("datasetd_feed_held_slots",
-               "Batches that are published and not released.", labels,
-               info.feed.num_slots_held());
+               "Number of slots with a published batch not yet released.",
+               labels, info.feed.num_slots_held());
     page.Gauge("datasetd_feed_slab_bytes",
                "Device memory that the feed shares with its client.", labels,
                info.feed.slab_bytes());
   }
   for (const auto& [phase, name] : kPhases) {
-    page.Gauge("datasetd_feeds", "Feeds by phase.", {{"phase", name}},
-               num_by_phase[phase]);
+    page.Gauge("datasetd_feeds", "Number of feeds, by phase.",
+               {{"phase", name}}, num_by_phase[phase]);
   }
   for (const auto& [device, totals] : table.Totals()) {
     const Labels labels = {{"device", device}};
-    page.Counter("datasetd_feeds_opened_total", "Feeds that were opened.",
+    page.Counter("datasetd_feeds_opened_total", "Number of feeds opened.",
                  labels, totals.num_opened);
-    page.Counter("datasetd_batches_total", "Batches handed to clients.", labels,
+    page.Counter("datasetd_batches_total",
+                 "Number of batches delivered to clients.", labels,
                  totals.num_batches);
-    page.Counter("datasetd_samples_total", "Samples handed to clients.", labels,
+    page.Counter("datasetd_samples_total",
+                 "Number of samples delivered to clients.", labels,
                  totals.num_samples);
     page.Counter("datasetd_client_wait_seconds_total",
-                 "Time that clients have waited for batches, as they say.",
-                 labels, totals.client_wait_seconds);
+                 "Time that clients report waiting for batches.", labels,
+                 totals.client_wait_seconds);
     page.Counter("datasetd_daemon_wait_seconds_total",
-                 "Time in which a client held every slot of its feed, so that "
-                 "the daemon waited, over all feeds.",
+                 "Time that the daemon spent waiting because a client held "
+                 "every slot, over all feeds.",
                  labels, totals.daemon_wait_seconds);
     page.Counter("datasetd_ignored_releases_total",
-                 "Releases by clients that named no batch of theirs.", labels,
-                 totals.num_ignored_releases);
+                 "Number of releases ignored because they named no batch.",
+                 labels, totals.num_ignored_releases);
     page.Counter("datasetd_ignored_seeks_total",
-                 "Seeks by clients that made no sense.", labels,
-                 totals.num_ignored_seeks);
+                 "Number of seeks ignored because the position was invalid.",
+                 labels, totals.num_ignored_seeks);
     page.Counter("datasetd_throttled_wakes_total",
-                 "Times that a client which woke the producer for nothing was "
-                 "not listened to for a while.",
+                 "Number of times a client was throttled for waking the "
+                 "producer without work.",
                  labels, totals.num_throttled_wakes);
     page.Histogram("datasetd_hand_over_seconds",
-                   "From the start of a batch's launch to its publication to "
-                   "the client.",
+                   "Time from the start of a batch's launch until the client "
+                   "can take it.",
                    labels, totals.hand_over);
   }
 }
@@ -341,7 +345,7 @@ void AddRequests(const RequestCounter& requests, const AttachServer& attach,
                  Page& page) {
   for (const auto& [key, count] : requests.Read()) {
     page.Counter("datasetd_requests_total",
-                 "Requests that were answered, by status; not OK is refused.",
+                 "Number of requests answered, by method and status code.",
                  {{"method", ShortMethod(key.first)},
                   {"code", absl::StatusCodeToString(
                                static_cast<absl::StatusCode>(key.second))}},
@@ -349,34 +353,35 @@ void AddRequests(const RequestCounter& requests, const AttachServer& attach,
   }
   const AttachServer::Counters& counters = attach.counters();
   page.Counter("datasetd_refused_connections_total",
-               "Attach connections that were refused with a reason.", {},
+               "Number of attach connections refused.", {},
                counters.num_refused);
   page.Counter("datasetd_protocol_violations_total",
-               "Attach connections that were closed because their client broke "
-               "the protocol.",
+               "Number of attach connections closed after a protocol "
+               "violation.",
                {}, counters.num_violations);
   page.Counter("datasetd_failed_imports_total",
-               "Slabs that a client could not import.", {},
+               "Number of slabs that a client failed to import.", {},
                counters.num_failed_imports);
 }
 
 void AddConnections(const RpcGate::Counters& counters, const CallGuard& calls,
                     Page& page) {
-  page.Gauge("datasetd_rpc_connections", "Connections to the gRPC socket.", {},
+  page.Gauge("datasetd_rpc_connections",
+             "Number of connections to the gRPC socket.", {},
              counters.num_connections);
   page.Counter("datasetd_rpc_refused_connections_total",
-               "gRPC connections beyond a user's or the daemon's share.", {},
+               "Number of gRPC connections refused over a limit.", {},
                counters.num_refused);
   page.Counter("datasetd_rpc_abusive_connections_total",
-               "gRPC connections that were closed because their client gave up "
-               "too many calls or sent too many frames without a call.",
+               "Number of gRPC connections closed because the client cancelled "
+               "too many calls or sent too many frames outside of calls.",
                {}, counters.num_abusive);
   page.Counter("datasetd_rpc_expired_connections_total",
-               "gRPC connections that were closed because their client said "
-               "nothing, or did not read.",
+               "Number of gRPC connections closed because the client was idle "
+               "or did not read.",
                {}, counters.num_expired);
   page.Counter("datasetd_stalled_calls_total",
-               "Requests that were ended because their client did not read or "
+               "Number of requests ended because the client did not read or "
                "write in time.",
                {}, calls.num_stalled());
 }
@@ -390,13 +395,16 @@ Metrics::Metrics(Parts parts)
 
 std::vector<MetricFamily> Metrics::Collect() const {
   Page page;
-  page.Gauge("datasetd_build_info", "1, with the daemon's version.",
+  page.Gauge("datasetd_build_info",
+             "Always 1; the label has the version of the daemon.",
              {{"version", parts_.version}}, 1);
   page.Gauge("datasetd_start_time_seconds",
-             "When the daemon started, in Unix time.", {}, start_time_seconds_);
-  page.Gauge("datasetd_draining", "1 while the daemon shuts down.", {},
+             "Start time of the daemon, in seconds since the epoch.", {},
+             start_time_seconds_);
+  page.Gauge("datasetd_draining",
+             "1 while the daemon is shutting down, else 0.", {},
              parts_.context->is_draining() ? 1 : 0);
-  page.Gauge("datasetd_sessions", "Clients that are connected.", {},
+  page.Gauge("datasetd_sessions", "Number of connected clients.", {},
              parts_.sessions->num_sessions());
   AddDevices(*parts_.devices, page);
   if (parts_.devices->pinned() != nullptr) {
