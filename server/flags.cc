@@ -14,15 +14,16 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.set_version_flag("--version", std::string("datasetd ") + kVersion);
   app.add_option("--config", flags.config_path, "YAML configuration file");
   app.add_option("--socket_path", flags.socket_path,
-                 "gRPC socket; the attach socket lies beside it");
+                 "Path of the gRPC socket; the attach socket is created "
+                 "next to it");
   app.add_option("--device", flags.devices,
-                 "Device to serve, cpu, cuda:N or GPU-UUID; repeatable");
+                 "Device to serve: cpu, cuda:N or GPU-UUID; repeatable");
   app.add_option("--data_root", flags.data_roots,
                  "Directory that datasets may be read from; repeatable");
   app.add_option("--memory_budget_mib", flags.memory_budget_mib,
-                 "Memory of each device that the daemon may use");
+                 "Memory limit of each device, in MiB");
   app.add_option("--pinned_budget_mib", flags.pinned_budget_mib,
-                 "Host memory that the daemon may pin for samples");
+                 "Limit of pinned host memory for samples, in MiB");
   app.add_option("--host_threads", flags.host_threads,
                  "Threads of the host backend, at most 1024; 0: one per core");
   app.add_option("--log_level", flags.log_level,
@@ -30,19 +31,19 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option_function<int>(
          "--exit_with_parent",
          [&flags](int pid) { flags.exit_with_parent = pid; },
-         "Shut down when the process PID ends, or the one that started this "
-         "one")
+         "Shut down when process PID ends; default: the parent "
+         "process")
       ->type_name("[PID]")
       ->expected(0, 1)
       ->default_str("0");
   app.add_flag("--check_config", flags.check_config,
-               "Check the configuration and exit");
+               "Validate the configuration and exit");
 }
 
 }  // namespace
 
 std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
-  CLI::App app("Serves datasets from device memory to training jobs.");
+  CLI::App app("Serve datasets from device memory to training jobs.");
   app.name("datasetd");
   AddFlags(app, flags);
   try {

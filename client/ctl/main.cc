@@ -28,9 +28,10 @@ namespace datasetd::ctl {
 namespace {
 
 constexpr char kFooter[] =
-    "Exit codes: 0 ok; 1 the daemon refused, or the work failed; 2 the command "
-    "line is wrong; 3 no daemon there, or it ended.\n"
-    "`run` ends with the exit code of its COMMAND.";
+    "Exit codes: 0 success; 1 the request was refused or "
+    "failed; 2 invalid command line; 3 no daemon is running, "
+    "or it ended.\n`run` returns the exit code of its "
+    "COMMAND.";
 
 struct Entry {
   CLI::App* subcommand;
@@ -104,14 +105,14 @@ int Main(int argc, char** argv) {
   // A parent may have ignored it; then no end of a child would be reported.
   signal(SIGCHLD, SIG_DFL);
   GlobalFlags flags;
-  CLI::App app("Looks at a datasetd daemon and tells it what to do.");
+  CLI::App app("Inspect and control a datasetd daemon.");
   app.name("datasetctl");
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("datasetctl ") + kVersion);
   app.add_option("--address", flags.address,
                  "The daemon's socket; default: $DATASETD_ADDRESS, else "
                  "/run/datasetd/datasetd.sock");
-  app.add_flag("--json", flags.json, "Print results, and errors, as JSON");
+  app.add_flag("--json", flags.json, "Print results and errors as JSON");
   // Accept --address and --json after the command's name, too.
   app.fallthrough();
   app.require_subcommand(1);

@@ -77,18 +77,19 @@ class BenchCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "bench"; }
   const char* help() const override {
-    return "Run COMMAND, a training program in Python with a "
-           "datasetd.DataLoader, and say what share of its step is data: "
-           "rounds of steps on the loader's batches and on one constant batch "
-           "take turns. The program is ended when all is measured; what it "
-           "trained is of no use";
+    return "Run COMMAND, a Python training program that uses "
+           "datasetd.DataLoader, and report the share of a step "
+           "that is spent on data. Rounds of steps on the loader's "
+           "batches alternate with rounds on one constant batch. "
+           "The program is ended after the measurement; discard "
+           "what it trained";
   }
 
   void AddTo(Arguments* arguments) override {
-    arguments->Add("--steps", &num_steps_, "Of one round")
+    arguments->Add("--steps", &num_steps_, "Steps per round")
         .Positive()
         .ShowDefault();
-    arguments->Add("--rounds", &num_rounds_, "Of each kind")
+    arguments->Add("--rounds", &num_rounds_, "Rounds of each kind")
         .Positive()
         .ShowDefault();
     arguments->AddCommandLine(&command_);

@@ -35,11 +35,11 @@ class DatasetsCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "datasets"; }
   const char* help() const override {
-    return "What is resident; with NAME, all about that dataset";
+    return "List the datasets; with NAME, describe that dataset";
   }
 
   void AddTo(Arguments* arguments) override {
-    arguments->Add("name", &name_, "A dataset's name");
+    arguments->Add("name", &name_, "Name of a dataset");
   }
 
   int Run() override {

@@ -41,23 +41,23 @@ class ExplainCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "explain"; }
   const char* help() const override {
-    return "Tell, op by op, what a job with that seed draws for some samples";
+    return "Show the random parameters drawn for samples, op by op";
   }
 
   void AddTo(Arguments* arguments) override {
-    arguments->Add("name", &dataset_, "The dataset's name").Required();
+    arguments->Add("name", &dataset_, "Name of the dataset").Required();
     arguments
         ->Add("--transforms", &transforms_,
-              "As of preview: presets, a JSON list of Transform "
+              "As in preview: presets, a JSON list of Transform "
               "messages, or @FILE")
         .Required();
-    arguments->Add("--field", &field_, "The field of the transforms")
+    arguments->Add("--field", &field_, "Field that the transforms apply to")
         .ShowDefault();
-    arguments->Add("--seed", &seed_, "The job's seed").ShowDefault();
-    arguments->Add("--epoch", &epoch_, "The epoch").ShowDefault();
-    arguments->Add("--first", &first_sample_, "First sample's index")
+    arguments->Add("--seed", &seed_, "Seed of the job").ShowDefault();
+    arguments->Add("--epoch", &epoch_, "Epoch").ShowDefault();
+    arguments->Add("--first", &first_sample_, "Index of the first sample")
         .ShowDefault();
-    arguments->Add("--samples", &num_samples_, "How many, from the first")
+    arguments->Add("--samples", &num_samples_, "Number of samples")
         .Between(1, 1000)
         .ShowDefault();
   }

@@ -35,8 +35,8 @@ class FeedsCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "feeds"; }
   const char* help() const override {
-    return "Who draws from what; POSITION is epoch:batch of the next batch to "
-           "be made, HELD the batches that the job has of all that it may have";
+    return "List open feeds. POSITION is the next batch "
+           "(epoch:batch); HELD is slots in use / total slots";
   }
 
   int Run() override {

@@ -24,59 +24,65 @@ class LoadCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "load"; }
   const char* help() const override {
-    return "Make a dataset resident, or attach to the one that the same "
-           "arguments made. It stays when this command ends, until it is "
-           "unloaded, or until its memory is needed and nobody uses it";
+    return "Load a dataset, or attach to the one loaded with the "
+           "same arguments. It stays loaded after this command "
+           "ends, until it is unloaded or evicted while unused to "
+           "make room";
   }
 
   void AddTo(Arguments* arguments) override {
     arguments->Add("name", &name_, "1 to 128 of [A-Za-z0-9._-]").Required();
     arguments
         ->Add("--format", &format_,
-              "A reader: see `datasetctl status` for the daemon's")
+              "Format of the source; `datasetctl status` lists the "
+              "formats")
         .Required();
-    arguments->Add("--path", &path_, "Read by the daemon, below its data roots")
-        .Required();
-    arguments->Add("--split", &split_, "Empty is the reader's default");
-    arguments->Add("--device", &device_,
-                   "cpu, cuda:N or GPU-UUID; a list, or each, for a "
-                   "replica on several; shard, or shard:cuda:0,cuda:1, for "
-                   "the memory of several; empty is the daemon's first");
     arguments
-        ->Add("--option", &options_, "KEY=VALUE for the reader; repeatable")
+        ->Add("--path", &path_,
+              "Path of the source, below a data root of the daemon")
+        .Required();
+    arguments->Add("--split", &split_,
+                   "Split of the dataset; default: that of the format");
+    arguments->Add("--device", &device_,
+                   "cpu, cuda:N or GPU-UUID; a list or `each`: a replica on "
+                   "several GPUs; `shard` or shard:cuda:0,cuda:1: divided "
+                   "over several GPUs; default: the daemon's first device");
+    arguments
+        ->Add("--option", &options_,
+              "Option of the format, as KEY=VALUE; repeatable")
         .OneValueEach();
     arguments->Add("--pretransforms", &pretransforms_,
-                   "Of the images, run once: a JSON list of Transform "
-                   "messages, or @FILE");
+                   "Transforms applied once to the images, at load: a JSON "
+                   "list of Transform messages, or @FILE");
     arguments
         ->Add("--bad_samples", &bad_samples_,
-              "What becomes of samples that cannot be read or decoded")
+              "How to treat samples that cannot be read or decoded")
         .OneOf({"fail", "skip", "replace"})
         .ShowDefault();
     arguments
         ->Add("--max_bad_samples", &max_bad_samples_,
-              "A load that skips or replaces more fails")
+              "Fail the load if more samples are skipped or replaced")
         .ShowDefault();
     arguments
         ->Add("--residency", &residency_,
-              "Where samples lie: on the device, in pinned host memory, "
-              "the first --device_bytes there and the rest pinned, auto: "
-              "as many there as the memory budget allows; or, of device "
-              "cpu, in a mapped file of the cache")
+              "Where to keep the samples: on the device; pinned in "
+              "host memory; split: the first --device_bytes on the "
+              "device, the rest pinned; auto: as many on the device as "
+              "its budget allows; mapped: in a mapped cache file, on "
+              "the host only")
         .OneOf({"device", "pinned", "split", "auto", "mapped"})
         .ShowDefault();
     arguments->Add("--device_bytes", &device_bytes_,
-                   "With --residency split: the most bytes of samples on "
-                   "the device, or on each of a shard");
+                   "With --residency split: bytes of samples to keep on the "
+                   "device (on each device of a shard)");
     arguments->AddFlag("--private", &is_private_,
-                       "Hide it from other users, root left out");
+                       "Hide the dataset from other users except root");
     arguments->AddFlag("--pin", &is_pinned_,
-                       "Never evict it for the memory of another; for root and "
-                       "the daemon's user");
-    arguments->AddFlag(
-        "--dry_run", &is_dry_run_,
-        "Look at the source, say what a load would find and need, "
-        "and load nothing");
+                       "Never evict the dataset to make room; allowed for root "
+                       "and the daemon's user");
+    arguments->AddFlag("--dry_run", &is_dry_run_,
+                       "Scan the source and report what a load would find and "
+                       "need, without loading");
   }
 
   int Run() override {

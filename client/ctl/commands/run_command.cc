@@ -40,51 +40,54 @@ class RunCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "run"; }
   const char* help() const override {
-    return "Run COMMAND with a daemon of its own, whose address it finds in "
-           "$DATASETD_ADDRESS. Ends with COMMAND's exit code (128 and the "
-           "signal if one killed it, 127 if there is no such command, 126 if "
-           "it cannot be run), or with 3 if the daemon cannot be started";
+    return "Run COMMAND with a private daemon, whose address is in "
+           "$DATASETD_ADDRESS. Returns COMMAND's exit code (128 "
+           "plus the signal that killed it, 127 if the command does "
+           "not exist, 126 if it cannot be executed), or 3 if the "
+           "daemon cannot be started";
   }
 
   void AddTo(Arguments* arguments) override {
     arguments
         ->Add("--device", &devices_,
-              "cpu, cuda:N; repeatable; default: every GPU, or cpu "
-              "where there is none")
+              "Device to serve: cpu or cuda:N; repeatable; default: "
+              "every GPU, or cpu without a GPU")
         .OneValueEach();
     arguments
         ->Add("--data_root", &data_roots_,
-              "Where the daemon may read; repeatable; default: where "
-              "this user may")
+              "Directory that the daemon may read; repeatable; "
+              "default: all that this user may read")
         .OneValueEach();
     arguments->Add("--memory_budget_mib", &memory_budget_mib_,
-                   "Of each device; default: nine tenths of what is free");
+                   "Memory limit of each device; default: nine tenths of "
+                   "the free memory");
     arguments->Add("--host_threads", &host_threads_,
                    "Threads of the host backend; default: one per core");
     arguments->Add("--daemon", &daemon_,
-                   "The program; default: $DATASETD_DAEMON, the one beside "
-                   "datasetctl, or the one on PATH");
+                   "Path of the daemon program; default: $DATASETD_DAEMON, "
+                   "the one next to datasetctl, or the one on PATH");
     arguments->Add("--daemon_log", &daemon_log_,
-                   "A file for the daemon's log; default: it is lost");
+                   "File for the daemon's log; default: no log");
     arguments
         ->Add("--timeout", &timeout_seconds_,
-              "Seconds until the daemon must serve")
+              "Seconds to wait for the daemon to start")
         .Positive()
         .ShowDefault();
     const Argument per_node = arguments->AddFlag(
         "--per-node", &is_per_node_,
-        "One daemon for all processes of a job on this node, each started by a "
-        "command like this one. It runs `python3 -m datasetd run`");
+        "Share one daemon among all processes of a job on this "
+        "node, each wrapped in this command. Runs `python3 -m "
+        "datasetd run`");
     arguments
         ->Add("--job", &job_,
-              "With --per-node: processes that name the same job share a "
-              "daemon; default: the job of Slurm, torchrun or PMIx, else "
-              "all of this user")
+              "With --per-node: name of the job; processes with the "
+              "same name share a daemon; default: the job of Slurm, "
+              "torchrun or PMIx, else one daemon for this user")
         .Needs(per_node);
     arguments
         ->Add("--linger", &linger_seconds_,
-              "With --per-node: seconds that the daemon outlives the last "
-              "process if that failed or was killed")
+              "With --per-node: seconds to keep the daemon after the "
+              "last process failed or was killed")
         .Needs(per_node)
         .Positive()
         .ShowDefault();

@@ -63,7 +63,7 @@ class StatusCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "status"; }
   const char* help() const override {
-    return "The daemon, its devices and memory, and what it loads";
+    return "Show the daemon, its devices, memory and running loads";
   }
 
   int Run() override {

@@ -35,16 +35,16 @@ class TopCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "top"; }
   const char* help() const override {
-    return "Live: datasets, feeds, samples per second, who waits for whom; "
-           "ends with Ctrl-C. HELD are the batches that the job has of all "
-           "that it may have";
+    return "Show datasets and feeds live, with samples per second "
+           "and wait times, until Ctrl-C. HELD is slots in use / "
+           "total slots";
   }
 
   void AddTo(Arguments* arguments) override {
-    arguments->Add("--interval", &interval_seconds_, "Seconds between looks")
+    arguments->Add("--interval", &interval_seconds_, "Seconds between updates")
         .Between(0.05, 3600.0)
         .ShowDefault();
-    arguments->Add("--count", &count_, "Looks, then end; 0: for ever")
+    arguments->Add("--count", &count_, "Number of updates; 0: until Ctrl-C")
         .ShowDefault();
   }
 

@@ -12,12 +12,13 @@ class UnloadCommand final : public Command {
  public:
   using Command::Command;
   const char* name() const override { return "unload"; }
-  const char* help() const override { return "Take a dataset out of memory"; }
+  const char* help() const override { return "Unload a dataset"; }
 
   void AddTo(Arguments* arguments) override {
-    arguments->Add("name", &name_, "The dataset's name").Required();
+    arguments->Add("name", &name_, "Name of the dataset").Required();
     arguments->AddFlag("--force", &force_,
-                       "Also if it has open feeds: their jobs get an error");
+                       "Unload it even if feeds are open; their jobs get an "
+                       "error");
   }
 
   int Run() override {

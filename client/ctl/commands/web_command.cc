@@ -15,20 +15,22 @@ class WebCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "web"; }
   const char* help() const override {
-    return "Serve a page that shows jobs, samples, memory and health to this "
-           "user alone, until Ctrl-C. It runs `python3 -m datasetd web`";
+    return "Serve a web page with jobs, samples, memory and health, "
+           "to this user only, until Ctrl-C. Runs `python3 -m "
+           "datasetd web`";
   }
 
   void AddTo(Arguments* arguments) override {
     arguments
         ->Add("--host", &host_,
-              "127.0.0.1 or ::1; from elsewhere: ssh -L "
+              "127.0.0.1 or ::1; from another machine use ssh -L "
               "PORT:127.0.0.1:PORT")
         .OneOf({"127.0.0.1", "::1"})
         .ShowDefault();
-    arguments->Add("--port", &port_, "0: one that is free").ShowDefault();
+    arguments->Add("--port", &port_, "TCP port; 0: any free port")
+        .ShowDefault();
     arguments->Add("--unix_socket", &unix_socket_,
-                   "Serve at a Unix socket instead; ssh -L PORT:PATH "
+                   "Listen on a Unix socket instead; ssh -L PORT:PATH "
                    "forwards it");
   }
 

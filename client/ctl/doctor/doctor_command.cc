@@ -88,18 +88,18 @@ class DoctorCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "doctor"; }
   const char* help() const override {
-    return "Check the sockets, the daemon and its memory, the disk of its "
-           "cache, the GPUs with their nodes and peers, and the sharing of "
-           "memory: a line each, with what to do; exit code 1 if there is a "
-           "fault";
+    return "Check sockets, daemon, memory, cache disk, GPUs and "
+           "memory sharing, and print a line with the fix for each "
+           "problem. Exit code 1 if a check fails";
   }
 
   void AddTo(Arguments* arguments) override {
-    arguments->AddFlag("--no_sharing", &skip_sharing_,
-                       "Do not start a private daemon to share memory with");
+    arguments->AddFlag(
+        "--no_sharing", &skip_sharing_,
+        "Skip the test that shares memory with a private daemon");
     arguments->Add("--cache_directory", &cache_directory_,
-                   "The daemon's cache.directory; default: "
-                   "/var/cache/datasetd, if it is there");
+                   "Cache directory of the daemon; default: "
+                   "/var/cache/datasetd, if it exists");
   }
 
   int Run() override {

@@ -112,33 +112,35 @@ class PreviewCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "preview"; }
   const char* help() const override {
-    return "Write a PNG contact sheet: a row for each sample, the original on "
-           "the left, then one column for each epoch, as a job with that seed "
-           "gets it";
+    return "Write a PNG contact sheet with one row per sample: the "
+           "original on the left, then one column per epoch, as a "
+           "job with this seed receives it";
   }
 
   void AddTo(Arguments* arguments) override {
-    arguments->Add("name", &range_.dataset, "The dataset's name").Required();
-    arguments->Add("--output", &output_, "The file").ShowDefault();
+    arguments->Add("name", &range_.dataset, "Name of the dataset").Required();
+    arguments->Add("--output", &output_, "Output file").ShowDefault();
     range_.num_samples = 8;
     range_.num_epochs = 8;
-    arguments->Add("--samples,--rows", &range_.num_samples, "Rows")
+    arguments
+        ->Add("--samples,--rows", &range_.num_samples,
+              "Number of samples, one per row")
         .Between(1, 256)
         .ShowDefault();
     arguments
         ->Add("--epochs,--columns", &range_.num_epochs,
-              "Columns beside the original")
+              "Number of epochs, one per column")
         .Between(1, 64)
         .ShowDefault();
-    arguments->Add("--first", &range_.first_sample, "First sample's index")
+    arguments->Add("--first", &range_.first_sample, "Index of the first sample")
         .ShowDefault();
-    arguments->Add("--seed", &range_.seed, "The job's seed").ShowDefault();
+    arguments->Add("--seed", &range_.seed, "Seed of the job").ShowDefault();
     arguments->Add("--epoch", &range_.first_epoch, "First epoch").ShowDefault();
     arguments->Add("--field", &range_.field,
-                   "Image field; empty is the first one");
+                   "Image field; default: the first one");
     arguments
         ->Add("--zoom", &zoom_,
-              "Enlarges pixels; 0 makes images about 96 pixels large")
+              "Magnification; 0: enlarge images to about 96 pixels")
         .Between(0, 64)
         .ShowDefault();
     arguments
