@@ -68,7 +68,7 @@ def pss_mib(pids):
             with open(f"/proc/{pid}/smaps_rollup") as file:
                 total += sum(int(line.split()[1]) for line in file
                              if line.startswith("Pss:"))
-        except (FileNotFoundError, PermissionError):
+        except (FileNotFoundError, PermissionError, ProcessLookupError):
             continue
     return total / 1024
 
