@@ -1,5 +1,6 @@
 """datasetd.sources: files that their own libraries wrote; the command."""
 
+import codecs
 import functools
 import io
 import itertools
@@ -7,8 +8,11 @@ import json
 import os
 import pickle
 import re
+import resource
 import sys
+import tarfile
 import zipfile
+from unittest import mock
 
 import datasetd
 import h5py
@@ -298,8 +302,27 @@ def test_torch_file(client, tmp_path):
     )
 
     torch.save([Image.fromarray(_IMAGES[0])], path)
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(datasetd.DataLoss, match="a.pt: UnpicklingError: "):
         sources.torch_file(path)
+
+
+def test_a_torch_file_runs_nothing(tmp_path):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return x
+
+    torch.jit.save(torch.jit.script(Module()), tmp_path / "a.pt")
+    with pytest.raises(datasetd.DataLoss, match="a.pt is a program of Torch"):
+        sources.torch_file(tmp_path / "a.pt")
+    # Versions before 2.6 extract `storages` of a tar archive, links and all.
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        link = tarfile.TarInfo("storages")
+        link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path / "reached")
+        archive.addfile(link)
+    with mock.patch.object(tarfile.TarFile, "extract") as extract:
+        with pytest.raises(datasetd.DataLoss, match="a.tar: "):
+            sources.torch_file(tmp_path / "a.tar")
+    extract.assert_not_called()
 
 
 def test_lmdb(client, tmp_path):
@@ -635,6 +658,108 @@ def test_a_pickle_runs_nothing(tmp_path, monkeypatch):
     with pytest.raises(datasetd.DataLoss, match="it asks for .*system"):
         sources.cifar_python(".")
     assert not os.path.exists("attacked")
+
+
+class _Reduced:
+    """Is pickled as `reduced`, whatever that makes."""
+
+    def __init__(self, *reduced):
+        self.reduced = reduced
+
+    def __reduce__(self):
+        return self.reduced
+
+
+def _dtype(name="u1", state=(3, "|", None, None, None, -1, -1, 0)):
+    return _Reduced(np.dtype, (name, False, True), state)
+
+
+def _array(shape=(10,), dtype=None, data=bytes(10), version=1):
+    return _Reduced(
+        np.zeros(1).__reduce__()[0],
+        (np.ndarray, (0,), b"b"),
+        (version, shape, dtype or _dtype(), False, data),
+    )
+
+
+_NO_INTEGERS = "an array of no integers"
+_NOT_PLAIN = "an array of no plain dtype"
+_NOT_AS_SAID = "an array that is not as its shape and dtype say"
+_POINTERS = b"A" * 80
+_OBJECT_FIELD = (3, "|", None, ("f",), {"f": (np.dtype("O"), 0)}, 8, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "value, words",
+    [
+        # The flags of the dtype hide that it holds objects.
+        (_array(dtype=_dtype("O8"), data=_POINTERS), _NO_INTEGERS),
+        (
+            _array(dtype=_dtype("V8", _OBJECT_FIELD), data=_POINTERS),
+            _NO_INTEGERS,
+        ),
+        (
+            _array(dtype=_dtype("i8", _OBJECT_FIELD), data=_POINTERS),
+            _NO_INTEGERS,
+        ),
+        (_array(dtype=_dtype(state=_OBJECT_FIELD[:2] + (None,) * 6)), _NOT_PLAIN),
+        (_array(dtype=_dtype(state=())), _NOT_PLAIN),
+        (_array(dtype=_dtype("i8"), data=bytes(10)), _NOT_AS_SAID),
+        (_array((1 << 40,)), _NOT_AS_SAID),
+        (_array((-1, -10)), _NOT_AS_SAID),
+        (_array((1,) * 100 + (10,)), _NOT_AS_SAID),
+        (_array(dtype="u1"), _NOT_AS_SAID),
+        (_array(data=[0] * 10), _NOT_AS_SAID),
+        (_array(version=2), _NOT_AS_SAID),
+        (_array((2, 5)), "labels are no list"),
+        (np.zeros(10, "f4"), _NO_INTEGERS),
+        (np.zeros(10, "O"), _NO_INTEGERS),
+        (_Reduced(np.dtype, ("u1",)), "labels are not whole numbers"),
+        (_Reduced(np.ndarray, ((10,), "O")), "an array in an unknown way"),
+        (_Reduced(codecs.encode, ("", "zip")), "bytes in an unknown encoding"),
+        ([0.5] * 10, "labels are not whole numbers"),
+        (["1"] * 10, "labels are not whole numbers"),
+    ],
+)
+def test_a_pickle_reaches_nothing_of_numpy(tmp_path, value, words):
+    _cifar(tmp_path / "a", {"test_batch": {"labels": value}})
+    with pytest.raises(datasetd.DataLoss, match=f"test_batch.*({words})"):
+        sources.cifar_python(tmp_path / "a", "test")
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (b"\x80\x02c_codecs\nencode\n}b.", "it changes a function"),
+        # A bytearray of 1 TiB; a list of the place 2 ** 25 of the memo.
+        (b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".", "150"),
+        (b"\x80\x02]r\0\0\0\x02.", "it is no dict"),
+    ],
+)
+def test_a_pickle_changes_and_grows_nothing(tmp_path, data, words):
+    (tmp_path / "test_batch").write_bytes(data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(datasetd.DataLoss, match=f"no batch of CIFAR: {words}"):
+        sources.cifar_python(tmp_path, "test")
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 64 << 10  # KiB
+
+
+def test_arrays_of_a_cifar_pickle(tmp_path):
+    """In the orders and widths that NumPy writes."""
+    rows = np.arange(10 * 3072, dtype="u4").astype("u1").reshape(10, 3072)
+    for i, labels in enumerate((">i4", "<u2", "i1", "i8")):
+        want = np.arange(10).astype(labels)
+        for data in (rows, np.asfortranarray(rows)):
+            (tmp_path / "test_batch").write_bytes(
+                pickle.dumps({"labels": want, "data": data}, 2 + i % 3)
+            )
+            source = sources.cifar_python(tmp_path, "test")
+            np.testing.assert_array_equal(source["label"], want)
+            np.testing.assert_array_equal(
+                source["image"],
+                rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1),
+            )
 
 
 def test_image_folder(client, tmp_path, monkeypatch):

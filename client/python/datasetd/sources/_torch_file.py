@@ -1,10 +1,42 @@
 from __future__ import annotations
 
 import inspect
+import io
+import warnings
 from typing import Any, Mapping
 
-from ..errors import FailedPrecondition, InvalidArgument
+from ..errors import DataLoss, FailedPrecondition, InvalidArgument
 from ._base import Fields, Path, Source, choose, existing, library
+
+
+class _Stream(io.FileIO):
+    """A file without a descriptor: of a file with one, torch before 2.6
+    extracts a tar archive, whose links lead anywhere."""
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("fileno")
+
+
+def _load(torch: Any, path: str) -> Any:
+    """torch.load of data; DataLoss if the file holds anything else."""
+    try:
+        with warnings.catch_warnings(), io.BufferedReader(
+            _Stream(path)
+        ) as file:
+            # After this warning torch before 2.6 runs the file's program.
+            warnings.filterwarnings("error", message=".*TorchScript archive")
+            return torch.load(file, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
+    except UserWarning as error:
+        raise DataLoss(
+            f"{path} is a program of TorchScript, expected a file of torch.save"
+        ) from error
+    except Exception as error:
+        # Of torch's text only the cause: it advises to load without
+        # weights_only.
+        cause = str(error).rpartition("WeightsUnpickler error: ")[2]
+        raise DataLoss(f"{path}: {type(error).__name__}: {cause}") from error
 
 
 def torch_file(path: Path, fields: Fields = None) -> Source:
@@ -23,9 +55,7 @@ def torch_file(path: Path, fields: Fields = None) -> Source:
             f"torch {torch.__version__} cannot load a file without running "
             "code in it: install torch 1.13 or later"
         )
-    content: Any = torch.load(
-        existing(path), map_location="cpu", weights_only=True
-    )
+    content: Any = _load(torch, existing(path))
     if isinstance(content, torch.Tensor):
         content = (content,)
     if isinstance(content, (tuple, list)):
