@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 import os
 import warnings
 
@@ -209,6 +210,15 @@ else:
             {"x": _ROWS, "y": _LABELS},
         )
 
+    def test_a_pyarrow_that_runs_code(tmp_path, monkeypatch):
+        pyarrow.parquet.write_table(_table(), tmp_path / "a.parquet")
+        monkeypatch.setattr(pyarrow, "__version__", "14.0.0")
+        for read in (sources.parquet, sources.arrow):
+            with pytest.raises(
+                datasetd.FailedPrecondition, match="pyarrow>=14.0.1"
+            ):
+                read(tmp_path / "a.parquet")
+
     @pytest.mark.parametrize("make", ["new_file", "new_stream"])
     def test_arrow(client, tmp_path, make):
         path, table = tmp_path / "a.arrow", _table()
@@ -323,3 +333,30 @@ else:
                 _expect(client, read(alone, {"y": "data"}), {"y": _LABELS})
                 with pytest.raises(datasetd.InvalidArgument, match="no 'y'"):
                     read(alone, ["y"])
+
+    @pytest.mark.parametrize(
+        "read, place, key",
+        [
+            (sources.zarr, ".zarray", "compressor"),
+            (sources.zarr, ".zarray", "filters"),
+            (sources.n5, "attributes.json", "compression"),
+        ],
+    )
+    def test_chunks_that_are_pickles(tmp_path, read, place, key):
+        import zarr
+
+        path = tmp_path / "a"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # N5 goes with zarr 3
+            is_n5 = read is sources.n5
+            store = zarr.N5Store(str(path)) if is_n5 else str(path)
+            zarr.open_group(store, mode="w").array("x", _LABELS)
+            description = path / "x" / place
+            content = json.loads(description.read_text())
+            codec = {"type" if is_n5 else "id": "pickle"}
+            content[key] = [codec] if key == "filters" else codec
+            description.write_text(json.dumps(content))
+            with pytest.raises(
+                datasetd.InvalidArgument, match="'x' are pickles"
+            ):
+                read(path)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from ._base import Fields, Path, choose, existing, library
@@ -11,6 +12,7 @@ def parquet(path: Path, fields: Fields = None) -> Any:
     numbers, lists of one length, and encoded images as binary or as structs of
     bytes and path, of which a path is not opened."""
     pq = library("pyarrow.parquet", "pyarrow", "parquet")
+    _check_version("parquet")
     found = existing(path)
     # pyarrow refuses a directory of files with columns of one name itself.
     if os.path.isfile(found):
@@ -29,6 +31,7 @@ def arrow(path: Path, fields: Fields = None) -> Any:
     """
     pyarrow = library("pyarrow", "pyarrow", "arrow")
     library("pyarrow.ipc", "pyarrow", "arrow")
+    _check_version("arrow")
     file = pyarrow.memory_map(existing(path))
     try:
         table = pyarrow.ipc.open_file(file).read_all()
@@ -37,6 +40,13 @@ def arrow(path: Path, fields: Fields = None) -> Any:
         table = pyarrow.ipc.open_stream(file).read_all()
     names = table.schema.names
     return _renamed(table, choose(fields, names, str(path)))
+
+
+def _check_version(purpose: str) -> None:
+    """Before version 14.0.1, pyarrow runs code that a file holds."""
+    version = library("pyarrow", "pyarrow", purpose).__version__
+    if [int(n) for n in re.findall("[0-9]+", version)[:3]] < [14, 0, 1]:
+        library("pyarrow_hotfix", "pyarrow>=14.0.1", purpose)
 
 
 def _renamed(table: Any, chosen: Any) -> Any:

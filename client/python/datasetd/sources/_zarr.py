@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
-from ..errors import FailedPrecondition
+from ..errors import FailedPrecondition, InvalidArgument
 from ._base import Fields, Path, Source, choose, existing, library
 
 
@@ -10,7 +10,8 @@ def zarr(path: Path, fields: Fields = None) -> Source:
     """Arrays [N, ...] of a Zarr group, or a single array, named `data` or as
     `fields` says, one name.
 
-    Read in order, chunk by chunk; they need not fit into memory.
+    Read in order, chunk by chunk; they need not fit into memory. Chunks that
+    are pickles are refused: reading them would run their code.
     """
     package = library("zarr", "zarr", "zarr")
     root = package.open(existing(path), mode="r")
@@ -31,10 +32,33 @@ def n5(path: Path, fields: Fields = None) -> Source:
 
 def _columns(root: Any, group: Any, fields: Fields, path: Path) -> Source:
     if not isinstance(root, group):
-        if isinstance(fields, str):
-            return Source({fields: root})
-        return Source(dict.fromkeys(choose(fields, ["data"], str(path)), root))
-    # zarr 3 lists them in any order.
-    names = sorted(name for name, _ in root.arrays())
-    chosen = choose(fields, names, str(path))
-    return Source({field: root[name] for field, name in chosen.items()})
+        names = [fields] if isinstance(fields, str) else None
+        columns = dict.fromkeys(
+            names or choose(fields, ["data"], str(path)), root
+        )
+    else:
+        # zarr 3 lists them in any order.
+        names = sorted(name for name, _ in root.arrays())
+        chosen = choose(fields, names, str(path))
+        columns = {field: root[name] for field, name in chosen.items()}
+    for field, array in columns.items():
+        if "pickle" in _codecs(array):
+            raise InvalidArgument(
+                f"{path}: the chunks of {field!r} are pickles, which may run "
+                "code: open it with zarr, and push the array if it may be "
+                "trusted"
+            )
+    return Source(columns)
+
+
+def _codecs(array: Any) -> Iterator[str]:
+    # zarr 3 has any number of compressors, zarr 2 one or none.
+    compressors = (
+        array.compressors
+        if hasattr(array, "compressors")
+        else [array.compressor]
+    )
+    for codec in (*(array.filters or ()), *compressors):
+        yield getattr(codec, "codec_id", "")
+        # N5 wraps the compressor of a file.
+        yield getattr(getattr(codec, "_compressor", None), "codec_id", "")
