@@ -49,6 +49,11 @@ void* MapShared(int fd, size_t size_bytes) {
   return MapAligned(fd, size_bytes, MAP_POPULATE);
 }
 
+bool IsSealedAgainstShrinking(int fd) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+}
+
 void TakeHugePages(int fd, size_t size_bytes) {
   // A huge page is made only where the file has a page already.
   for (size_t at = 0; at < size_bytes; at += kHugePageBytes) {

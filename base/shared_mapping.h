@@ -15,6 +15,10 @@ inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 // The caller unmaps it.
 void* MapShared(int fd, size_t size_bytes);
 
+// Returns whether the file keeps its size or grows: a process that maps it gets
+// no SIGBUS when another one cuts it. Only memfds can be sealed.
+bool IsSealedAgainstShrinking(int fd);
+
 // Takes the memory of a memfd, a multiple of kHugePageBytes, on huge pages as
 // far as the system has any: Linux 6.1, whatever
 // /sys/kernel/mm/transparent_hugepage/shmem_enabled says but "deny". The rest

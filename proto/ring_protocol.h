@@ -112,11 +112,12 @@ class BasicDaemonRing {
 template <template <typename> class Atomic>
 class BasicClientRing {
  public:
-  // The pages must outlive the ring. REQUIRES: magic, version and num_slots
-  // (1..kMaxSlots) of the daemon page were checked.
+  // The pages must outlive the ring. REQUIRES: magic and version of the daemon
+  // page were checked; num_slots is the feed's, in 1..kMaxSlots, whatever the
+  // page says later.
   BasicClientRing(const BasicDaemonPage<Atomic>* daemon,
-                  BasicClientPage<Atomic>* client)
-      : daemon_(daemon), client_(client), num_slots_(daemon->num_slots) {}
+                  BasicClientPage<Atomic>* client, uint32_t num_slots)
+      : daemon_(daemon), client_(client), num_slots_(num_slots) {}
 
   // Returns the slot of `sequence`, or nullopt if it is not published yet.
   std::optional<uint32_t> Poll(uint64_t sequence) const {

@@ -21,6 +21,7 @@ void Delete(DLManagedTensor* tensor) {
 
 }  // namespace
 
+// SlotLayout::Create checked that all rows fit a slot.
 DLManagedTensor* MakeCopiedTensor(const FieldLayout& layout,
                                   int64_t num_samples, const void* data) {
   int64_t size_bytes = num_samples * DtypeSizeBytes(layout.dtype);

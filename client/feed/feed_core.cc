@@ -83,7 +83,7 @@ FeedCore::FeedCore(Parts parts)
       event_(std::move(parts.event)),
       pages_(std::move(parts.pages)),
       slab_(std::move(parts.slab)),
-      ring_(pages_.daemon(), pages_.client()),
+      ring_(pages_.daemon(), pages_.client(), layout_.num_slots()),
       cursor_(parts.cursor),
       holders_(std::make_unique<std::atomic<uint32_t>[]>(layout_.num_slots() *
                                                          num_holders_)),

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/shared_mapping.h"
 #include "base/status_macros.h"
 #include "client/connection/error_detail.h"
 #include "client/connection/guarded_fd.h"
@@ -17,6 +18,10 @@ namespace {
 
 absl::StatusOr<void*> MapPage(int fd, size_t size, int protection,
                               const char* name) {
+  if (!IsSealedAgainstShrinking(fd)) {
+    return absl::InternalError(
+        absl::StrCat("the ", name, " is not sealed against shrinking"));
+  }
   struct stat status = {};
   if (fstat(fd, &status) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("fstat of the ", name));
@@ -59,10 +64,10 @@ absl::StatusOr<RingPages> RingPages::Map(int daemon_fd, int client_fd,
             ": install the client that came with the daemon")),
         ErrorDetail::kVersionMismatch);
   }
-  if (pages.daemon_->num_slots != num_slots || num_slots == 0 ||
+  const uint32_t num_ring_slots = pages.daemon_->num_slots;
+  if (num_ring_slots != num_slots || num_slots == 0 ||
       num_slots > ring::kMaxSlots) {
-    return absl::InternalError(absl::StrCat("the ring has ",
-                                            pages.daemon_->num_slots,
+    return absl::InternalError(absl::StrCat("the ring has ", num_ring_slots,
                                             " slots, the feed ", num_slots));
   }
   return pages;

@@ -17,7 +17,8 @@ class RingPages {
  public:
   RingPages() = default;
   // Borrows the descriptors.
-  //   INTERNAL                              too small, not a ring, or the
+  //   INTERNAL                              too small, not sealed against
+  //                                         shrinking, not a ring, or the
   //                                         number of slots is not `num_slots`
   //   FAILED_PRECONDITION(kVersionMismatch) a ring of another version
   static absl::StatusOr<RingPages> Map(int daemon_fd, int client_fd,

@@ -15,9 +15,15 @@ namespace datasetd::client {
 namespace {
 
 absl::StatusOr<void*> MapMemory(int fd, uint64_t size_bytes) {
-  struct stat status = {};
-  if (fd < 0 || fstat(fd, &status) != 0) {
+  if (fd < 0) {
     return absl::InternalError("the slab came without a descriptor");
+  }
+  if (!IsSealedAgainstShrinking(fd)) {
+    return absl::InternalError("the slab is not sealed against shrinking");
+  }
+  struct stat status = {};
+  if (fstat(fd, &status) != 0) {
+    return absl::ErrnoToStatus(errno, "fstat of the slab");
   }
   if (size_bytes == 0 || static_cast<uint64_t>(status.st_size) < size_bytes) {
     return absl::InternalError(absl::StrCat("the slab has ", status.st_size,

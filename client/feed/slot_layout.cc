@@ -34,6 +34,15 @@ int64_t ExtentBytes(const FieldLayout& field) {
   return bytes;
 }
 
+// Returns the bytes of all elements, or -1 on overflow.
+int64_t ElementBytes(const FieldLayout& field) {
+  int64_t bytes = DtypeSizeBytes(field.dtype);
+  for (int i = 0; i < field.num_dimensions; ++i) {
+    if (__builtin_mul_overflow(bytes, field.shape[i], &bytes)) return -1;
+  }
+  return bytes;
+}
+
 absl::Status CheckFits(const FieldLayout& field, uint64_t slot_bytes) {
   const int64_t bytes = ExtentBytes(field);
   if (bytes < 0 || field.offset_bytes > slot_bytes ||
@@ -41,6 +50,12 @@ absl::Status CheckFits(const FieldLayout& field, uint64_t slot_bytes) {
       field.offset_bytes % DtypeSizeBytes(field.dtype) != 0) {
     return Bad(field.name,
                absl::StrCat("does not fit a slot of ", slot_bytes, " bytes"));
+  }
+  // MakeCopiedTensor copies all elements as one piece.
+  const int64_t element_bytes = ElementBytes(field);
+  if (element_bytes < 0 || element_bytes > bytes) {
+    return Bad(field.name, absl::StrCat("has elements that overlap: they span ",
+                                        bytes, " bytes"));
   }
   return absl::OkStatus();
 }

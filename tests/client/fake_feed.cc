@@ -57,6 +57,9 @@ FakeFeed::FakeFeed(const Options& options)
                                           sizeof(ring::ClientPage))),
       slab_(MapMemory<char>(slab_fd_.get(), options.slab_bytes)),
       ring_(daemon_, client_, options.num_slots) {
+  Check(fcntl(slab_fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0,
+        "F_ADD_SEALS");
+  if (!options.is_sealed) return;
   // As the daemon does: nobody else may map it writable.
   Check(fcntl(daemon_fd_.get(), F_ADD_SEALS,
               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE |

@@ -32,6 +32,8 @@ class FakeFeed {
     uint64_t slab_bytes = 2 << 20;
     // The name of the slab's memfd.
     std::string slab_name = "slab";
+    // Whether the pages of the ring keep their size.
+    bool is_sealed = true;
   };
 
   explicit FakeFeed(const Options& options);

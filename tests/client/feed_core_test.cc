@@ -299,6 +299,19 @@ TEST(FeedCoreTest, GarbageOnTheLease) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("attach")));
 }
 
+// The number that was checked is used: this one would be divided by.
+TEST(FeedCoreTest, ADaemonThatChangesTheNumberOfSlotsLater) {
+  FeedHarness harness;
+  for (const uint32_t num_slots : {0u, 1u << 30}) {
+    harness.daemon().daemon_page()->num_slots = num_slots;
+    for (int i = 0; i < 3; ++i) {
+      const auto batch = harness.Take();
+      ASSERT_THAT(batch, IsOk());
+      harness.Drop(*batch);
+    }
+  }
+}
+
 TEST(FeedCoreTest, SlotOutsideTheFeed) {
   FeedHarness harness;
   harness.daemon().PublishBadSlot();

@@ -1,5 +1,10 @@
 #include "client/feed/slab.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file_descriptor.h"
 #include "base/shared_mapping.h"
 #include "cuda/host/host_memory.h"
 #include "gmock/gmock.h"
@@ -42,6 +47,15 @@ TEST(SlabTest, MalformedExportsAreRefused) {
   ASSERT_THAT(memory, IsOk());
   const int fd = (*memory)->file_descriptor();
   constexpr auto kInternal = absl::StatusCode::kInternal;
+  // A daemon could cut these while they are read, which is a SIGBUS.
+  const FileDescriptor unsealed(
+      memfd_create("slab", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
+  const FileDescriptor file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  for (const int other : {unsealed.get(), file.get()}) {
+    EXPECT_THAT(Slab::Import(Memfd(4096), other),
+                StatusIs(kInternal, HasSubstr("not sealed against")));
+  }
   EXPECT_THAT(Slab::Import(Memfd(4096), -1),
               StatusIs(kInternal, HasSubstr("without a descriptor")));
   EXPECT_THAT(Slab::Import(Memfd(0), fd),

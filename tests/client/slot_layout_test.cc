@@ -99,6 +99,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"HugeStride",
                 [](auto* l) { l->mutable_fields(0)->set_strides(1, kHuge); },
                 "does not fit"},
+        // All elements at one place, which would be copied as 4 * 1000.
+        BadCase{"OverlappingElements",
+                [](auto* l) {
+                  l->mutable_fields(0)->set_shape(1, 1000);
+                  l->mutable_fields(0)->set_strides(0, 0);
+                  l->mutable_fields(0)->set_strides(1, 0);
+                },
+                "elements that overlap: they span 4 bytes"},
+        BadCase{"OverlappingRows",
+                [](auto* l) { l->mutable_fields(0)->set_strides(0, 2); },
+                "elements that overlap"},
+        BadCase{"OverflowOfElements",
+                [](auto* l) {
+                  l->mutable_fields(0)->set_shape(1, kHuge);
+                  l->mutable_fields(0)->set_strides(1, 0);
+                },
+                "elements that overlap"},
         BadCase{"BeyondTheSlot",
                 [](auto* l) { l->mutable_fields(0)->set_offset_bytes(84); },
                 "does not fit"},

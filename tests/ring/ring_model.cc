@@ -13,7 +13,7 @@ using ring::SlotDescriptor;
 RingModel::RingModel(const RingModelOptions& options)
     : options_(options),
       daemon_ring_(&daemon_page_, &client_page_, options.num_slots),
-      client_ring_(&daemon_page_, &client_page_) {
+      client_ring_(&daemon_page_, &client_page_, options.num_slots) {
   producer_.next_sequence = 1;
   client_.next_sequence = 1;
 

@@ -28,7 +28,7 @@ struct Ring {
   std::unique_ptr<DaemonPage> daemon_page = std::make_unique<DaemonPage>();
   std::unique_ptr<ClientPage> client_page = std::make_unique<ClientPage>();
   DaemonRing daemon{daemon_page.get(), client_page.get(), kSlots};
-  ClientRing client{daemon_page.get(), client_page.get()};
+  ClientRing client{daemon_page.get(), client_page.get(), kSlots};
 };
 
 void Must(bool is_true, const char* what) {
