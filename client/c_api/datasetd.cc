@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "client/c_api/methods.h"
 #include "client/client.h"
 #include "client/connection/error_detail.h"
@@ -68,7 +69,8 @@ int32_t Return(const absl::Status& status, datasetd_error* error) {
   if (error != nullptr && error->struct_size >= sizeof(datasetd_error)) {
     error->code = static_cast<int32_t>(status.code());
     error->detail = static_cast<int32_t>(DetailOf(status));
-    const auto message = status.message();
+    // It may have texts of the daemon's, and the caller prints it.
+    const std::string message = datasetd::PrintableUtf8(status.message());
     size_t size = std::min(message.size(), sizeof(error->message) - 1);
     // Do not cut a character in half.
     while (size > 0 && size < message.size() &&

@@ -7,6 +7,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 
 namespace datasetd::client {
 namespace {
@@ -50,7 +51,8 @@ absl::Status ForkedError(const char* what) {
 }
 
 std::string ReasonText(const char (&reason)[attach::kTextBytes]) {
-  return std::string(reason, strnlen(reason, attach::kTextBytes));
+  return PrintableUtf8(
+      absl::string_view(reason, strnlen(reason, attach::kTextBytes)));
 }
 
 absl::Status GoodbyeError(const attach::Goodbye& goodbye,

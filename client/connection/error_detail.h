@@ -44,7 +44,7 @@ absl::Status ForkedError(const char* what);
 absl::Status GoodbyeError(const attach::Goodbye& goodbye,
                           const std::string& who);
 
-// Returns the text of `reason`, which need not be zero-terminated.
+// Returns the text of `reason`, which need not be zero-terminated, escaped.
 std::string ReasonText(const char (&reason)[attach::kTextBytes]);
 
 }  // namespace datasetd::client

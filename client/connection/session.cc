@@ -2,6 +2,7 @@
 
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "client/connection/error_detail.h"
 #include "client/connection/guarded_fd.h"
 
@@ -62,6 +64,15 @@ absl::Status CheckGrpcIsOwn() {
   return absl::OkStatus();
 }
 
+// False where the system refuses threads (ulimit -u, a limit of pids).
+bool CanMakeThread() {
+  pthread_t thread;
+  const auto run = [](void*) -> void* { return nullptr; };
+  if (pthread_create(&thread, nullptr, run, nullptr) != 0) return false;
+  pthread_join(thread, nullptr);
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
@@ -109,11 +120,16 @@ Session::Session(Address address, AttachSocket socket, std::string token)
   arguments.SetMaxReceiveMessageSize(64 << 20);
   stubs_ = std::make_unique<Stubs>(grpc::CreateCustomChannel(
       address_.target(), grpc::InsecureChannelCredentials(), arguments));
+  was_refused_threads_ = !CanMakeThread();
 }
 
 Session::~Session() {
-  // A child of fork() lacks gRPC's threads, so the stubs are leaked there.
-  if (!CheckProcess().ok()) (void)stubs_.release();
+  // The last channel's end waits for all of gRPC's threads. A child of fork()
+  // lacks them, and those that the system refused never come: the stubs are
+  // leaked there.
+  if (!CheckProcess().ok() || was_refused_threads_ || !CanMakeThread()) {
+    (void)stubs_.release();
+  }
 }
 
 absl::Status Session::CheckProcess() const {
@@ -133,7 +149,7 @@ void Session::Prepare(grpc::ClientContext* context,
 absl::Status Session::ToStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const absl::Status said(static_cast<absl::StatusCode>(status.error_code()),
-                          status.error_message());
+                          PrintableUtf8(status.error_message()));
   // gRPC's own text, which names nothing.
   if (absl::IsDeadlineExceeded(said) && said.message() == "Deadline Exceeded") {
     return absl::DeadlineExceededError(
@@ -153,9 +169,9 @@ absl::Status Session::ToStatus(const grpc::Status& status) {
             .status();
     if (last.ok() || absl::IsDeadlineExceeded(last)) {
       if (!is_unavailable) return said;
-      return WithDetail(absl::UnavailableError(absl::StrCat(
-                            "the daemon at ", address_.socket_path,
-                            " does not answer: ", status.error_message())),
+      return WithDetail(absl::UnavailableError(
+                            absl::StrCat("the daemon at ", address_.socket_path,
+                                         " does not answer: ", said.message())),
                         ErrorDetail::kDaemonGone);
     }
     ended_ = last;

@@ -80,6 +80,7 @@ class Session {
   const std::string token_;
   const uint64_t fork_generation_;
   std::unique_ptr<Stubs> stubs_;
+  bool was_refused_threads_ = false;
   // Not absl::Mutex: the destructor of Debian's takes a global lock, which may
   // be held forever in a child.
   std::mutex mutex_;

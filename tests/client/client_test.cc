@@ -150,6 +150,10 @@ TEST_F(ClientTest, DaemonsErrorsComeThrough) {
               StatusIs(kNotFound, "no dataset 'none'"));
   daemon_.SetLoadStatus({grpc::StatusCode::DATA_LOSS, "file:7"});
   EXPECT_THAT(client_->LoadDataset({}), StatusIs(kDataLoss, "file:7"));
+  // A terminal that shows the message does not obey it.
+  daemon_.SetLoadStatus({grpc::StatusCode::DATA_LOSS, "a\x1b[2J\xe2\x80\xae"});
+  EXPECT_THAT(client_->LoadDataset({}),
+              StatusIs(kDataLoss, "a\\x1b[2J\\xe2\\x80\\xae"));
   EXPECT_THAT(client_->UnloadDataset("fake"), StatusIs(kUnimplemented));
 }
 
@@ -311,6 +315,14 @@ TEST_F(FeedTest, RefusedLease) {
               StatusIs(kNotFound, HasSubstr("no such feed")));
 }
 
+TEST_F(FeedTest, ReasonsOfTheDaemonAreEscaped) {
+  auto feed = client_->OpenFeed(SomeFeed());
+  ASSERT_THAT(feed, IsOk());
+  daemon_.attach().SendGoodbye(attach::GoodbyeCode::kUnloaded, "\x1b[2J\nx");
+  EXPECT_THAT(feed->Next(0, absl::Seconds(10)),
+              StatusIs(kFailedPrecondition, HasSubstr(": \\x1b[2J\\nx")));
+}
+
 TEST_F(FeedTest, LeaseRefusedByTheNextDaemon) {
   daemon_.attach().ForgetSessions();
   const absl::Status status = client_->OpenFeed(SomeFeed()).status();
@@ -332,6 +344,16 @@ TEST_F(FeedTest, RingThatIsNone) {
               StatusIs(kInternal, HasSubstr("no ring")));
   // The daemon need not keep the slab for this process.
   EXPECT_TRUE(daemon_.attach().AwaitDetached(1));
+}
+
+TEST(UnsealedFeedTest, PagesThatMayBeCutAreRefused) {
+  FakeFeed::Options options;
+  options.is_sealed = false;
+  FakeDaemon daemon(options);
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  EXPECT_THAT(client->OpenFeed(SomeFeed()),
+              StatusIs(kInternal, HasSubstr("page is not sealed against")));
 }
 
 TEST_F(FeedTest, WeightsAreSentInBlocksBeforeTheLease) {

@@ -13,6 +13,8 @@ from typing import (
     Tuple,
 )
 
+from .errors import Internal
+
 Message = Mapping[str, Any]
 
 
@@ -109,13 +111,22 @@ def fields_of(message: Message) -> List[Field]:
 
 def dtype_of(field: Message) -> str:
     """Returns the NumPy and torch name of a message's Dtype."""
-    name: str = field["dtype"]
-    return name.replace("DTYPE_", "").lower()
+    return enum_of(field["dtype"], "DTYPE_").lower()
+
+
+def enum_of(value: Any, prefix: str) -> str:
+    """Returns the name of an enum's value without its prefix."""
+    if not isinstance(value, str):  # a number without a name
+        raise Internal(
+            f"the daemon's answer has {prefix}{value}, which this client does "
+            "not know: install the client that came with the daemon"
+        )
+    return value.replace(prefix, "")
 
 
 def residency_of(message: Message) -> str:
     """That of a Dataset or LoadEstimate message; "" if it is not known yet."""
-    name: str = message["residency"].replace("RESIDENCY_", "")
+    name = enum_of(message["residency"], "RESIDENCY_")
     return "" if name == "UNSPECIFIED" else name.lower()
 
 

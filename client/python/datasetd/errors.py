@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Dict, Type
 
 __all__ = [
@@ -37,7 +38,32 @@ __all__ = [
 
 
 class Error(RuntimeError):
-    """Base class of all errors of datasetd."""
+    """Base class of all errors of datasetd.
+
+    str() escapes control and format characters, since a message may quote
+    texts of a file or of the daemon, which must not drive a terminal.
+    """
+
+    def __str__(self) -> str:
+        return _printable(BaseException.__str__(self))
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in _ESCAPED
+        and character not in _KEPT
+        else character
+        for character in text
+    )
+
+
+# Control, format, surrogate, and separators of lines and paragraphs.
+_ESCAPED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+# Newline, and the joiners that Persian, Indic scripts and emoji need.
+_KEPT = "\n\u200c\u200d"
 
 
 class Cancelled(Error):

@@ -1,8 +1,14 @@
 """Client, Dataset, and the errors that they raise."""
 
+import pickle
+import types
+
 import datasetd
 import pytest
 from conftest import NUM_SAMPLES, load, loader, run_python
+from datasetd import _descriptions
+from datasetd._connection import library
+from datasetd._feed import fetch
 
 
 def test_datasets(client, dataset, data_root):
@@ -107,3 +113,57 @@ def test_close_while_another_thread_is_in_a_call(data_root):
     result = run_python("-c", _CLOSES_MEANWHILE, data_root)
     assert result.stderr == "" and result.returncode == 0
     assert result.stdout == "103\nthe client is closed\n"
+
+
+# -- Answers of a daemon that lies ---------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [
+    datasetd.Error, datasetd.Internal, datasetd.NotFound,
+    datasetd.PermissionDenied, datasetd.InvalidArgument,
+    datasetd.LibraryNotFound,
+])
+def test_a_message_drives_no_terminal(kind):
+    text = "a\x1b[2J\x9b1m\u202e\u2028\udcff b\nc \u00fc\u0645\u200c\u0645"
+    want = (
+        "a\\x1b[2J\\x9b1m\\u202e\\u2028\\udcff b\nc \u00fc\u0645\u200c\u0645"
+    )
+    assert str(kind(text)) == want
+    assert str(pickle.loads(pickle.dumps(kind(text)))) == want
+
+
+def test_an_answer_that_lacks_something():
+    answer = library.parse_answer('{"dataset": {"dtype": 77}, "x": {}}')
+    with pytest.raises(datasetd.Internal, match="answer has no 'layout': it"):
+        answer["layout"]["fields"]
+    with pytest.raises(datasetd.Internal, match="answer has no 'name': it"):
+        answer["dataset"]["name"]
+    assert answer.get("layout") is None
+    with pytest.raises(datasetd.Internal, match="answer has DTYPE_77, which"):
+        _descriptions.dtype_of(answer["dataset"])
+    with pytest.raises(datasetd.Internal, match="answer has RESIDENCY_9, whi"):
+        _descriptions.residency_of({"residency": 9})
+
+
+@pytest.mark.parametrize("batches, count", [([], 0), ([3], 3)])
+def test_a_batch_of_another_length_than_asked(batches, count):
+    class Loader:
+        batch_size, timeout = 2, None
+
+        def __init__(self, **_):
+            pass
+
+        def set_epoch(self, epoch):
+            pass
+
+        def _iterate(self):
+            return iter([types.SimpleNamespace(num_samples=n) for n in batches])
+
+        def close(self):
+            pass
+
+    fetcher = fetch.Fetcher(Loader)
+    with pytest.raises(
+        datasetd.Internal, match=f"gave {count} samples where 2 were asked"
+    ):
+        fetcher.fetch([0, 1], 0)

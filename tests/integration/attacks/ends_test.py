@@ -3,6 +3,7 @@
 import os
 
 import datasetd
+import pytest
 
 from tests.testing import arena
 from tests.testing import daemon_harness as harness
@@ -81,6 +82,31 @@ say(done=True)
 
 def _slab_bytes(client):
     return int(client.status()["devices"][0]["slab_bytes"])
+
+
+# Has no right to make threads from here on, opens a loader and ends.
+_THREADLESS = """
+import resource
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+client = datasetd.connect(ADDRESS)
+dataset = load(client, "victim")
+loader = datasetd.DataLoader(dataset, batch_size=600, framework="numpy")
+num_rows = sum(len(batch.indices) for batch in loader)
+if ARGUMENTS["is_closed"]:
+    loader.close()
+    client.close()
+say(num_rows=num_rows)
+"""
+
+
+@arena.needs_users
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_client_that_is_refused_threads_ends(is_closed):
+    with arena.Arena() as a:
+        with a.attacker(_THREADLESS, path=a.path("data/victim"),
+                        is_closed=is_closed) as worker:
+            assert worker.hear()["num_rows"] == arena.NUM_SAMPLES
+            assert worker.process.wait(harness.DEADLINE_SECONDS) == 0
 
 
 def test_kept_slabs():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import operator
 import os
 import time
@@ -233,7 +232,7 @@ def _wait(
 
     def on_progress(text: bytes) -> None:
         if callable(report):
-            report(json.loads(text))
+            report(library.parse_answer(text))
 
     callback = library.ProgressFunction(
         library.catching(on_progress, raised)
@@ -245,5 +244,4 @@ def _wait(
             report.close()
         if raised:
             raise raised[0]
-    message: Dict[str, Any] = json.loads(text)
-    return message
+    return library.parse_answer(text)

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import pathlib
 import threading
 import types
-from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Generator,
+    List,
+    Optional,
+    Tuple,
+    Union,
+)
 
 from .. import errors
 
@@ -71,6 +81,26 @@ class CBatch(ctypes.Structure):
         ("num_held", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
     ]
+
+
+class _NoSuchField(errors.Internal, KeyError):
+    """The daemon's answer lacks a field."""
+
+
+class Answer(Dict[str, Any]):
+    """A message of the daemon's as a dict."""
+
+    def __missing__(self, key: str) -> Any:
+        raise _NoSuchField(
+            f"the daemon's answer has no {key!r}: it is no datasetd of this "
+            "client's version"
+        )
+
+
+def parse_answer(text: Union[str, bytes]) -> Answer:
+    """Returns the message of a text of the library's."""
+    answer: Answer = json.loads(text, object_hook=Answer)
+    return answer
 
 
 # The library passes a second argument, which a callee may ignore.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import threading
 import time
@@ -70,10 +69,9 @@ class Session:
         """Calls a method of the daemon's services with the fields of its
         request, and returns its response: messages of proto/datasetd/v1 as
         dicts. Raises the daemon's error."""
-        message: Dict[str, Any] = json.loads(
+        return _library.parse_answer(
             self.call_text("call", method.encode(), encode(request))
         )
-        return message
 
     def call_text(self, name: str, *arguments: Any) -> str:
         """Calls datasetd_`name` with the client, the arguments and a text,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import ctypes
-import json
 import threading
 import time
 import weakref
@@ -86,7 +85,7 @@ class Feed:
             num_weights = len(weighted.weights)
             if weighted.samples is not None:
                 samples = weighted.samples.ctypes.data
-        info = json.loads(
+        info = _library.parse_answer(
             session.call_text(
                 "feed_open",
                 encode(options),

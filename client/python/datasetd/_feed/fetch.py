@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Protocol
 
 from .._batches.batch import Batch
 from .._order.sampling import MAX_BATCH_SIZE, index_array
-from ..errors import AllSlotsHeld, InvalidArgument
+from ..errors import AllSlotsHeld, Internal, InvalidArgument
 
 
 class SingleBatchSampler:
@@ -86,7 +86,15 @@ class Fetcher:
         loader.timeout = self.timeout
         self._sampler.indices = wanted
         loader.set_epoch(epoch)
-        return next(loader._iterate())
+        batch = next(loader._iterate(), None)
+        count = 0 if batch is None else batch.num_samples
+        if batch is None or count != len(wanted):
+            self.close()
+            raise Internal(
+                f"the daemon gave {count} samples where {len(wanted)} were "
+                "asked for"
+            )
+        return batch
 
     def close(self) -> None:
         if self._loader is not None:

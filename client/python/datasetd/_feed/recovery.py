@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Optional
 
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
+from .._descriptions import enum_of
 from ..errors import (
     Aborted,
     Cancelled,
@@ -144,7 +145,7 @@ class Recovery:
                 ) from None
             message: Dict[str, Any] = response["dataset"]
             self._session.hold(name)
-            state = message["state"].replace("DATASET_STATE_", "")
+            state = enum_of(message["state"], "DATASET_STATE_")
             if state not in ("FAILED", "LOADING"):
                 return message
             self._session.release(name)

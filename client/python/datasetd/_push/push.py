@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-import json
 import math
 import re
 import tempfile
@@ -127,8 +126,7 @@ class _Sender:
         self._flush()
         text = ctypes.c_void_p()
         self._call("push_finish", self._handle, ctypes.byref(text))
-        message: Dict[str, Any] = json.loads(self._library.take_text(text))
-        return message
+        return _library.parse_answer(self._library.take_text(text))
 
 
 def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:
