@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import types
+from unittest import mock
 
 import pytest
 
@@ -23,10 +24,11 @@ harness.use_python_package()
 import datasetd  # noqa: E402
 
 _NOBODY = 65534
-# Prints the status of a GET with a token, over TCP or a Unix socket.
+# Prints the status of a GET with a token, over TCP or a Unix socket, which may
+# be half closed before the answer.
 _GET = """
 import http.client, socket, sys
-host, port, path, token = sys.argv[1:]
+host, port, path, token, *is_half_closed = sys.argv[1:]
 connection = http.client.HTTPConnection(host, int(port or 80), timeout=30)
 if path:
     connection.sock = socket.socket(socket.AF_UNIX)
@@ -37,6 +39,8 @@ if path:
         sys.exit()
 connection.request("GET", "/api/state",
                    headers={"Authorization": "Bearer " + token})
+if is_half_closed:
+    connection.sock.shutdown(socket.SHUT_WR)
 answer = connection.getresponse()
 print(answer.status, answer.read().decode())
 """
@@ -382,19 +386,20 @@ def test_another_user(daemon, request):
     os.chmod(directory, 0o755)
     socket_path = os.path.join(directory, "page.sock")
 
-    def get(web, path="", host=""):
+    def get(web, path="", host="", *how):
         return subprocess.run(
             [sys.executable, "-c", _GET, host or web.host or "localhost",
-             str(web.port or ""), path, web.token], user=_NOBODY,
+             str(web.port or ""), path, web.token, *how], user=_NOBODY,
             extra_groups=[], stdout=subprocess.PIPE, text=True,
             cwd="/").stdout.strip()
 
     with Web(daemon.socket_path) as web:
         # The other address is the same in a socket of IPv6.
         for host in ("", "::ffff:127.0.0.1"):
-            answer = get(web, host=host)
-            assert answer.startswith("403 "), answer
-            assert "another user's" in answer
+            for how in ([], ["half closed"]):
+                answer = get(web, "", host, *how)
+                assert answer.startswith("403 "), answer
+                assert "another user's" in answer
     with Web(daemon.socket_path, f"--unix_socket={socket_path}") as web:
         mode = os.stat(socket_path).st_mode
         assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
@@ -405,6 +410,50 @@ def test_another_user(daemon, request):
         answer = get(web, socket_path)
         assert answer.startswith("403 "), answer
     assert not os.path.exists(socket_path)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_owner_of_a_peer_in_any_state(host):
+    from datasetd.web import _server
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listener:
+        client = socket.create_connection(listener.getsockname()[:2])
+        with listener.accept()[0] as ours:
+            ends = ours.getsockname(), ours.getpeername()
+            assert _server.tcp_peer_uid(*ends) == os.getuid()
+            client.shutdown(socket.SHUT_WR)
+            assert ours.recv(1) == b""  # FIN_WAIT there, CLOSE_WAIT here
+            assert _server.tcp_peer_uid(*ends) == os.getuid()
+            client.close()
+            # Of a peer without a process the kernel says that it is root's.
+            assert _server.tcp_peer_uid(*ends) is None
+
+
+def test_a_peer_that_the_kernel_does_not_tell(monkeypatch):
+    from datasetd.web import _server
+
+    server = types.SimpleNamespace(address_family=socket.AF_INET)
+    pair = types.SimpleNamespace(getsockname=lambda: ("127.0.0.1", 1),
+                                 getpeername=lambda: ("127.0.0.1", 2))
+    assert not _server.Server.is_admitted(server, pair)
+    # Only where it tells nobody, the token decides alone.
+    monkeypatch.setattr(_server, "_owner", mock.Mock(side_effect=OSError))
+    assert _server.Server.is_admitted(server, pair)
+
+
+def test_a_bad_sample_that_is_a_folder(tmp_path):
+    """An open of it fails after it has a descriptor."""
+    from datasetd.web import _pictures
+
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    before = os.listdir("/proc/self/fd")
+    for name in ("folder", "pipe", "none"):
+        bad = datasetd.BadSample(0, name, 0, "")
+        with pytest.raises(datasetd.NotFound, match=f"{name}(:| is not a file)"):
+            _pictures.picture(str(tmp_path), "image_folder", bad)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_unix_socket_paths(daemon, tmp_path):

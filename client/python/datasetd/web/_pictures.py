@@ -55,11 +55,13 @@ def _opened(path: str) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise errors.NotFound(f"{path}: {error.strerror}") from None
-    file = open(descriptor, "rb")
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
-        raise errors.NotFound(f"{path} is not a file")
-    return file
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise errors.NotFound(f"{path} is not a file")
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def _check_size(size: int, where: str) -> None:
