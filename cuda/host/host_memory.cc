@@ -9,12 +9,14 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/file_descriptor.h"
 #include "base/shared_mapping.h"
 #include "base/status_macros.h"
@@ -94,16 +96,57 @@ class MemfdMemory final : public ExportedMemory {
   const Mapping mapping_;
 };
 
-// Returns the bytes of a control group's page cache that can be reclaimed.
-size_t FileBytes(const std::string& stat_path) {
+// The files of a control group.
+struct GroupFiles {
+  const char* limit;
+  const char* usage;
+  // Lines of memory.stat: page cache, which the kernel takes back.
+  const char* active_file;
+  const char* inactive_file;
+};
+constexpr GroupFiles kVersion2 = {"/memory.max", "/memory.current",
+                                  "active_file", "inactive_file"};
+// Whose lines without "total_" leave out the groups below.
+constexpr GroupFiles kVersion1 = {"/memory.limit_in_bytes",
+                                  "/memory.usage_in_bytes", "total_active_file",
+                                  "total_inactive_file"};
+
+size_t FileBytes(const std::string& stat_path, const GroupFiles& files) {
   std::ifstream file(stat_path);
   std::string name;
   size_t value = 0;
   size_t total = 0;
   while (file >> name >> value) {
-    if (name == "active_file" || name == "inactive_file") total += value;
+    if (name == files.active_file || name == files.inactive_file) {
+      total += value;
+    }
   }
   return total;
+}
+
+// Adds the limits of `group` ("/" or "/a/b") and its parents below
+// `mount_path`. Returns false if none of them is there.
+bool AddGroups(const GroupFiles& files, const std::string& mount_path,
+               std::string group, ControlGroupLimits* limits) {
+  bool is_seen = false;
+  // The last one is the mount itself: in a container, the container's group.
+  for (;; group.resize(group.rfind('/'))) {
+    const std::string directory = mount_path + group;
+    std::ifstream limit_file(directory + files.limit);
+    // Each group has this file; the root of version 2 has no limit.
+    is_seen = is_seen || std::ifstream(directory + "/cgroup.procs").is_open();
+    size_t limit = 0;
+    size_t usage = 0;
+    if ((limit_file >> limit) &&
+        (std::ifstream(directory + files.usage) >> usage)) {
+      usage -= std::min(usage, FileBytes(directory + "/memory.stat", files));
+      limits->limit_bytes = std::min(limits->limit_bytes, limit);
+      limits->room_bytes =
+          std::min(limits->room_bytes, limit - std::min(limit, usage));
+    }
+    if (group.empty()) break;
+  }
+  return is_seen;
 }
 
 }  // namespace
@@ -133,7 +176,7 @@ absl::StatusOr<size_t> AvailableHostBytes() {
   }
   if (!found) return absl::InternalError("/proc/meminfo has no MemAvailable");
   return std::min(static_cast<size_t>(kib) * 1024,
-                  RoomInControlGroups("/proc/self/cgroup", "/sys/fs/cgroup"));
+                  ReadControlGroups().room_bytes);
 }
 
 absl::Status CheckAvailableHostBytes(size_t size_bytes) {
@@ -146,29 +189,31 @@ absl::Status CheckAvailableHostBytes(size_t size_bytes) {
   return absl::OkStatus();
 }
 
-size_t RoomInControlGroups(const std::string& list_path,
-                           const std::string& mount_path) {
-  size_t room = std::numeric_limits<size_t>::max();
+ControlGroupLimits ReadControlGroups(const std::string& list_path,
+                                     const std::string& mount_path) {
+  ControlGroupLimits limits;
   std::ifstream list(list_path);
   std::string line;
+  std::optional<bool> is_seen1;  // version 1's group, if memory has one
+  std::optional<bool> is_seen2;
+  // HIERARCHY:CONTROLLERS:PATH, where version 2 has hierarchy 0 and no
+  // controllers.
   while (std::getline(list, line)) {
-    // Version 2's entry; others set no limit here.
-    if (line.rfind("0::/", 0) != 0) continue;
-    // The last one is the mount itself: in a container, the container's group.
-    for (std::string group = line.substr(3);; group.resize(group.rfind('/'))) {
-      const std::string directory = mount_path + group;
-      size_t most = 0;
-      size_t current = 0;
-      if ((std::ifstream(directory + "/memory.max") >> most) &&
-          (std::ifstream(directory + "/memory.current") >> current)) {
-        // The kernel takes back what it has of files.
-        current -= std::min(current, FileBytes(directory + "/memory.stat"));
-        room = std::min(room, most - std::min(most, current));
-      }
-      if (group.empty()) break;
+    const std::vector<std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3 || parts[2].empty() || parts[2][0] != '/') continue;
+    const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
+    if (line[0] == '0' && parts[1].empty()) {
+      is_seen2 = AddGroups(kVersion2, mount_path, parts[2], &limits);
+    } else if (std::find(controllers.begin(), controllers.end(), "memory") !=
+               controllers.end()) {
+      is_seen1 =
+          AddGroups(kVersion1, mount_path + "/memory", parts[2], &limits);
     }
   }
-  return room;
+  // Where version 1 limits memory, version 2 is mounted elsewhere.
+  limits.has_hidden = !is_seen1.value_or(is_seen2.value_or(true));
+  return limits;
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateHostDeviceMemory(

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -24,12 +25,22 @@ absl::Status HostMemoryError(const char* call, size_t size_bytes, int error);
 //   RESOURCE_EXHAUSTED  no descriptor is left to look
 absl::StatusOr<size_t> AvailableHostBytes();
 
-// Returns how many bytes a process's control groups (version 2) and their
-// parents still allow; the largest number if there is no limit. `list_path` is
-// its /proc/PID/cgroup, `mount_path` the directory of the groups, which is a
-// parent, too.
-size_t RoomInControlGroups(const std::string& list_path,
-                           const std::string& mount_path);
+// What a process's control groups of both versions and their parents allow; the
+// largest number if there is no limit.
+struct ControlGroupLimits {
+  // Bytes that it may have at all.
+  size_t limit_bytes = std::numeric_limits<size_t>::max();
+  // Bytes that it may still take.
+  size_t room_bytes = std::numeric_limits<size_t>::max();
+  // True if there is a group whose limit cannot be read.
+  bool has_hidden = false;
+};
+
+// `list_path` is the process's /proc/PID/cgroup, `mount_path` the directory of
+// the groups, which is a parent, too: /sys/fs/cgroup.
+ControlGroupLimits ReadControlGroups(
+    const std::string& list_path = "/proc/self/cgroup",
+    const std::string& mount_path = "/sys/fs/cgroup");
 
 // Overcommit grants what is not there and kills later; so ask first.
 //   RESOURCE_EXHAUSTED  more than is available; names both numbers

@@ -19,7 +19,6 @@
 #include "base/status_macros.h"
 #include "cuda/backends.h"
 #include "cuda/device/cuda_backend.h"
-#include "cuda/host/host_memory.h"
 #include "server/config/config.h"
 #include "server/dataset/memory_budget.h"
 #include "server/devices/device_nodes.h"
@@ -66,6 +65,13 @@ BackendOptions OptionsOf(const v1::Config& config) {
               config.max_batches_per_launch() == 0
                   ? kMaxBatchesPerLaunch
                   : static_cast<int>(config.max_batches_per_launch())};
+}
+
+void WarnOfBudget(absl::string_view key, uint64_t budget_bytes,
+                  bool is_configured) {
+  const std::string warning =
+      BudgetWarning(key, budget_bytes, is_configured, ReadControlGroups());
+  if (!warning.empty()) Log(LogSubsystem::kServer).warn("{}", warning);
 }
 
 using Backends = std::vector<std::unique_ptr<Backend>>;
@@ -148,9 +154,32 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
     Log(LogSubsystem::kServer)
         .info("device {}: {}, memory budget {} MiB", info.name,
               info.description, budget >> 20);
+    if (info.is_host) {
+      WarnOfBudget("memory_budget_mib", budget,
+                   config.memory_budget_mib() != 0);
+    }
     devices.push_back(std::move(device));
   }
   return devices;
+}
+
+std::string BudgetWarning(absl::string_view key, uint64_t budget_bytes,
+                          bool is_configured,
+                          const ControlGroupLimits& limits) {
+  if (limits.has_hidden) {
+    return absl::StrCat(
+        "the memory limit of this process's control group cannot be read below "
+        "/sys/fs/cgroup: set ",
+        key, " below it, or loads that are within the budget of ",
+        budget_bytes >> 20, " MiB may get the daemon killed");
+  }
+  if (!is_configured || budget_bytes <= limits.limit_bytes) return "";
+  return absl::StrCat(
+      key, " is ", budget_bytes >> 20,
+      " MiB, and the control group of this process allows ",
+      limits.limit_bytes >> 20,
+      " MiB: loads that are within the budget may get the daemon killed; lower "
+      "it, or raise MemoryMax= or the container's memory limit");
 }
 
 absl::StatusOr<std::unique_ptr<MemoryBudget>> OpenPinnedBudget(
@@ -168,6 +197,7 @@ absl::StatusOr<std::unique_ptr<MemoryBudget>> OpenPinnedBudget(
   const v1::UserLimits& limits = config.user_limits();
   Log(LogSubsystem::kServer)
       .info("pinned host memory: budget {} MiB", budget >> 20);
+  WarnOfBudget("pinned_budget_mib", budget, config.pinned_budget_mib() != 0);
   return std::make_unique<MemoryBudget>(
       budget,
       MemoryBudget::UserLimits{

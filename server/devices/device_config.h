@@ -3,12 +3,16 @@
 #ifndef DATASETD_SERVER_DEVICES_DEVICE_CONFIG_H_
 #define DATASETD_SERVER_DEVICES_DEVICE_CONFIG_H_
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "cuda/device/backend.h"
+#include "cuda/host/host_memory.h"
 #include "datasetd/v1/server.pb.h"
 #include "server/dataset/device_table.h"
 #include "server/dataset/memory_budget.h"
@@ -22,6 +26,12 @@ namespace datasetd {
 //   INVALID_ARGUMENT  as CreateBackend for a bad name; a GPU is named twice
 // Also other errors of a named GPU, such as RESOURCE_EXHAUSTED.
 absl::StatusOr<std::vector<ServedDevice>> OpenDevices(const v1::Config& config);
+
+// What to tell at the start about a budget of host memory, `key` of the
+// configuration, which is derived if `is_configured` is false; empty if
+// nothing.
+std::string BudgetWarning(absl::string_view key, uint64_t budget_bytes,
+                          bool is_configured, const ControlGroupLimits& limits);
 
 // The budget of host memory that is pinned for samples; null if no device is a
 // GPU. RESOURCE_EXHAUSTED if it cannot be told how much is free.

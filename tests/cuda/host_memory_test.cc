@@ -43,8 +43,8 @@ TEST(HostMemoryTest, ControlGroupsLimitWhatIsAvailable) {
   const auto write = [](const std::string& path, const char* text) {
     std::ofstream(path) << text;
   };
-  write(list, "4:memory:/other\n0::/above/own\n");
-  const auto room = [&] { return RoomInControlGroups(list, groups); };
+  write(list, "4:cpu,pids:/other\n0::/above/own\n");
+  const auto room = [&] { return ReadControlGroups(list, groups).room_bytes; };
   constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
   EXPECT_EQ(room(), kNoLimit);
   write(groups + "/above/own/memory.max", "max\n");
@@ -68,7 +68,56 @@ TEST(HostMemoryTest, ControlGroupsLimitWhatIsAvailable) {
   EXPECT_EQ(room(), 30);
   write(list, "0::/\n");
   EXPECT_EQ(room(), 30);
-  EXPECT_EQ(RoomInControlGroups(dir.File("none"), groups), kNoLimit);
+  EXPECT_EQ(ReadControlGroups(list, groups).limit_bytes, 7000);
+  EXPECT_EQ(ReadControlGroups(dir.File("none"), groups).room_bytes, kNoLimit);
+}
+
+TEST(HostMemoryTest, ControlGroupsOfVersion1LimitWhatIsAvailable) {
+  const TempDir dir;
+  const std::string list = dir.File("list");
+  const std::string groups = dir.File("groups");
+  std::filesystem::create_directories(groups + "/memory/above/own");
+  const auto write = [](const std::string& path, const char* text) {
+    std::ofstream(path) << text;
+  };
+  write(list, "5:cpuacct,memory:/above/own\n0::/above/own\n");
+  const auto read = [&] { return ReadControlGroups(list, groups); };
+  EXPECT_TRUE(read().has_hidden);
+  write(groups + "/memory/cgroup.procs", "");
+  EXPECT_FALSE(read().has_hidden);
+  const std::string own = groups + "/memory/above/own";
+  write(own + "/memory.limit_in_bytes", "1000\n");
+  write(own + "/memory.usage_in_bytes", "900\n");
+  EXPECT_EQ(read().limit_bytes, 1000);
+  EXPECT_EQ(read().room_bytes, 100);
+  write(own + "/memory.stat",
+        "inactive_file 1\nactive_file 2\nhierarchical_memory_limit 1000\n"
+        "total_inactive_file 30\ntotal_active_file 40\n");
+  EXPECT_EQ(read().room_bytes, 170);
+  // That of a container, which sees no groups above its own; no limit is a
+  // large number.
+  write(groups + "/memory/memory.limit_in_bytes", "500\n");
+  write(groups + "/memory/memory.usage_in_bytes", "480\n");
+  write(own + "/memory.limit_in_bytes", "9223372036854771712\n");
+  write(list, "5:memory:/docker/0123\n");
+  EXPECT_EQ(read().limit_bytes, 500);
+  EXPECT_EQ(read().room_bytes, 20);
+}
+
+TEST(HostMemoryTest, AGroupThatCannotBeReadIsHidden) {
+  const TempDir dir;
+  const std::string list = dir.File("list");
+  const std::string groups = dir.File("groups");
+  std::filesystem::create_directories(groups);
+  const auto is_hidden = [&](const char* text) {
+    std::ofstream(list) << text;
+    return ReadControlGroups(list, groups).has_hidden;
+  };
+  EXPECT_TRUE(is_hidden("0::/\n"));
+  EXPECT_FALSE(is_hidden("3:cpu:/a\n"));
+  EXPECT_TRUE(is_hidden("3:memory:/a\n0::/\n"));
+  std::ofstream(groups + "/cgroup.procs") << "";
+  EXPECT_FALSE(is_hidden("0::/a\n"));
 }
 
 TEST(HostMemoryTest, WithoutADescriptorItIsSaidWhatToDo) {

@@ -324,5 +324,34 @@ def test_a_set_of_three_times_the_memory():
         world.daemon.kill()
 
 
+@pytest.mark.parametrize("budget_mib", [0, 2048])
+def test_a_load_beyond_the_control_group(tmp_path, budget_mib):
+    """Is refused, by a derived budget or by what is free; the daemon lives."""
+    limit_mib = 400
+    with _cgroup(limit_mib << 20) as group:
+        program = tmp_path / "datasetd-in-group"
+        program.write_text(
+            f"#!/bin/sh\necho $$ > {group.path}/cgroup.procs\n"
+            f'exec {harness.daemon_program()} "$@"\n')
+        program.chmod(0o755)
+        with harness.Daemon(program=str(program),
+                            memory_budget_mib=budget_mib) as daemon:
+            path = os.path.join(daemon.data_root, "big")
+            os.makedirs(path)
+            np.lib.format.open_memmap(  # a file with holes
+                os.path.join(path, "x.npy"), "w+", np.uint8, (600, 1 << 20))
+            with daemon.connect() as client:
+                budget = int(client.status()["devices"][0]["memory_budget_bytes"])
+                for _ in range(2):
+                    with pytest.raises(datasetd.ResourceExhausted):
+                        client.load_dataset("big", format="npy", path=path,
+                                            residency="device")
+                assert client.status()["num_sessions"] == 1
+            words = (f"memory_budget_mib is {budget_mib} MiB, and the control "
+                     f"group of this process allows {limit_mib} MiB")
+            assert (words in daemon.log()) == (budget_mib > 0)
+            assert budget_mib > 0 or budget <= limit_mib << 20
+
+
 if __name__ == "__main__":
     harness.main(__file__)

@@ -36,6 +36,24 @@ TEST(DeviceConfigTest, ADeviceHasTheBudgetThatIsConfigured) {
               StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
+TEST(DeviceConfigTest, ABudgetBeyondTheControlGroupIsToldAtTheStart) {
+  const auto warning = [](uint64_t mib, bool is_configured,
+                          const ControlGroupLimits& limits) {
+    return BudgetWarning("memory_budget_mib", mib << 20, is_configured, limits);
+  };
+  const ControlGroupLimits limits = {.limit_bytes = 400 << 20};
+  EXPECT_EQ(warning(400, true, limits), "");
+  EXPECT_EQ(warning(401, true, {}), "");
+  EXPECT_THAT(warning(401, true, limits),
+              AllOf(HasSubstr("memory_budget_mib is 401 MiB"),
+                    HasSubstr("allows 400 MiB"), HasSubstr("MemoryMax=")));
+  for (const bool is_configured : {false, true}) {
+    EXPECT_THAT(warning(1, is_configured, {.has_hidden = true}),
+                HasSubstr("cannot be read below /sys/fs/cgroup: set "
+                          "memory_budget_mib below it"));
+  }
+}
+
 TEST(DeviceConfigTest, AUserHasHalfOfWhatIsNotConfigured) {
   v1::Config config;
   config.add_devices("cpu");
