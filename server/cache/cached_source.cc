@@ -1,7 +1,5 @@
 #include "server/cache/cached_source.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -10,10 +8,6 @@
 #include "base/status_macros.h"
 
 namespace datasetd {
-
-void CachedSource::StateDeleter::operator()(XXH3_state_s* state) const {
-  XXH3_freeState(state);
-}
 
 CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
                            CacheHeader header, CacheLayout layout)
@@ -26,10 +20,7 @@ CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
   info_.is_sequential = true;
   info_.bad_samples = header_.bad_samples;
   progress_.resize(layout_.places.size());
-  for (Progress& progress : progress_) {
-    progress.block.reset(XXH3_createState());
-    XXH3_64bits_reset(progress.block.get());
-  }
+  for (Progress& progress : progress_) XXH3_64bits_reset(&progress.block);
 }
 
 CachedSource::~CachedSource() = default;
@@ -82,11 +73,11 @@ absl::Status CachedSource::Check(size_t place, absl::Span<const uint8_t> data) {
     const int64_t end = std::min((index + 1) * kCacheBlockBytes, size_bytes);
     const size_t count = static_cast<size_t>(
         std::min(end - progress.num_bytes, static_cast<int64_t>(data.size())));
-    XXH3_64bits_update(progress.block.get(), data.data(), count);
+    XXH3_64bits_update(&progress.block, data.data(), count);
     progress.num_bytes += static_cast<int64_t>(count);
     data.remove_prefix(count);
     if (progress.num_bytes < end) continue;
-    if (XXH3_64bits_digest(progress.block.get()) !=
+    if (XXH3_64bits_digest(&progress.block) !=
         header_.checksums[place][static_cast<size_t>(index)]) {
       const CacheLayout::Place& at = layout_.places[place];
       return absl::DataLossError(absl::StrCat(
@@ -94,7 +85,7 @@ absl::Status CachedSource::Check(size_t place, absl::Span<const uint8_t> data) {
           at.is_index ? "the index of " : "", "field '",
           header_.fields[at.field].name, "', block ", index, " is wrong"));
     }
-    XXH3_64bits_reset(progress.block.get());
+    XXH3_64bits_reset(&progress.block);
   }
   return absl::OkStatus();
 }

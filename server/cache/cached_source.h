@@ -4,6 +4,9 @@
 #ifndef DATASETD_SERVER_CACHE_CACHED_SOURCE_H_
 #define DATASETD_SERVER_CACHE_CACHED_SOURCE_H_
 
+#define XXH_STATIC_LINKING_ONLY  // for XXH3_state_t by value
+#include <xxhash.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,8 +17,6 @@
 #include "server/cache/cache_entry.h"
 #include "server/dataset/ragged_index.h"
 #include "server/dataset/sample_source.h"
-
-struct XXH3_state_s;
 
 namespace datasetd {
 
@@ -37,12 +38,9 @@ class CachedSource : public SampleSource {
                     absl::Span<const absl::Span<uint8_t>> fields) override;
 
  private:
-  struct StateDeleter {
-    void operator()(XXH3_state_s* state) const;
-  };
   struct Progress {
-    int64_t num_bytes = 0;                              // read so far
-    std::unique_ptr<XXH3_state_s, StateDeleter> block;  // current block
+    int64_t num_bytes = 0;  // read so far
+    XXH3_state_t block;     // current block
   };
 
   // Reads and verifies the next bytes of a place of the layout.
