@@ -18,8 +18,6 @@ constexpr char kDamagedName[] = "datasets.manifest.damaged";
 constexpr char kJournalName[] = "restoring";
 constexpr char kJournalTitle[] = "datasetd restoring 1";
 constexpr int64_t kMaxJournalBytes = 1 << 20;
-// Room in the manifest for data around its entries.
-constexpr size_t kSpareBytes = 1 << 10;
 
 absl::Span<const uint8_t> BytesOf(const std::string& text) {
   return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
@@ -43,15 +41,22 @@ absl::Status DatasetManifest::Read() {
   if (absl::IsNotFound(data.status())) return absl::OkStatus();
   absl::Status status = data.status();
   if (status.ok()) {
-    const auto manifest = DecodeManifest(*data);
-    if (manifest.ok()) {
+    const auto decoded = DecodeManifest(*data);
+    if (decoded.ok()) {
       MutexLock lock(&mutex_);
-      for (const v1::Manifest::Entry& entry : manifest->entries()) {
+      for (const v1::Manifest::Entry& entry : decoded->manifest.entries()) {
         entries_[entry.spec().name()] = entry;
       }
+      if (decoded->damage.ok()) return absl::OkStatus();
+      observer_("damaged in part, a copy is kept", decoded->damage);
+      const absl::Status kept =
+          WriteStored(*directory_, kDamagedName, BytesOf(*data));
+      if (!kept.ok()) observer_("not written", kept);
+      // The next write replaces what was damaged.
+      OnChanged();
       return absl::OkStatus();
     }
-    status = manifest.status();
+    status = decoded.status();
   } else if (!absl::IsDataLoss(status)) {
     return status;  // of the system; the file may be intact
   }
@@ -185,11 +190,10 @@ void DatasetManifest::Add(const DatasetInfo& info) {
 
 absl::Status DatasetManifest::CheckSize(
     const v1::Manifest::Entry& entry) const {
-  size_t total = entry.ByteSizeLong() + kSpareBytes;
-  size_t of_user = entry.ByteSizeLong();
+  size_t of_user = entry.ByteSizeLong() + kManifestBytesOfEntry;
+  size_t total = kManifestBytes + of_user;
   for (const auto& [name, other] : entries_) {
-    // Includes the tag and length of an entry.
-    const size_t size = other.ByteSizeLong() + 8;
+    const size_t size = other.ByteSizeLong() + kManifestBytesOfEntry;
     total += size;
     if (other.owner_uid() == entry.owner_uid()) of_user += size;
   }

@@ -3,8 +3,9 @@
 //
 // A user's entries have at most kMaxManifestBytesOfUser in total; further ones
 // are not stored. A background thread writes changes atomically. A failed write
-// is reported as an event and retried at the next change. A damaged file is
-// renamed. Thread-safe.
+// is reported as an event and retried at the next change. Entries that are
+// damaged are left out, and a copy of the file is kept; a file of which nothing
+// can be read is renamed. Thread-safe.
 
 #ifndef DATASETD_SERVER_MANIFEST_DATASET_MANIFEST_H_
 #define DATASETD_SERVER_MANIFEST_DATASET_MANIFEST_H_

@@ -496,20 +496,21 @@ def test_reconnect_ends_at_its_time():
                 pass
 
 
-def test_a_damaged_list_is_set_aside():
+def test_a_damaged_entry_of_the_list_costs_that_dataset():
     with World() as world:
         with world.daemon.connect() as client:
             world.load(client)
+            world.load(client, "other")
         world.daemon.kill()
         (file,) = glob.glob(os.path.join(world.state, "*.manifest"))
         assert os.stat(file).st_mode & 0o777 == 0o600
-        flip(file, os.path.getsize(file) // 2)
+        with open(file, "rb") as stream:
+            flip(file, stream.read().index(world.path.encode()))  # that of "d"
         world.daemon.start()
         with world.daemon.connect() as client:
-            assert world.datasets(client) == {}
-            world.load(client, "other")
+            assert list(world.datasets(client)) == ["other"]
         assert os.path.exists(file + ".damaged")
-        assert "damaged, set aside" in world.daemon.log()
+        assert "damaged in part" in world.daemon.log()
         world.restart()
         with world.daemon.connect() as client:
             world.await_state(client, "READY", "other")

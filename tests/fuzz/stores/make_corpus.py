@@ -88,6 +88,7 @@ _MANIFEST = {
     "doubled": b"\1" + _entry(b"a") + _entry(b"a"),
     "bad_name": b"\1" + _entry(b"../a"),
     "no_hash": b"\1" + _entry(b"a", b""),
+    "damaged": b"\2\x50\0\1" + _entry(b"a") + _entry(b"b"),
     "raw": b"dsdmanif" + struct.pack("<IIQ", 1, 0, 0x2d06800538d394c2),
     "raw_size": b"dsdmanif" + struct.pack("<IIQ", 1, 2**32 - 1, 0),
 }
