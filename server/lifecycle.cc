@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <string>
 #include <thread>
@@ -26,6 +27,7 @@
 #include "server/log/logging.h"
 #include "server/server.h"
 #include "server/systemd/sd_notify.h"
+#include "server/systemd/self_call.h"
 #include "server/systemd/watchdog.h"
 
 namespace datasetd {
@@ -39,6 +41,8 @@ constexpr absl::Duration kOpenDevicesTimeout = absl::Minutes(15);
 // After drain_timeout.
 constexpr absl::Duration kStopTimeout = absl::Milliseconds(1500);
 constexpr absl::Duration kMaxPoll = absl::Hours(1);
+// Between two tries to report READY=1 to a manager that does not read.
+constexpr absl::Duration kNotifyRetry = absl::Milliseconds(500);
 // Between two looks for clients, with exit_when_idle.
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 
@@ -196,10 +200,26 @@ class StartGuard {
   std::thread thread_;
 };
 
-void FeedWatchdog(Watchdog& watchdog, Server& server) {
+// gRPC and the C++ library abort where a thread or memory is refused. While the
+// daemon starts, that is an error of the system: it is explained, and no core
+// is dumped. Async-signal-safe.
+[[noreturn]] void EndRefusedStart(int) {
+  constexpr char kText[] =
+      "datasetd: cannot start: aborted, most likely since a thread or memory "
+      "was refused: raise TasksMax=, the container's limit of pids or ulimit "
+      "-u "
+      "for threads (a start takes about 60, and more on many cores), "
+      "MemoryMax= "
+      "or ulimit -v for memory\n";
+  (void)!write(STDERR_FILENO, kText, sizeof(kText) - 1);
+  _exit(kExitFailure);
+}
+
+void FeedWatchdog(Watchdog& watchdog, SelfCall& self_call, Server& server) {
   if (!watchdog.IsDue()) return;
-  const absl::Status status = watchdog.Check(server.ProducersProgress());
+  absl::Status status = watchdog.Check(server.ProducersProgress());
   server.PingProducers();
+  status.Update(self_call.Check());
   if (status.ok()) {
     SdNotify("WATCHDOG=1");
     return;
@@ -209,7 +229,8 @@ void FeedWatchdog(Watchdog& watchdog, Server& server) {
 }
 
 // Drains for at most drain_timeout.
-void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
+void Drain(const v1::Config& config, Watchdog& watchdog, SelfCall& self_call,
+           Server& server) {
   const absl::Duration timeout = FromProto(config.drain_timeout());
   SdNotify(absl::StrCat("STOPPING=1\nSTATUS=draining\n",
                         ExtendTimeout(timeout + kProgressTimeout)));
@@ -217,7 +238,7 @@ void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
   server.BeginDrain();
   const absl::Duration deadline = MonotonicNow() + timeout;
   while (true) {
-    FeedWatchdog(watchdog, server);
+    FeedWatchdog(watchdog, self_call, server);
     const absl::Duration left = deadline - MonotonicNow();
     if (server.AwaitDrained(std::min(left, watchdog.TimeToNext()))) return;
     if (left <= absl::ZeroDuration()) {
@@ -277,6 +298,8 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
   }
   SdNotify(absl::StrCat("STATUS=opening devices\n",
                         ExtendTimeout(kOpenDevicesTimeout)));
+  std::set_terminate([] { EndRefusedStart(SIGABRT); });
+  std::signal(SIGABRT, EndRefusedStart);
   StartGuard guard(events, flags);
   auto server = Server::Start(config, std::move(sockets));
   const bool is_stopped = guard.Finish();
@@ -285,19 +308,22 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
         .critical("cannot start: {}", std::string(server.status().message()));
     return kExitFailure;
   }
+  std::signal(SIGABRT, SIG_DFL);
+  std::set_terminate(std::abort);
   const RealClock clock;
   Watchdog watchdog(Watchdog::IntervalFromEnvironment(), &clock);
+  SelfCall self_call((*server)->socket_path(), &clock);
   IdleEnd idle_end(FromProto(config.exit_when_idle()));
   bool is_ready = false;
+  bool is_told = false;  // that it is ready
   std::string progress;
   while (!is_stopped) {
-    FeedWatchdog(watchdog, **server);
+    FeedWatchdog(watchdog, self_call, **server);
     if (!is_ready) {
       const absl::Status status =
           (*server)->AwaitDatasets(absl::Milliseconds(100));
       if (status.ok()) {
         is_ready = true;
-        SdNotify("READY=1\nSTATUS=serving");
         Log(LogSubsystem::kServer).info("ready");
       } else if (!absl::IsDeadlineExceeded(status)) {
         Log(LogSubsystem::kServer)
@@ -313,6 +339,7 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
                               ExtendTimeout(kProgressTimeout)));
       }
     }
+    if (is_ready && !is_told) is_told = SdNotify("READY=1\nSTATUS=serving");
     if (idle_end.IsDue(/*is_used=*/!is_ready || (*server)->WasUsed())) {
       Log(LogSubsystem::kServer)
           .info("no client for {} (exit_when_idle): ending",
@@ -320,12 +347,13 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
       break;
     }
     const absl::Duration wait =
-        std::min(watchdog.TimeToNext(), idle_end.TimeToNext());
+        std::min({watchdog.TimeToNext(), idle_end.TimeToNext(),
+                  is_told ? absl::InfiniteDuration() : kNotifyRetry});
     if (IsStopped(events, flags, is_ready ? wait : absl::ZeroDuration())) {
       break;
     }
   }
-  Drain(config, watchdog, **server);
+  Drain(config, watchdog, self_call, **server);
   (*server)->Stop(kStopTimeout, EXIT_SUCCESS);
   return EXIT_SUCCESS;
 }

@@ -150,6 +150,7 @@ class Server::Impl {
   bool AwaitDrained(absl::Duration timeout);
   bool WasUsed();
   void Stop(absl::Duration timeout, int exit_code);
+  const std::string& socket_path() const { return config_.socket_path(); }
   FeedTable& feeds() { return *feeds_; }
 
  private:
@@ -590,6 +591,8 @@ bool Server::AwaitDrained(absl::Duration timeout) {
 void Server::Stop(absl::Duration timeout, int exit_code) {
   impl_->Stop(timeout, exit_code);
 }
+
+const std::string& Server::socket_path() const { return impl_->socket_path(); }
 
 bool Server::WasUsed() { return impl_->WasUsed(); }
 

@@ -50,6 +50,9 @@ class Server {
   // before. No other function may be called afterwards.
   void Stop(absl::Duration timeout, int exit_code);
 
+  // Where gRPC listens.
+  const std::string& socket_path() const;
+
   // For exit_when_idle: true if a client is connected, or was since the last
   // call. For one thread.
   bool WasUsed();

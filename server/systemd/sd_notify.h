@@ -9,8 +9,9 @@
 namespace datasetd {
 
 // `state` consists of lines such as "READY=1". Does nothing if $NOTIFY_SOCKET
-// is unset; ignores errors. Thread-safe.
-void SdNotify(const std::string& state);
+// is unset; ignores errors. Does not block: returns false if the manager has
+// not read what was sent before, and nothing was sent. Thread-safe.
+bool SdNotify(const std::string& state);
 
 }  // namespace datasetd
 

@@ -2,7 +2,10 @@
 
 import glob
 import os
+import shutil
 import signal
+import subprocess
+import tempfile
 
 import numpy as np
 import pytest
@@ -13,6 +16,8 @@ from tests.testing import supervisor
 harness.use_python_package()
 
 import datasetd  # noqa: E402
+
+_UID = 61007  # of nobody else's processes
 
 
 def _dataset(manager, name, num_samples):
@@ -41,6 +46,38 @@ def test_ready_comes_after_the_datasets_and_progress_before():
             assert int(notice["EXTEND_TIMEOUT_USEC"]) == 60_000_000
         # A load that stands still says nothing, and gets no more time.
         assert len({n["STATUS"] for n in loading}) == len(loading)
+
+
+def test_a_manager_that_does_not_read_keeps_nothing_from_starting():
+    with supervisor.Supervisor() as manager:
+        manager.fill()
+        manager.start()
+        harness.poll_until(lambda: "ready" in manager.log(), "it is ready")
+        with datasetd.connect(manager.socket_path) as client:
+            assert client.list_datasets() == []
+        # It says so once it is heard.
+        manager.await_ready()
+        manager.fill()
+        assert manager.stop() == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a limit of threads does not bind "
+                    "root, and only root starts another user's process")
+@pytest.mark.parametrize("limit", [
+    "--nproc=1", "--nproc=5", "--nproc=20", "--nproc=35", "--as=250000000",
+    "--as=400000000"])
+def test_a_start_that_is_refused_threads_or_memory_says_so(limit, request):
+    directory = tempfile.mkdtemp(prefix="dd", dir="/tmp")
+    request.addfinalizer(lambda: shutil.rmtree(directory))
+    os.chown(directory, _UID, _UID)
+    done = subprocess.run(
+        ["prlimit", limit, harness.runfile("server/datasetd"),
+         f"--socket_path={directory}/d.sock", "--device=cpu"],
+        user=_UID, group=_UID, extra_groups=[], cwd="/", text=True,
+        stderr=subprocess.PIPE, timeout=harness.DEADLINE_SECONDS)
+    assert done.returncode == 1, done.stderr
+    assert "datasetd: cannot start: " in done.stderr
+    assert "TasksMax=" in done.stderr and "ulimit -v" in done.stderr
 
 
 def test_stopping_is_told_and_the_end_is_clean():

@@ -1,5 +1,6 @@
 """The watchdog is fed as long as the producers get on, and only then."""
 
+import contextlib
 import os
 import signal
 import time
@@ -74,6 +75,26 @@ def test_a_stuck_producer_is_noticed_and_the_manager_may_end_it():
         # The signal that the manager sends.
         manager.process.send_signal(signal.SIGABRT)
         assert manager.process.wait(harness.DEADLINE_SECONDS) == -signal.SIGABRT
+
+
+def test_a_grpc_that_answers_nobody_is_noticed():
+    with supervisor.Supervisor() as manager, contextlib.ExitStack() as frozen:
+        manager.start(watchdog_seconds=_INTERVAL_SECONDS)
+        manager.await_ready()
+        manager.await_notice(_is_ping)
+        for name in ("grpcpp_sync_ser", "nexting_thread", "event_engine",
+                     "default-executo"):
+            for thread in manager.threads(name):
+                frozen.enter_context(supervisor.FrozenThread(thread))
+        # Two calls of 10 s each; producers get on.
+        harness.poll_until(
+            lambda: "gRPC has not answered the last 2 calls" in manager.log(),
+            "the log says so", 60)
+        assert (_seconds_of_silence(manager, _INTERVAL_SECONDS)
+                > _INTERVAL_SECONDS / 2)
+        frozen.close()
+        manager.await_notice(_is_ping)
+        assert manager.stop() == 0
 
 
 def test_without_a_watchdog_nothing_is_sent():
