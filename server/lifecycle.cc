@@ -298,7 +298,8 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
   }
   SdNotify(absl::StrCat("STATUS=opening devices\n",
                         ExtendTimeout(kOpenDevicesTimeout)));
-  std::set_terminate([] { EndRefusedStart(SIGABRT); });
+  const std::terminate_handler terminate_before =
+      std::set_terminate([] { EndRefusedStart(SIGABRT); });
   std::signal(SIGABRT, EndRefusedStart);
   StartGuard guard(events, flags);
   auto server = Server::Start(config, std::move(sockets));
@@ -309,7 +310,7 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
     return kExitFailure;
   }
   std::signal(SIGABRT, SIG_DFL);
-  std::set_terminate(std::abort);
+  std::set_terminate(terminate_before);
   const RealClock clock;
   Watchdog watchdog(Watchdog::IntervalFromEnvironment(), &clock);
   SelfCall self_call((*server)->socket_path(), &clock);
