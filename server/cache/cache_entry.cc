@@ -96,6 +96,7 @@ v1::CacheHeader ToMessage(const CacheHeader& header) {
     to->set_offset(sample.offset);
     to->set_reason(sample.reason);
   }
+  NotesToMessage(header.notes, message.mutable_notes());
   return message;
 }
 
@@ -139,6 +140,9 @@ absl::StatusOr<CacheHeader> FromMessage(const v1::CacheHeader& message) {
       report.num_transient < 0 || report.num_transient > report.num_samples) {
     return Damaged("its report of bad samples makes no sense");
   }
+  header.notes = NotesFromMessage(message.notes());
+  const absl::Status notes = CheckNotes(header.notes);
+  if (!notes.ok()) return Damaged(notes.message());
   return header;
 }
 

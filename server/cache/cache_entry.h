@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/field_spec.h"
+#include "server/dataset/load_notes.h"
 #include "server/files/random_access_file.h"
 
 namespace datasetd {
@@ -41,6 +42,7 @@ struct CacheHeader {
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;
   BadSampleReport bad_samples;
+  std::vector<LoadNote> notes;
   // By place of the layout, one per block.
   std::vector<std::vector<uint64_t>> checksums;
 

@@ -19,6 +19,7 @@ CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
   info_.class_names = header_.class_names;
   info_.is_sequential = true;
   info_.bad_samples = header_.bad_samples;
+  info_.notes = header_.notes;
   progress_.resize(layout_.places.size());
   for (Progress& progress : progress_) XXH3_64bits_reset(&progress.block);
 }

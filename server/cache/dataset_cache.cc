@@ -268,6 +268,7 @@ void DatasetCache::Store(CacheHeader header,
   header.num_samples = dataset->num_samples();
   header.fields = dataset->fields();
   header.bad_samples = dataset->bad_samples();
+  header.notes = dataset->notes();
   MutexLock lock(&mutex_);
   // So that there are no more jobs than datasets.
   std::erase_if(jobs_, [](const Job& job) { return job.dataset.expired(); });

@@ -26,6 +26,7 @@
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/field_memory.h"
 #include "server/dataset/field_spec.h"
+#include "server/dataset/load_notes.h"
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/ragged_index.h"
 #include "server/files/mapped_file.h"
@@ -58,6 +59,7 @@ class Dataset {
     std::shared_ptr<const MappedFile> file;
     std::string content_hash;     // hex
     BadSampleReport bad_samples;  // skipped or replaced
+    std::vector<LoadNote> notes;
   };
 
   explicit Dataset(Contents contents) : contents_(std::move(contents)) {
@@ -83,6 +85,7 @@ class Dataset {
   const std::vector<FieldSpec>& fields() const { return contents_.fields; }
   const std::string& content_hash() const { return contents_.content_hash; }
   const BadSampleReport& bad_samples() const { return contents_.bad_samples; }
+  const std::vector<LoadNote>& notes() const { return contents_.notes; }
   // DATA_LOSS once samples could not be read from the dataset's mapped file:
   // then nothing that was made from them may be used.
   absl::Status status() const {

@@ -14,6 +14,7 @@
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/field_spec.h"
+#include "server/dataset/load_notes.h"
 
 namespace datasetd {
 
@@ -40,6 +41,7 @@ struct DatasetInfo {
   int num_feeds = 0;
   int num_holders = 0;
   BadSampleReport bad_samples;  // the number only, if LOADING or brief
+  std::vector<LoadNote> notes;  // if READY; empty in a brief info
   // True while LOADING and the source's files are being scanned, or then the
   // headers of its images; num_entries_scanned counts either.
   bool is_scanning = false;

@@ -40,6 +40,24 @@ void FieldToMessage(const FieldSpec& spec, v1::Field* field) {
   field->set_num_pixels(spec.num_pixels);
 }
 
+void NotesToMessage(absl::Span<const LoadNote> notes,
+                    google::protobuf::RepeatedPtrField<v1::LoadNote>* to) {
+  for (const LoadNote& note : notes) {
+    v1::LoadNote* const message = to->Add();
+    message->set_text(note.text);
+    message->set_is_warning(note.is_warning);
+  }
+}
+
+std::vector<LoadNote> NotesFromMessage(
+    const google::protobuf::RepeatedPtrField<v1::LoadNote>& notes) {
+  std::vector<LoadNote> to;
+  for (const v1::LoadNote& note : notes) {
+    to.push_back({.text = note.text(), .is_warning = note.is_warning()});
+  }
+  return to;
+}
+
 FieldSpec FieldFromMessage(const v1::Field& field) {
   return {.name = field.name(),
           .dtype = static_cast<Dtype>(field.dtype()),

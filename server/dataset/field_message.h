@@ -3,9 +3,13 @@
 #ifndef DATASETD_SERVER_DATASET_FIELD_MESSAGE_H_
 #define DATASETD_SERVER_DATASET_FIELD_MESSAGE_H_
 
+#include <vector>
+
+#include "absl/types/span.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/field_spec.h"
+#include "server/dataset/load_notes.h"
 
 namespace datasetd {
 
@@ -19,6 +23,11 @@ void SetExtent(ImageSize size, v1::ImageExtent* extent);
 void BadSamplesToMessage(
     const BadSampleReport& report,
     google::protobuf::RepeatedPtrField<v1::BadSample>* samples);
+
+void NotesToMessage(absl::Span<const LoadNote> notes,
+                    google::protobuf::RepeatedPtrField<v1::LoadNote>* to);
+std::vector<LoadNote> NotesFromMessage(
+    const google::protobuf::RepeatedPtrField<v1::LoadNote>& notes);
 
 // REQUIRES: the dtype is 0 to 255; it may be unknown.
 FieldSpec FieldFromMessage(const v1::Field& field);

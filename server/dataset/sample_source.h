@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/field_spec.h"
+#include "server/dataset/load_notes.h"
 #include "server/files/random_access_file.h"
 
 namespace datasetd {
@@ -43,6 +44,11 @@ struct SourceInfo {
   bool is_awaited = false;
   // Plain sources: bad samples found when the samples were first read.
   BadSampleReport bad_samples;
+  // What the source holds and does not give, and what was decided about it.
+  // Samples add to them: see SampleProbe.
+  std::vector<LoadNote> notes;
+  // One of the notes warns of a split beside this one with other classes.
+  bool is_unlike_sibling = false;
 };
 
 // One sample as stored. Reused for many samples to keep its memory.
@@ -70,6 +76,8 @@ struct SampleProbe {
   std::vector<ImageSize> sizes;
   // Peak memory of Decode, including its result.
   int64_t decode_bytes = 0;
+  // An image carries an EXIF orientation that is not applied.
+  bool has_unapplied_exif = false;
 };
 
 class SampleSource {

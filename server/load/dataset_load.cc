@@ -49,7 +49,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
     const SourceInfo& info = source_.reader->info();
     CacheHeader header = {.spec_id = source_.spec_id,
                           .stored_by_uid = account_.uid,
-                          .class_names = info.class_names};
+                          .class_names = info.class_names,
+                          .notes = info.notes};
     if (IsPushed()) header.owner_uid = account_.uid;
     store.emplace(cache, source_.plan, info.num_samples, name,
                   std::move(header), &counters);

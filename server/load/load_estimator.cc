@@ -58,6 +58,7 @@ absl::Status LoadEstimator::Look(int64_t index, const SampleProbe& probe,
   resident_sizes_.Set(index, probe).IgnoreError();
   MutexLock lock(&mutex_);
   largest_sample_bytes_ = std::max(largest_sample_bytes_, size_bytes);
+  if (probe.has_unapplied_exif) ++num_unapplied_exif_;
   absl::Span<const ImageSize> ragged = probe.sizes;
   for (size_t f = 0; f < transforms_.size(); ++f) {
     if (!transforms_[f]->source().is_ragged) continue;
@@ -114,6 +115,9 @@ v1::LoadEstimate LoadEstimator::Result() {
   }
   BadSamplesToMessage(bad_samples, estimate.mutable_bad_samples());
   estimate.set_num_bad_samples(num_bad_);
+  std::vector<LoadNote> notes = info.notes;
+  AddExifNote(num_unapplied_exif_, notes);
+  NotesToMessage(notes, estimate.mutable_notes());
   absl::Status problem = FindProblem(placement);
   if (problem.ok()) problem = finished.status();
   estimate.set_problem(PrintableUtf8(problem.message()));

@@ -77,6 +77,7 @@ class LoadEstimator {
   mutable Mutex mutex_;
   std::vector<std::pair<int64_t, absl::Status>> bad_ ABSL_GUARDED_BY(mutex_);
   int64_t num_bad_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_unapplied_exif_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t largest_sample_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // The first sample of each size of each ragged field; bounded.
   std::map<FieldSize, int64_t> sizes_ ABSL_GUARDED_BY(mutex_);

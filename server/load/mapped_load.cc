@@ -76,6 +76,7 @@ absl::Status MappedStore::Finish(Dataset::Contents& contents) {
   header_.num_samples = contents.num_samples;
   header_.fields = contents.fields;
   header_.bad_samples = contents.bad_samples;
+  header_.notes = contents.notes;
   size_t place = contents.fields.size();
   for (const Dataset::Contents::Packed& packed : contents.packed) {
     if (!packed.index.has_value()) continue;
@@ -102,6 +103,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> MapDataset(
   contents.fields = header.fields;
   contents.content_hash = header.content_hash;
   contents.bad_samples = source.info().bad_samples;
+  contents.notes = source.info().notes;
   contents.packed.resize(header.fields.size());
   for (size_t f = 0; f < header.fields.size(); ++f) {
     if (!header.fields[f].is_packed()) continue;

@@ -493,6 +493,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Loader::TakeDataset(
   }
   contents.bad_samples =
       plan_.is_encoded ? filter_.report() : source_.info().bad_samples;
+  contents.notes = source_.info().notes;
+  AddExifNote(workers_->num_unapplied_exif(), contents.notes);
   if (placement_.is_whole()) {
     contents.memory = {std::make_move_iterator(memory_.begin()),
                        std::make_move_iterator(memory_.end())};

@@ -215,6 +215,9 @@ class SampleWorkers::Worker {
       DATASETD_RETURN_IF_ERROR(
           runners_[f].Run(places_[f], sizes_[f], rows_[f]));
     }
+    if (probe_.has_unapplied_exif) {
+      workers_.num_unapplied_exif_.fetch_add(1, std::memory_order_relaxed);
+    }
     return absl::OkStatus();
   }
 

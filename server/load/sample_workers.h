@@ -71,6 +71,11 @@ class SampleWorkers {
   // the first one. REQUIRES: a chunk was started.
   std::vector<absl::Status> Finish();
 
+  // The samples made so far whose probe has_unapplied_exif.
+  int64_t num_unapplied_exif() const {
+    return num_unapplied_exif_.load(std::memory_order_relaxed);
+  }
+
  private:
   struct Started {
     int64_t first = 0;
@@ -89,6 +94,7 @@ class SampleWorkers {
   const DecodeAccount account_;
   const std::atomic<bool>* const is_cancelled_;
   std::atomic<bool> is_ending_ = false;  // no caller waits any more
+  std::atomic<int64_t> num_unapplied_exif_ = 0;
 
   Mutex mutex_;
   int64_t num_started_ ABSL_GUARDED_BY(mutex_) = 0;

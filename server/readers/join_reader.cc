@@ -65,6 +65,7 @@ class JoinSource : public Reader {
             *parts_[p], index, parts_[p]->Probe(index, raws[p], probes[p])));
       }
       probe.decode_bytes += probes[p].decode_bytes;
+      probe.has_unapplied_exif |= probes[p].has_unapplied_exif;
     }
     for (const JoinColumn& column : columns_) {
       const std::vector<FieldSpec>& fields = parts_[column.part]->info().fields;
@@ -213,6 +214,11 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
     info.files.insert(info.files.end(), part_info.files.begin(),
                       part_info.files.end());
     if (info.class_names.empty()) info.class_names = part_info.class_names;
+    for (const LoadNote& note : part_info.notes) {
+      AddNote(absl::StrCat("part ", parts.size(), " (", part_spec.format(),
+                           "): ", note.text),
+              note.is_warning, info.notes);
+    }
     parts.push_back(std::move(part));
   }
   if (names.empty()) {

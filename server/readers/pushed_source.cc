@@ -11,6 +11,7 @@
 #include "base/checked_math.h"
 #include "base/require.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "server/readers/option_values.h"
 
 namespace datasetd {
@@ -158,6 +159,8 @@ absl::Status CheckPushedInfo(SourceInfo* pushed,
         absl::StrCat("class_names: ", info.class_names.size(),
                      ", expected at most ", kMaxClassNames));
   }
+  DATASETD_RETURN_IF_ERROR(CheckNotes(info.notes));
+  for (LoadNote& note : info.notes) note.text = PrintableUtf8(note.text);
   std::set<std::string> names;
   int64_t sample_bytes = 0;
   const bool has_encoded =

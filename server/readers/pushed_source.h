@@ -62,9 +62,9 @@ class PushedSource : public SampleSource {
   int64_t index_bytes_ = 0;
 };
 
-// Checks what a client declares that it will send, and sets packed_bytes of
-// packed fields. `is_encoded` says by field whether it comes as files; empty:
-// none does.
+// Checks what a client declares that it will send, sets packed_bytes of packed
+// fields, and escapes the notes. `is_encoded` says by field whether it comes as
+// files; empty: none does.
 //   INVALID_ARGUMENT  no sample, no field or too many of either; or a bad field
 //                     name, dtype or shape; names the field
 absl::Status CheckPushedInfo(SourceInfo* info,

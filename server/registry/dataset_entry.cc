@@ -126,7 +126,13 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
 DatasetInfo DatasetEntry::Describe(absl::Duration now) const {
   DatasetInfo info = DescribeBriefly(now);
   info.class_names = classes;
-  if (!replicas.empty()) info.bad_samples = replicas.front()->bad_samples();
+  if (!replicas.empty()) {
+    info.bad_samples = replicas.front()->bad_samples();
+    info.notes = replicas.front()->notes();
+    if (!sibling_note.empty()) {
+      AddNote(sibling_note, /*is_warning=*/true, info.notes);
+    }
+  }
   return info;
 }
 

@@ -5,8 +5,8 @@
 // while the dataset is LOADING, and is used without the lock.
 //
 // Those members of DatasetInfo that Describe and DescribeBriefly set are empty
-// here: class names, content hash, bad samples, the numbers of feeds, holders
-// and loaded samples, and times.
+// here: class names, content hash, bad samples, notes, the numbers of feeds,
+// holders and loaded samples, and times.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
@@ -59,6 +59,9 @@ struct DatasetEntry : DatasetInfo {
   // DatasetInfo that tell of samples and memory, are set then.
   bool is_planned = false;
   std::vector<std::string> classes;  // DatasetInfo::class_names
+  // A warning about a dataset beside it that has other classes; empty: none. It
+  // depends on what was resident, so that the cache does not keep it.
+  std::string sibling_note;
   // A client's load has it from the start.
   PlacementRequest placement;
   bool is_replicated = false;

@@ -208,14 +208,15 @@ absl::Status DatasetRegistry::ReserveIndices(DatasetEntry& entry,
 
 absl::Status DatasetRegistry::ReserveReport(DatasetEntry& entry,
                                             const Dataset& dataset) {
-  const size_t bytes = dataset.bad_samples().num_text_bytes;
+  const size_t bytes =
+      dataset.bad_samples().num_text_bytes + NoteBytes(dataset.notes());
   if (texts_ == nullptr || bytes == 0) return absl::OkStatus();
   DATASETD_ASSIGN_OR_RETURN(
       entry.report_reservation,
-      texts_->Reserve(
-          MemoryKind::kText, entry.owner.uid, bytes,
-          absl::StrCat("the bad samples of dataset '", entry.spec->name(), "'"),
-          TermsOf(*entry.spec, entry.owner)));
+      texts_->Reserve(MemoryKind::kText, entry.owner.uid, bytes,
+                      absl::StrCat("the bad samples and notes of dataset '",
+                                   entry.spec->name(), "'"),
+                      TermsOf(*entry.spec, entry.owner)));
   return absl::OkStatus();
 }
 

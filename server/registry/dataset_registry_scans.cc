@@ -325,9 +325,13 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
     DATASETD_RETURN_IF_ERROR(
         ReserveIndices(entry, source.plan, resident.placement));
   }
-  DATASETD_RETURN_IF_ERROR(
-      ReserveTexts(entry, source.reader->info().class_names));
+  const SourceInfo& info = source.reader->info();
+  DATASETD_RETURN_IF_ERROR(ReserveTexts(entry, info.class_names));
   entry.SetSource(source, resident.placement);
+  if (!entry.classes.empty() && entry.spec->class_names().empty() &&
+      !info.is_unlike_sibling) {
+    entry.sibling_note = table_.UnlikeSibling(entry);
+  }
   entry.replica_reservations = resident.TakeReplicas();
   entry.load = std::make_unique<DatasetLoad>(
       std::move(source), std::move(resident), AccountOf(entry.owner.uid));

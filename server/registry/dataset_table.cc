@@ -1,7 +1,10 @@
 #include "server/registry/dataset_table.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -12,6 +15,15 @@ constexpr size_t kMaxNameLength = 128;
 constexpr size_t kMaxFailuresPerUser = 64;
 // Names listed in an error; the others are counted.
 constexpr size_t kMaxNames = 20;
+
+// Where the samples of a load lie, and the directory that this is in.
+std::string RootOf(const v1::DatasetSpec& spec) {
+  return spec.split().empty() ? spec.path()
+                              : absl::StrCat(spec.path(), "/", spec.split());
+}
+std::string ParentOf(const std::string& root) {
+  return root.substr(0, root.rfind('/') + 1);
+}
 
 }  // namespace
 
@@ -143,6 +155,33 @@ absl::Status DatasetTable::CheckLimits(const Caller& caller,
       "there are ", total, " datasets that clients loaded, and there may be ",
       max_datasets_,
       "; unload some, or raise max_datasets in the daemon's configuration"));
+}
+
+std::string DatasetTable::UnlikeSibling(const DatasetEntry& entry) const {
+  const std::string root = RootOf(*entry.spec);
+  const std::set<absl::string_view> own(entry.classes.begin(),
+                                        entry.classes.end());
+  for (const auto& [name, other] : entries_) {
+    const std::string theirs = RootOf(*other->spec);
+    if (other->state != DatasetState::kReady ||
+        other->spec->format() != entry.spec->format() || theirs == root ||
+        ParentOf(theirs) != ParentOf(root) || other->classes == entry.classes ||
+        !other->visibility().IsSeenBy(entry.owner) ||
+        (other->spec->private_() && !entry.spec->private_())) {
+      continue;
+    }
+    const auto is_shared = [&](const std::string& c) {
+      return own.contains(c);
+    };
+    const std::vector<std::string>& classes = other->classes;
+    if (std::none_of(classes.begin(), classes.end(), is_shared)) continue;
+    return absl::StrCat(
+        "dataset '", name, "', ", theirs,
+        ", has other classes than this one beside it, so that their labels "
+        "differ: load both with the same classes=, as classes='",
+        name, "'");
+  }
+  return "";
 }
 
 int64_t DatasetTable::UnusedBytes(const MemoryBudget& budget,

@@ -57,6 +57,11 @@ class DatasetTable {
   absl::Status CheckLimits(const Caller& caller,
                            const DatasetEntry* self) const;
 
+  // A warning if a READY dataset of the same format lies in the same directory
+  // and shares a class with `entry`, but has other ones; else empty. Only of
+  // datasets that whoever sees `entry` sees, too.
+  std::string UnlikeSibling(const DatasetEntry& entry) const;
+
   // The bytes of a budget that TakeUnused could free.
   // `for_restored`: as DatasetEntry::IsUnused.
   int64_t UnusedBytes(const MemoryBudget& budget, bool for_restored) const;

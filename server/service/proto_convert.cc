@@ -51,6 +51,7 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
   to.info.num_samples = header.num_samples();
   to.info.class_names.assign(header.class_names().begin(),
                              header.class_names().end());
+  to.info.notes = NotesFromMessage(header.notes());
   for (const v1::Field& field : header.fields()) {
     if (field.dtype() == v1::DTYPE_UNSPECIFIED ||
         !v1::Dtype_IsValid(field.dtype())) {
@@ -98,6 +99,7 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
     dataset->mutable_class_names()->Assign(info.class_names.begin(),
                                            info.class_names.end());
     BadSamplesToMessage(info.bad_samples, dataset->mutable_bad_samples());
+    NotesToMessage(info.notes, dataset->mutable_notes());
   }
   v1::LoadProgress* const progress = dataset->mutable_progress();
   progress->set_num_samples_loaded(info.num_samples_loaded);

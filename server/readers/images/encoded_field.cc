@@ -101,6 +101,7 @@ absl::Status EncodedField::Probe(absl::Span<const uint8_t> bytes,
   }
   probe.sizes.push_back(header.size);
   probe.decode_bytes += header.decode_bytes;
+  probe.has_unapplied_exif |= header.has_unapplied_exif;
   return absl::OkStatus();
 }
 

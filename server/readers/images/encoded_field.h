@@ -35,7 +35,8 @@ class EncodedField {
 
   const FieldSpec& spec() const { return spec_; }
 
-  // Adds the size, if it is an image, and Decode's memory to `probe`.
+  // Adds the size and orientation, if it is an image, and Decode's memory to
+  // `probe`.
   absl::Status Probe(absl::Span<const uint8_t> bytes, ImageSize at_least,
                      SampleProbe& probe) const;
 

@@ -81,6 +81,7 @@ absl::StatusOr<ImageHeader> ProbeImage(absl::Span<const uint8_t> file,
   ImageHeader header;
   header.size = codec.size;
   header.channels = ResultChannels(codec, options);
+  header.has_unapplied_exif = codec.orientation != 1 && !options.apply_exif;
   header.decode_bytes = codec.working_bytes + ResultBytes(codec, options);
   if (IsTurned(codec, options)) {
     header.decode_bytes += ResultBytes(codec, options);

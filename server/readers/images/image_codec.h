@@ -35,6 +35,8 @@ struct ImageHeader {
   // Size of the result, after orientation, scaling and conversion.
   ImageSize size;
   int channels = 0;
+  // The file has an EXIF orientation, which the result does not have.
+  bool has_unapplied_exif = false;
   // Peak memory of DecodeImage, including its result.
   int64_t decode_bytes = 0;
 

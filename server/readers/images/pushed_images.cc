@@ -155,6 +155,7 @@ class PushedImages final : public SampleSource {
                 field.shape[2], "; give the option channels=1, 3 or 4"));
           }
           probe.decode_bytes += header.decode_bytes;
+          probe.has_unapplied_exif |= header.has_unapplied_exif;
           if (field.is_ragged) {
             probe.sizes.push_back(header.size);
           } else if (header.size.height != field.shape[0] ||
