@@ -1,12 +1,16 @@
 #include "server/readers/archives/webdataset_reader.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -28,6 +32,8 @@ using Kind = EncodedField::Kind;
 
 constexpr int64_t kMaxMemberBytes = 256 << 20;
 constexpr size_t kMaxMembersOfASample = 256;
+// Memory of an element of a set or map, but for its text.
+constexpr int64_t kKeyBytes = 48;
 constexpr absl::string_view kImageEndings[] = {"jpg", "jpeg", "png", "bmp"};
 constexpr absl::string_view kNumberEndings[] = {
     "cls", "cls2", "class", "count", "index", "inx", "id"};
@@ -69,6 +75,10 @@ struct Choice {
   Kind kind = Kind::kImage;
 };
 
+constexpr char kDotRule[] =
+    "a sample's key ends at the first dot of the name: replace other dots in "
+    "the names, as in 22_05.png";
+
 // Splits at the first dot of the base name; false if the name is not a
 // sample's.
 bool CutName(absl::string_view name, std::string* key, std::string* ending) {
@@ -108,44 +118,103 @@ absl::StatusOr<std::vector<Choice>> ParseChoices(const v1::DatasetSpec& spec) {
   return choices;
 }
 
-// The fields for the first sample's members.
-std::vector<Choice> DefaultChoices(const std::vector<Member>& members) {
-  std::vector<Choice> choices;
-  for (const Member& member : members) {
-    Choice choice;
-    if (!KindOfEnding(member.ending, &choice.kind)) continue;
-    const size_t dot = member.ending.rfind('.');
-    const std::string last = member.ending.substr(dot + 1);
-    if (dot != std::string::npos) {
-      choice.field = member.ending.substr(0, dot);
-      std::replace(choice.field.begin(), choice.field.end(), '.', '_');
-      choice.endings = {member.ending};
-    } else if (choice.kind == Kind::kImage) {
-      choice.field = "image";
-      for (const absl::string_view ending : kImageEndings) {
-        choice.endings.emplace_back(ending);
-      }
-    } else {
-      choice.field = last == "cls" ? "label" : last == "npy" ? "data" : last;
-      choice.endings = {last};
+// The field of a member where none are chosen; false if its ending is not read.
+// Characters that no name of a field has become _.
+bool DefaultChoice(const std::string& ending, Choice* choice) {
+  if (!KindOfEnding(ending, &choice->kind)) return false;
+  const size_t dot = ending.rfind('.');
+  const std::string last = ending.substr(dot + 1);
+  const std::string prefix =
+      dot == std::string::npos ? "" : ending.substr(0, dot + 1);
+  if (choice->kind == Kind::kImage) {
+    choice->field = "image";
+    for (const absl::string_view image : kImageEndings) {
+      choice->endings.push_back(absl::StrCat(prefix, image));
     }
-    if (IsFieldName(choice.field) &&
-        std::none_of(choices.begin(), choices.end(), [&](const Choice& other) {
-          return other.field == choice.field;
-        })) {
-      choices.push_back(std::move(choice));
-    }
+  } else {
+    choice->field = last == "cls" ? "label" : last == "npy" ? "data" : last;
+    choice->endings = {ending};
   }
-  std::stable_partition(choices.begin(), choices.end(),
-                        [](const Choice& c) { return c.kind == Kind::kImage; });
-  return choices;
+  if (dot == std::string::npos) return true;
+  choice->field = ending.substr(0, dot);
+  for (char& c : choice->field) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return true;
 }
+
+bool IsEndingOf(const Choice& choice, const std::string& ending) {
+  return std::find(choice.endings.begin(), choice.endings.end(), ending) !=
+         choice.endings.end();
+}
+
+// Returns option fields as it would be for these choices.
+std::string FieldsOption(const std::vector<Choice>& choices) {
+  return absl::StrCat(
+      "fields=",
+      absl::StrJoin(choices, ",", [](std::string* out, const Choice& choice) {
+        absl::StrAppend(out, choice.field, ":",
+                        absl::StrJoin(choice.endings, ";"));
+      }));
+}
+
+std::string EndingsText(const std::vector<Member>& members) {
+  constexpr size_t kMaxEndings = 8;
+  const size_t count = std::min(members.size(), kMaxEndings);
+  return absl::Utf8SafeCHexEscape(absl::StrCat(
+      ".",
+      absl::StrJoin(
+          members.begin(), members.begin() + static_cast<ptrdiff_t>(count),
+          ", .",
+          [](std::string* out, const Member& m) { out->append(m.ending); }),
+      count < members.size() ? ", ..." : ""));
+}
+
+// Members that are not read, by the last part of their endings.
+class UnreadMembers {
+ public:
+  void Add(const std::string& ending) {
+    constexpr size_t kMaxKinds = 16;
+    std::string kind = ending.substr(ending.rfind('.') + 1).substr(0, 16);
+    if (counts_.size() == kMaxKinds && !counts_.contains(kind)) kind = "...";
+    ++counts_[kind];
+  }
+  // A member whose name is not a sample's.
+  void AddName(const std::string& name) {
+    if (num_names_++ == 0) first_name_ = name.substr(0, 100);
+  }
+  void AddNotes(bool is_warning, std::vector<LoadNote>& notes) const {
+    std::vector<std::string> texts;
+    for (const auto& [kind, count] : counts_) {
+      texts.push_back(
+          absl::StrCat(count, " .", kind, count == 1 ? " member" : " members"));
+    }
+    if (!texts.empty()) {
+      AddNote(absl::StrCat("left out: ", absl::StrJoin(texts, ", ")),
+              is_warning, notes);
+    }
+    if (num_names_ == 0) return;
+    AddNote(absl::StrCat("left out: ", CountText(num_names_, "member"),
+                         " without an ending, as '", first_name_, "'"),
+            /*is_warning=*/false, notes);
+  }
+
+ private:
+  std::map<std::string, int64_t> counts_;
+  int64_t num_names_ = 0;
+  std::string first_name_;
+};
 
 class WebdatasetSource : public Reader {
  public:
+  // Without choices the fields are those of the samples' members;
+  // `skips_samples` then tells what becomes of samples that lack one.
   WebdatasetSource(ShardFiles shards, std::vector<Choice> choices,
-                   const ImageOptions& options, const DecodeAccount& account)
+                   bool skips_samples, const ImageOptions& options,
+                   const DecodeAccount& account)
       : shards_(std::move(shards)),
+        are_chosen_(!choices.empty()),
+        skips_samples_(skips_samples),
         choices_(std::move(choices)),
         options_(options),
         account_(account),
@@ -169,7 +238,8 @@ class WebdatasetSource : public Reader {
             "field '", choices_[f].field, "': ",
             place.size_bytes < 0
                 ? absl::StrCat("the sample has no .",
-                               absl::StrJoin(choices_[f].endings, ", ."))
+                               absl::StrJoin(choices_[f].endings, ", ."),
+                               LackText(index))
                 : absl::StrCat(place.size_bytes, " bytes, expected at most ",
                                kMaxMemberBytes))));
       }
@@ -230,8 +300,31 @@ class WebdatasetSource : public Reader {
 
  private:
   absl::Status IndexShard(size_t shard);
-  absl::Status AddSample(const RandomAccessFile& file,
+  absl::Status AddSample(const RandomAccessFile& file, const std::string& key,
                          const std::vector<Member>& members);
+  // Finds the fields of the members, where none are chosen.
+  absl::Status AddChoices(const RandomAccessFile& file, const std::string& key,
+                          const std::vector<Member>& members, bool is_key_seen);
+  // Of all samples so far.
+  absl::Status InsertChoice(Choice choice);
+  static absl::Status Error(const RandomAccessFile& file,
+                            const std::string& key, const Member& member,
+                            absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.info().path, ": offset ", member.place.offset,
+                     ": sample '", absl::Utf8SafeCHexEscape(key), "' ", what));
+  }
+  static absl::Status NotAdjacent(const RandomAccessFile& file,
+                                  const std::string& key,
+                                  const Member& member) {
+    return Error(file, key, member,
+                 "is in several pieces: its members must follow each other; "
+                 "write the archive sorted by name (tar --sort=name)");
+  }
+  std::string LackText(int64_t index) const {
+    const auto found = lacks_.find(index);
+    return found == lacks_.end() ? "" : found->second;
+  }
   // From the first good sample.
   absl::Status FindFields();
 
@@ -245,6 +338,8 @@ class WebdatasetSource : public Reader {
   }
 
   ShardFiles shards_;
+  const bool are_chosen_;
+  const bool skips_samples_;
   std::vector<Choice> choices_;
   const ImageOptions options_;
   const DecodeAccount account_;
@@ -253,6 +348,12 @@ class WebdatasetSource : public Reader {
   std::vector<EncodedField> fields_;     // one per choice
   std::vector<int64_t> first_of_shard_;  // index of each shard's first sample
   std::vector<Place> places_;            // [sample, field]
+  // What the first samples that lack a field have instead.
+  std::map<int64_t, std::string> lacks_;
+  // While the source is opened: hashes of the shard's keys.
+  absl::flat_hash_set<size_t> keys_;
+  std::string first_key_;
+  UnreadMembers unread_;
   ImageSize at_least_;
 };
 
@@ -267,6 +368,11 @@ absl::Status WebdatasetSource::Index() {
         ": zero samples: expected members called as 0001.jpg and 0001.cls"));
   }
   if (fields_.empty()) DATASETD_RETURN_IF_ERROR(FindFields());
+  // Labels may be among what is left out.
+  const bool are_all_images =
+      std::all_of(choices_.begin(), choices_.end(),
+                  [](const Choice& c) { return c.kind == Kind::kImage; });
+  unread_.AddNotes(!are_chosen_ && are_all_images, info_.notes);
   // Until the samples are read, which may be long after.
   shards_.CloseAll();
   return absl::OkStatus();
@@ -283,16 +389,17 @@ absl::Status WebdatasetSource::IndexShard(size_t shard) {
     Member member = {.place = {tar_member.offset, tar_member.size_bytes}};
     std::string member_key;
     if (has_member && !CutName(tar_member.name, &member_key, &member.ending)) {
+      unread_.AddName(tar_member.name);
       continue;
     }
     if (!has_member || member_key != key) {
       if (!members.empty()) {
-        DATASETD_RETURN_IF_ERROR(AddSample(*file, members));
+        DATASETD_RETURN_IF_ERROR(AddSample(*file, key, members));
       }
       members.clear();
       key = std::move(member_key);
     }
-    if (!has_member) return absl::OkStatus();
+    if (!has_member) break;
     const bool is_twice = std::any_of(
         members.begin(), members.end(),
         [&](const Member& other) { return other.ending == member.ending; });
@@ -301,36 +408,159 @@ absl::Status WebdatasetSource::IndexShard(size_t shard) {
           file->info().path, ": offset ", tar_member.offset, ": sample '",
           absl::Utf8SafeCHexEscape(key), "' has '.",
           absl::Utf8SafeCHexEscape(member.ending), "' twice, or more than ",
-          kMaxMembersOfASample, " members"));
+          kMaxMembersOfASample, " members; ", kDotRule));
     }
     members.push_back(std::move(member));
   }
+  list_memory_.Drop(static_cast<int64_t>(keys_.size()) * kKeyBytes);
+  keys_.clear();
+  return absl::OkStatus();
 }
 
 absl::Status WebdatasetSource::AddSample(const RandomAccessFile& file,
+                                         const std::string& key,
                                          const std::vector<Member>& members) {
-  if (choices_.empty()) choices_ = DefaultChoices(members);
-  if (choices_.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.info().path, ": offset ", members.front().place.offset,
-        ": the first sample has no field that is read: .",
-        absl::Utf8SafeCHexEscape(absl::StrJoin(
-            members, ", .",
-            [](std::string* out, const Member& m) { out->append(m.ending); })),
-        "; expected .", absl::StrJoin(kImageEndings, ", ."), ", .cls or .npy"));
+  DATASETD_RETURN_IF_ERROR(list_memory_.Add(kKeyBytes));
+  const bool is_key_seen = !keys_.insert(absl::HashOf(key)).second;
+  if (!are_chosen_) {
+    DATASETD_RETURN_IF_ERROR(AddChoices(file, key, members, is_key_seen));
   }
-  DATASETD_RETURN_IF_ERROR(list_memory_.GrowTo(static_cast<int64_t>(
-      (places_.size() + choices_.size()) * sizeof(Place))));
+  DATASETD_RETURN_IF_ERROR(
+      list_memory_.Add(static_cast<int64_t>(choices_.size() * sizeof(Place))));
+  bool lacks_field = false;
   for (const Choice& choice : choices_) {
-    const auto found =
-        std::find_if(members.begin(), members.end(), [&](const Member& member) {
-          return std::find(choice.endings.begin(), choice.endings.end(),
-                           member.ending) != choice.endings.end();
-        });
+    auto found = members.end();
+    for (const std::string& ending : choice.endings) {
+      if (found != members.end()) break;
+      found = std::find_if(
+          members.begin(), members.end(),
+          [&](const Member& member) { return member.ending == ending; });
+    }
     places_.push_back(found == members.end() ? Place() : found->place);
+    lacks_field |= found == members.end();
+  }
+  for (const Member& member : members) {
+    if (std::none_of(choices_.begin(), choices_.end(),
+                     [&](const Choice& choice) {
+                       return IsEndingOf(choice, member.ending);
+                     })) {
+      unread_.Add(member.ending);
+    }
+  }
+  if (lacks_field && is_key_seen) {
+    return NotAdjacent(file, key, members.front());
+  }
+  if (lacks_field && lacks_.size() < kMaxListedBadSamples) {
+    const bool has_dots =
+        std::any_of(members.begin(), members.end(), [](const Member& member) {
+          return absl::StrContains(member.ending, '.');
+        });
+    std::string text = absl::StrCat(
+        "; sample '", absl::Utf8SafeCHexEscape(key.substr(0, 200)), "' has ",
+        EndingsText(members), has_dots ? "; " : "", has_dots ? kDotRule : "");
+    DATASETD_RETURN_IF_ERROR(list_memory_.Add(
+        static_cast<int64_t>(sizeof(text) + text.size()) + kKeyBytes));
+    lacks_.emplace(info_.num_samples, std::move(text));
   }
   // Before a large archive is walked to its end.
   if (++info_.num_samples == kMaxFirstSamples) return FindFields();
+  return absl::OkStatus();
+}
+
+absl::Status WebdatasetSource::AddChoices(const RandomAccessFile& file,
+                                          const std::string& key,
+                                          const std::vector<Member>& members,
+                                          bool is_key_seen) {
+  const bool is_first = info_.num_samples == 0;
+  std::vector<const Member*> member_of(choices_.size());
+  for (const Member& member : members) {
+    auto choice = std::find_if(
+        choices_.begin(), choices_.end(),
+        [&](const Choice& c) { return IsEndingOf(c, member.ending); });
+    if (choice == choices_.end()) {
+      Choice added;
+      if (!DefaultChoice(member.ending, &added)) continue;
+      if (!IsFieldName(added.field)) {
+        return Error(
+            file, key, member,
+            absl::StrCat("has .", absl::Utf8SafeCHexEscape(member.ending),
+                         ", which gives no name of a field; ", kDotRule));
+      }
+      choice =
+          std::find_if(choices_.begin(), choices_.end(),
+                       [&](const Choice& c) { return c.field == added.field; });
+      if (choice == choices_.end()) {
+        if (!is_first && is_key_seen) return NotAdjacent(file, key, member);
+        if (!is_first && (!skips_samples_ || !fields_.empty())) {
+          std::vector<Choice> wanted = choices_;
+          wanted.push_back(added);
+          return Error(
+              file, key, member,
+              absl::StrCat(
+                  "has .", absl::Utf8SafeCHexEscape(member.ending),
+                  ", and the first sample, '",
+                  absl::Utf8SafeCHexEscape(first_key_), "', has no field '",
+                  added.field,
+                  "': name the fields that are wanted by the option ",
+                  FieldsOption(choices_), " or ", FieldsOption(wanted),
+                  absl::StrContains(member.ending, '.') ? "; " : "",
+                  absl::StrContains(member.ending, '.') ? kDotRule : ""));
+        }
+        if (choices_.size() == kMaxSourceFields) {
+          return Error(file, key, member,
+                       absl::StrCat("has more than ", kMaxSourceFields,
+                                    " fields; ", kDotRule));
+        }
+        DATASETD_RETURN_IF_ERROR(InsertChoice(std::move(added)));
+        // Positions have changed: all members are looked at again.
+        return AddChoices(file, key, members, is_key_seen);
+      }
+    }
+    const Member*& other =
+        member_of[static_cast<size_t>(choice - choices_.begin())];
+    if (other != nullptr) {
+      return Error(
+          file, key, member,
+          absl::StrCat(
+              "has .", absl::Utf8SafeCHexEscape(other->ending), " and .",
+              absl::Utf8SafeCHexEscape(member.ending),
+              ", which are both field '", choice->field,
+              "': name two fields by the option fields=", choice->field, ":",
+              other->ending, ",other:", member.ending));
+    }
+    other = &member;
+  }
+  if (!choices_.empty()) {
+    if (first_key_.empty()) first_key_ = key;
+    return absl::OkStatus();
+  }
+  return Error(file, key, members.front(),
+               absl::StrCat("has no field that is read: ", EndingsText(members),
+                            "; expected .", absl::StrJoin(kImageEndings, ", ."),
+                            ", .cls or .npy; ", kDotRule));
+}
+
+absl::Status WebdatasetSource::InsertChoice(Choice choice) {
+  // Images come first.
+  const auto place =
+      choice.kind == Kind::kImage
+          ? std::find_if(choices_.begin(), choices_.end(),
+                         [](const Choice& c) { return c.kind != Kind::kImage; })
+          : choices_.end();
+  const auto at = static_cast<size_t>(place - choices_.begin());
+  const size_t num_before = choices_.size();
+  choices_.insert(place, std::move(choice));
+  const auto num_samples = static_cast<size_t>(info_.num_samples);
+  DATASETD_RETURN_IF_ERROR(
+      list_memory_.Add(static_cast<int64_t>(num_samples * sizeof(Place))));
+  std::vector<Place> places;
+  for (size_t i = 0; i < num_samples; ++i) {
+    for (size_t f = 0; f < num_before + 1; ++f) {
+      places.push_back(f == at ? Place()
+                               : places_[i * num_before + f - (f > at)]);
+    }
+  }
+  places_ = std::move(places);
   return absl::OkStatus();
 }
 
@@ -366,7 +596,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
   DATASETD_ASSIGN_OR_RETURN(std::vector<Choice> choices, ParseChoices(spec));
   DATASETD_ASSIGN_OR_RETURN(ShardFiles shards, ShardFiles::Open(spec, context));
   auto source = std::make_unique<WebdatasetSource>(
-      std::move(shards), std::move(choices), options, context.account);
+      std::move(shards), std::move(choices),
+      spec.bad_samples() > v1::BAD_SAMPLE_POLICY_FAIL, options,
+      context.account);
   DATASETD_RETURN_IF_ERROR(source->Index());
   return source;
 }

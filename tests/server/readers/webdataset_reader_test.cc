@@ -2,6 +2,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -214,6 +215,151 @@ TEST(WebdatasetReaderTest, TheFirstGoodSampleGivesTheFields) {
     EXPECT_THAT((*reader)->Probe(1, raw, probe), IsOk());
     EXPECT_EQ(files.num_open_files(), 1);
   }
+}
+
+absl::Status ArchiveStatus(const std::string& members,
+                           const std::string& fields = "") {
+  MemoryFileSystem files;
+  return OpenArchive(files, members + kTarEnd, fields).status();
+}
+
+std::string Picture() {
+  static const std::string* const noise = [] {
+    std::mt19937 random(3);
+    return new std::string(Noise(random));
+  }();
+  return *noise;
+}
+
+TEST(WebdatasetReaderTest, WhatIsLeftOutIsTold) {
+  MemoryFileSystem files;
+  auto reader = OpenArchive(
+      files, Member("README", "") + Member("1.bmp", Picture()) +
+                 Member("1.txt", "a caption") + Member("1.json", "{}") +
+                 Member("2.bmp", Picture()) + Member("2.txt", "b") + kTarEnd);
+  ASSERT_THAT(reader, IsOk());
+  // Labels may be in the text.
+  EXPECT_EQ((*reader)->info().notes,
+            (std::vector<LoadNote>{
+                {"left out: 1 .json member, 2 .txt members", true},
+                {"left out: 1 member without an ending, as 'README'", false}}));
+  reader =
+      OpenArchive(files, Member("1.bmp", Picture()) + Member("1.cls", "1") +
+                             Member("1.txt", "a") + kTarEnd);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_EQ((*reader)->info().notes,
+            (std::vector<LoadNote>{{"left out: 1 .txt member", false}}));
+}
+
+TEST(WebdatasetReaderTest, AFieldThatTheFirstSampleLacksIsRefused) {
+  const std::string archive = Member("1.bmp", Picture()) +
+                              Member("2.bmp", Picture()) + Member("2.cls", "7");
+  EXPECT_THAT(
+      ArchiveStatus(archive),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("sample '2' has .cls, and the first sample, "
+                               "'1', has no field 'label'"),
+                     HasSubstr("fields=image:jpg;jpeg;png;bmp or "
+                               "fields=image:jpg;jpeg;png;bmp,label:cls"))));
+  // The first one is a bad sample.
+  MemoryFileSystem files;
+  files.Write("/s.tar", archive + kTarEnd);
+  const auto reader = OpenReader(With(SpecOf("webdataset", "/s.tar"),
+                                      "bad_samples: BAD_SAMPLE_POLICY_SKIP"),
+                                 {files});
+  ASSERT_THAT(reader, IsOk());
+  ASSERT_EQ((*reader)->info().fields.size(), 2u);
+  EXPECT_EQ((*reader)->info().fields[1].name, "label");
+  RawSample raw;
+  EXPECT_THAT((*reader)->Fetch(0, raw),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("field 'label': the sample has no .cls")));
+  EXPECT_THAT((*reader)->Fetch(1, raw), IsOk());
+}
+
+// An image that turns up later comes before the numbers.
+TEST(WebdatasetReaderTest, FieldsOfLaterSamplesKeepTheOrder) {
+  MemoryFileSystem files;
+  files.Write("/s.tar", Member("1.cls", "7") + Member("2.a.bmp", Picture()) +
+                            Member("2.cls", "8") + Member("2.id", "9") +
+                            kTarEnd);
+  const auto reader = OpenReader(With(SpecOf("webdataset", "/s.tar"),
+                                      "bad_samples: BAD_SAMPLE_POLICY_SKIP"),
+                                 {files});
+  ASSERT_THAT(reader, IsOk());
+  std::vector<std::string> names;
+  for (const FieldSpec& field : (*reader)->info().fields) {
+    names.push_back(field.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "label", "id"}));
+  const auto fields = ReadSample(**reader, 1);
+  ASSERT_THAT(fields, IsOk());
+  EXPECT_EQ((*fields)[1][0], 8);
+  EXPECT_EQ((*fields)[2][0], 9);
+}
+
+TEST(WebdatasetReaderTest, TwoMembersOfOneFieldAreRefused) {
+  const std::string archive =
+      Member("1.bmp", Picture()) + Member("1.png", "a mask");
+  EXPECT_THAT(ArchiveStatus(archive),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("sample '1' has .bmp and .png, which are both "
+                                 "field 'image': name two fields by the option "
+                                 "fields=image:bmp,other:png")));
+  EXPECT_THAT(ArchiveStatus(archive, "image:bmp"), IsOk());
+  // Of several endings the first one, whatever comes first in the archive.
+  MemoryFileSystem files;
+  const auto reader = OpenArchive(
+      files, Member("1.cls", "1") + Member("1.id", "2") + kTarEnd, "a:id;cls");
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_EQ(ReadSample(**reader, 0).value()[0][0], 2);
+}
+
+TEST(WebdatasetReaderTest, DotsInNamesAreExplained) {
+  const auto is_explained = [](const std::string& what) {
+    return StatusIs(absl::StatusCode::kInvalidArgument,
+                    AllOf(HasSubstr(what),
+                          HasSubstr("key ends at the first dot of the name: "
+                                    "replace other dots")));
+  };
+  const std::string archive =
+      Member("a/22.05.bmp", Picture()) + Member("a/22.10.bmp", Picture());
+  EXPECT_THAT(ArchiveStatus(archive),
+              is_explained("sample 'a/22' has .05.bmp"));
+  EXPECT_THAT(ArchiveStatus(archive, "image:bmp"),
+              is_explained("the sample has no .bmp; sample 'a/22' has .05.bmp, "
+                           ".10.bmp"));
+  EXPECT_THAT(ArchiveStatus(Member("a.txt", "") + Member("a.v1.gif", "")),
+              is_explained("sample 'a' has no field that is read: .txt, "
+                           ".v1.gif"));
+  EXPECT_THAT(
+      ArchiveStatus(Member("b.bmp", Picture()) + Member("c.v2.bmp", Picture())),
+      is_explained("sample 'c' has .v2.bmp"));
+  // Other characters become _.
+  MemoryFileSystem files;
+  const auto reader =
+      OpenArchive(files, Member("1.seg-map.bmp", Picture()) + kTarEnd);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_EQ((*reader)->info().fields[0].name, "seg_map");
+}
+
+TEST(WebdatasetReaderTest, MembersThatDoNotFollowEachOtherAreRefused) {
+  const std::string images =
+      Member("a.bmp", Picture()) + Member("b.bmp", Picture());
+  const std::string labels = Member("a.cls", "1") + Member("b.cls", "2");
+  const auto is_refused =
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("sample 'a' is in several pieces"),
+                     HasSubstr("tar --sort=name"), Not(HasSubstr("skip"))));
+  EXPECT_THAT(ArchiveStatus(images + labels), is_refused);
+  EXPECT_THAT(ArchiveStatus(images + labels, "image:bmp,label:cls"),
+              is_refused);
+  MemoryFileSystem files;
+  files.Write("/s.tar", images + labels + kTarEnd);
+  EXPECT_THAT(OpenReader(With(SpecOf("webdataset", "/s.tar"),
+                              "bad_samples: BAD_SAMPLE_POLICY_SKIP"),
+                         {files}),
+              is_refused);
 }
 
 TEST(WebdatasetReaderTest, AThousandBadSamplesAreAnErrorOfTheFirst) {
