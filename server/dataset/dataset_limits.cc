@@ -1,11 +1,13 @@
 #include "server/dataset/dataset_limits.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/utf8.h"
 
 namespace datasetd {
 namespace {
@@ -17,6 +19,25 @@ absl::Status CheckLength(absl::string_view key, const std::string& text,
   if (static_cast<int64_t>(text.size()) <= max_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       key, ": has ", text.size(), " bytes, expected at most ", max_bytes));
+}
+
+absl::Status CheckGivenClasses(const v1::DatasetSpec& spec) {
+  if (spec.ignore_other_classes() && spec.class_names().empty()) {
+    return absl::InvalidArgumentError(
+        "ignore_other_classes: no class names are given (classes=)");
+  }
+  std::set<absl::string_view> names;
+  for (const std::string& name : spec.class_names()) {
+    const char* const what = name.empty() ? "is empty"
+                             : ValidUtf8Prefix(name) != name.size()
+                                 ? "is not UTF-8"
+                             : !names.insert(name).second ? "is there twice"
+                                                          : nullptr;
+    if (what == nullptr) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("class_names: '", PrintableUtf8(name), "' ", what));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -49,14 +70,15 @@ absl::Status CheckSpecTexts(const v1::DatasetSpec& spec) {
        {CheckLength("format", spec.format(), kMaxWordBytes),
         CheckLength("path", spec.path(), kMaxPathBytes),
         CheckLength("split", spec.split(), kMaxWordBytes),
-        CheckLength("device", spec.device(), kMaxWordBytes)}) {
+        CheckLength("device", spec.device(), kMaxWordBytes),
+        CheckGivenClasses(spec)}) {
     if (!status.ok()) return status;
   }
   const auto bytes = static_cast<int64_t>(spec.ByteSizeLong());
   if (bytes <= kMaxSpecTextBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("spec: has ", bytes,
-                   " bytes with its options and pretransforms, "
+                   " bytes with its options, pretransforms and class names, "
                    "expected at most ",
                    kMaxSpecTextBytes));
 }

@@ -79,7 +79,7 @@ std::string SpecId(const LoadRequest& request, absl::string_view device,
                    const SourceInfo& source) {
   const v1::DatasetSpec& spec = *request.spec;
   std::string text =
-      absl::StrCat("datasetd spec 2\n", Part(spec.format()), Part(spec.path()),
+      absl::StrCat("datasetd spec 3\n", Part(spec.format()), Part(spec.path()),
                    Part(spec.split()), Part(device),
                    Part(PretransformsHash(request.pretransforms)));
   if (spec.bad_samples() > v1::BAD_SAMPLE_POLICY_FAIL) {
@@ -89,6 +89,13 @@ std::string SpecId(const LoadRequest& request, absl::string_view device,
   if (spec.residency() > v1::RESIDENCY_DEVICE) {
     absl::StrAppend(&text, "residency ", ResidencyName(spec.residency()), " ",
                     spec.device_bytes(), "\n");
+  }
+  if (!spec.class_names().empty()) {
+    absl::StrAppend(&text, spec.class_names_size(), " classes ",
+                    spec.ignore_other_classes(), "\n");
+    for (const std::string& name : spec.class_names()) {
+      absl::StrAppend(&text, Part(name));
+    }
   }
   absl::StrAppend(&text, spec.options_size(), " options\n");
   for (const auto& [key, value] : SortedOptions(spec)) {

@@ -25,7 +25,10 @@ struct Format {
       const v1::DatasetSpec&, const ReaderContext&) = nullptr;
   // That of datasetd.sources, if it is not called as the format.
   const char* python_function = name;
+  bool derives_classes = false;  // may be given class names
 };
+
+constexpr bool kDerivesClasses = true;
 
 // Sorted by name. formats_test.py compares it with the Python package.
 constexpr Format kFormats[] = {
@@ -38,8 +41,8 @@ constexpr Format kFormats[] = {
     {"csv"},
     {"csv_pixels"},
     {"hdf5"},
-    {"image_csv", OpenImageCsvReader},
-    {"image_folder", OpenImageFolderReader},
+    {"image_csv", OpenImageCsvReader, "image_csv", kDerivesClasses},
+    {"image_folder", OpenImageFolderReader, "image_folder", kDerivesClasses},
     {"join", OpenJoinReader},
     {"lmdb"},
     {"mnist", OpenMnistReader},
@@ -69,6 +72,13 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(
   }
   for (const Format& format : kFormats) {
     if (spec.format() != format.name) continue;
+    if (format.open != nullptr && !format.derives_classes &&
+        !spec.class_names().empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "class_names: format ", format.name,
+          " derives no classes from its files, as image_folder and image_csv "
+          "do; leave classes= out"));
+    }
     if (format.open != nullptr) return format.open(spec, context);
     return absl::InvalidArgumentError(absl::StrCat(
         "format \"", format.name, "\" is read by the job: python -m datasetd ",

@@ -1,10 +1,13 @@
 #include "server/readers/images/image_list.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/files/reopened_file.h"
@@ -15,15 +18,21 @@
 namespace datasetd {
 namespace {
 
+constexpr absl::string_view kExtensions[] = {
+    ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+
 class ImageListSource : public Reader {
  public:
   ImageListSource(ImageList list, const FileSystem& files)
       : memory_(std::move(list.memory)),
         num_other_files_(list.other_files.size()),
         labels_(std::move(list.labels)),
+        targets_(std::move(list.targets)),
         files_(files) {
     info_.num_samples = static_cast<int64_t>(list.images.size());
     info_.class_names = std::move(list.class_names);
+    info_.notes = std::move(list.notes);
+    info_.is_unlike_sibling = list.is_unlike_sibling;
     info_.is_encoded = true;
     info_.files = std::move(list.images);
     for (FileInfo& image : info_.files) image.is_checked_when_read = true;
@@ -40,9 +49,13 @@ class ImageListSource : public Reader {
           DATASETD_ASSIGN_OR_RETURN(
               image_, EncodedField::Make("image", EncodedField::Kind::kImage,
                                          raw.parts[0], options));
-          info_.fields = {
-              image_.spec(),
-              {.name = "label", .dtype = Dtype::kInt64, .shape = {}}};
+          info_.fields = {image_.spec()};
+          if (!labels_.empty() || !targets_.empty()) {
+            info_.fields.push_back(
+                {.name = "label",
+                 .dtype = targets_.empty() ? Dtype::kInt64 : Dtype::kFloat32,
+                 .shape = {}});
+          }
           return absl::OkStatus();
         });
   }
@@ -77,8 +90,12 @@ class ImageListSource : public Reader {
       int64_t index, const RawSample& raw,
       absl::Span<const absl::Span<uint8_t>> fields) const override {
     DATASETD_RETURN_IF_ERROR(image_.Decode(raw.parts[0], at_least_, fields[0]));
-    std::memcpy(fields[1].data(), &labels_[static_cast<size_t>(index)],
-                sizeof(int64_t));
+    const auto sample = static_cast<size_t>(index);
+    if (!labels_.empty()) {
+      std::memcpy(fields[1].data(), &labels_[sample], sizeof(int64_t));
+    } else if (!targets_.empty()) {
+      std::memcpy(fields[1].data(), &targets_[sample], sizeof(float));
+    }
     return absl::OkStatus();
   }
 
@@ -97,6 +114,7 @@ class ImageListSource : public Reader {
   const std::unique_ptr<ListMemory> memory_;
   const size_t num_other_files_;
   const std::vector<int64_t> labels_;
+  const std::vector<float> targets_;
   const FileSystem& files_;
   SourceInfo info_;
   EncodedField image_;
@@ -104,6 +122,14 @@ class ImageListSource : public Reader {
 };
 
 }  // namespace
+
+bool HasImageExtension(absl::string_view name) {
+  const std::string lower = absl::AsciiStrToLower(name);
+  return std::any_of(std::begin(kExtensions), std::end(kExtensions),
+                     [&](absl::string_view extension) {
+                       return absl::EndsWith(lower, extension);
+                     });
+}
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageList(
     ImageList list, const ImageOptions& options, const FileSystem& files,
