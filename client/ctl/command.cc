@@ -44,6 +44,11 @@ int Command::Report(const absl::Status& status, int exit_code) const {
   return exit_code;
 }
 
+void Command::Warn(const std::string& text) const {
+  std::fprintf(stderr, "datasetctl: warning: %s\n",
+               WithoutControls(text).c_str());
+}
+
 int Command::Print(const std::string& text) const {
   const std::string& safe = flags().json ? text : WithoutControls(text);
   if (std::fwrite(safe.data(), 1, safe.size(), stdout) == safe.size() &&

@@ -48,6 +48,9 @@ class Command {
   // As Fail, for an error of the command line.
   int FailUsage(const std::string& message) const;
 
+  // Writes "datasetctl: warning: `text`" to standard error.
+  void Warn(const std::string& text) const;
+
   // Writes `text` to standard output, with control characters escaped unless it
   // is JSON. Returns kExitRefused if that fails.
   int Print(const std::string& text) const;

@@ -124,10 +124,30 @@ std::string StateText(const v1::Dataset& dataset) {
   return text;
 }
 
+std::string SummaryText(const v1::Dataset& dataset) {
+  constexpr int kMaxNames = 10;
+  std::string text =
+      absl::StrCat(dataset.format(), ": ", dataset.num_samples(),
+                   dataset.num_samples() == 1 ? " sample" : " samples");
+  const auto& names = dataset.class_names();
+  if (!names.empty()) {
+    const int count = std::min(names.size(), kMaxNames);
+    absl::StrAppend(&text, ", ", names.size(),
+                    names.size() == 1 ? " class" : " classes", " ['",
+                    absl::StrJoin(names.begin(), names.begin() + count, "', '"),
+                    count < names.size() ? "', ...]" : "']");
+  }
+  for (const v1::LoadNote& note : dataset.notes()) {
+    absl::StrAppend(&text, "; ", note.text());
+  }
+  return text;
+}
+
 std::string DescribeDataset(const v1::Dataset& dataset) {
   std::string text = absl::StrCat(
       dataset.name(), ": ", StateText(dataset), " on ", dataset.device(), "\n",
-      "  samples       ", dataset.num_samples(), "\n", "  fields        ",
+      "  summary       ", SummaryText(dataset), "\n", "  samples       ",
+      dataset.num_samples(), "\n", "  fields        ",
       FieldsText(dataset.fields()), "\n", "  resident      ",
       BytesText(dataset.resident_bytes()), ", once for ", dataset.num_feeds(),
       AreReplicas(dataset.placements(), dataset.resident_bytes())
@@ -187,6 +207,11 @@ std::string DescribeEstimate(const v1::LoadEstimate& estimate) {
   if (estimate.num_bad_samples() > 0) {
     absl::StrAppend(&text, "  bad samples   ", estimate.num_bad_samples(),
                     BadSamplesText(estimate.bad_samples()), "\n");
+  }
+  for (const v1::LoadNote& note : estimate.notes()) {
+    absl::StrAppend(&text,
+                    note.is_warning() ? "  warning       " : "  note          ",
+                    note.text(), "\n");
   }
   absl::StrAppend(&text, "  verdict       ",
                   estimate.problem().empty()

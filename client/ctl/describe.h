@@ -15,6 +15,10 @@ std::string ResidencyText(v1::Residency residency);
 // Returns "ready", "loading 45%".
 std::string StateText(const v1::Dataset& dataset);
 
+// Returns what a load found, left out and decided, in one line:
+// "image_folder: 12 samples, 2 classes ['cat', 'dog']; left out: 3 .gif files".
+std::string SummaryText(const v1::Dataset& dataset);
+
 // Describes a dataset in several lines, including bad samples.
 std::string DescribeDataset(const v1::Dataset& dataset);
 

@@ -6,10 +6,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "client/ctl/commands/commands.h"
 #include "client/ctl/describe.h"
 #include "client/ctl/output.h"
@@ -43,6 +46,12 @@ class LoadCommand final : public Command {
         .Required();
     arguments->Add("--split", &split_,
                    "Split of the dataset; default: that of the format");
+    arguments->Add("--classes", &classes_,
+                   "Class names in the order of their labels, as cat,dog, or "
+                   "@NAME: those of dataset NAME. For formats that derive "
+                   "classes; another class fails the load");
+    arguments->AddFlag("--ignore_other_classes", &ignores_other_classes_,
+                       "Leave out samples of classes not in --classes");
     arguments->Add("--device", &device_,
                    "cpu, cuda:N or GPU-UUID; a list or `each`: a replica on "
                    "several GPUs; `shard` or shard:cuda:0,cuda:1: divided "
@@ -86,11 +95,13 @@ class LoadCommand final : public Command {
   }
 
   int Run() override {
-    const auto spec = Spec();
+    auto spec = Spec();
     if (!spec.ok()) return FailUsage(std::string(spec.status().message()));
-    if (is_dry_run_) return DryRun(*spec);
     auto client = Connect();
     if (!client.ok()) return Fail(client.status());
+    const absl::Status status = SetClasses(*client, *spec);
+    if (!status.ok()) return Fail(status);
+    if (is_dry_run_) return DryRun(*client, *spec);
     absl::StatusOr<v1::Dataset> dataset;
     {
       ProgressLine line(name_, stderr);
@@ -100,6 +111,9 @@ class LoadCommand final : public Command {
       });
     }
     if (!dataset.ok()) return Fail(dataset.status());
+    for (const v1::LoadNote& note : dataset->notes()) {
+      if (note.is_warning()) Warn(note.text());
+    }
     return Print(flags().json ? ToJson(*dataset) : DescribeDataset(*dataset));
   }
 
@@ -150,15 +164,31 @@ class LoadCommand final : public Command {
     return spec;
   }
 
-  int DryRun(const v1::DatasetSpec& spec) {
-    auto client = Connect();
-    if (!client.ok()) return Fail(client.status());
+  absl::Status SetClasses(Client& client, v1::DatasetSpec& spec) const {
+    spec.set_ignore_other_classes(ignores_other_classes_);
+    if (classes_.empty()) return absl::OkStatus();
+    if (!absl::StartsWith(classes_, "@")) {
+      for (const absl::string_view name : absl::StrSplit(classes_, ',')) {
+        spec.add_class_names(std::string(name));
+      }
+      return absl::OkStatus();
+    }
+    const std::string other = classes_.substr(1);
+    DATASETD_ASSIGN_OR_RETURN(const v1::Dataset dataset,
+                              client.GetDataset(other));
+    *spec.mutable_class_names() = dataset.class_names();
+    if (!spec.class_names().empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--classes: dataset '", other, "' has no class names"));
+  }
+
+  int DryRun(Client& client, const v1::DatasetSpec& spec) {
     absl::StatusOr<v1::LoadEstimate> estimate;
     {
       ProgressLine line(name_, stderr);
       const absl::Time begin = absl::Now();
       estimate =
-          client->EstimateLoad(spec, [&](const v1::EstimateLoadResponse& now) {
+          client.EstimateLoad(spec, [&](const v1::EstimateLoadResponse& now) {
             v1::Dataset scanned;
             scanned.mutable_progress()->set_is_scanning(now.num_samples() == 0);
             scanned.mutable_progress()->set_num_entries_scanned(
@@ -178,6 +208,8 @@ class LoadCommand final : public Command {
   }
 
   std::string name_, format_, path_, split_, device_, pretransforms_;
+  std::string classes_;
+  bool ignores_other_classes_ = false;
   std::string bad_samples_ = "fail";
   std::vector<std::string> options_;
   std::string residency_ = "device";
