@@ -28,6 +28,7 @@ from ._client import formats as _formats
 from ._client.client import Client, connect
 from ._commands import per_node
 from ._datasets.dataset import Dataset, message_of
+from ._descriptions import summary_of
 from ._push.samples import Kinds
 from ._version import __version__
 from .web import _command as web
@@ -323,15 +324,14 @@ def _code_of(error: errors.Error) -> str:
 def _describe(dataset: Dataset) -> str:
     lines = [
         f"{dataset.name}: {dataset.num_samples} samples, "
-        f"{dataset.resident_bytes / 1e6:.1f} MB on {dataset.device}"
+        f"{dataset.resident_bytes / 1e6:.1f} MB on {dataset.device}",
+        f"  {summary_of(message_of(dataset))}",
     ]
     for field in dataset.fields:
         kind = "mask" if field.is_mask else "image" if field.is_image else ""
         shape = ", ".join(map(str, field.shape))
         text = f"  {field.name}  {field.dtype} ({shape})  {kind}"
         lines.append(text.rstrip())
-    if dataset.class_names:
-        lines.append(f"  {len(dataset.class_names)} classes")
     return "\n".join(lines)
 
 

@@ -17,6 +17,8 @@ from .errors import Internal
 
 Message = Mapping[str, Any]
 
+_MAX_SHOWN = 10  # names of classes in a summary
+
 
 class Field(NamedTuple):
     """One named array of a dataset; `shape` is a sample's.
@@ -70,7 +72,8 @@ class Placement(NamedTuple):
 
 
 class LoadEstimate(NamedTuple):
-    """Result of a dry run; `problem` tells why the load would fail.
+    """Result of a dry run; `problem` tells why the load would fail, `notes`
+    are those of Dataset.
 
     `smallest` and `largest` are (height, width) of the source's images if they
     may differ. `host_bytes` is the peak use of host memory.
@@ -91,6 +94,7 @@ class LoadEstimate(NamedTuple):
     problem: str
     residency: str  # what would become of it; not "auto"
     placements: List[Placement]
+    notes: List[str] = []
 
 
 def fields_of(message: Message) -> List[Field]:
@@ -155,6 +159,24 @@ def bad_samples_of(message: Message) -> List[BadSample]:
     ]
 
 
+def notes_of(message: Message) -> List[str]:
+    """Those of a Dataset or LoadEstimate message."""
+    return [note["text"] for note in message.get("notes", ())]
+
+
+def summary_of(message: Message) -> str:
+    """Returns what a load found, left out and decided, in one line."""
+    count = int(message["num_samples"])
+    text = f"{message['format']}: {count} sample{'s' * (count != 1)}"
+    names = list(message["class_names"])
+    if names:
+        plural = "es" * (len(names) != 1)
+        shown = ", ".join(map(repr, names[:_MAX_SHOWN]))
+        more = ", ..." if len(names) > _MAX_SHOWN else ""
+        text += f", {len(names)} class{plural} [{shown}{more}]"
+    return "; ".join([text, *notes_of(message)])
+
+
 def estimate_of(message: Message) -> LoadEstimate:
     return LoadEstimate(
         device=message["device"],
@@ -165,6 +187,7 @@ def estimate_of(message: Message) -> LoadEstimate:
         problem=message["problem"],
         residency=residency_of(message),
         placements=placements_of(message),
+        notes=notes_of(message),
         **{
             name: int(message[name])
             for name in (

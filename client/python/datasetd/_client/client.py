@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _EXPLAINED_AT_ONCE = 64
 
 Path = Union[str, "os.PathLike[str]"]
+Classes = Union[None, str, Samples, Sequence[str]]
 Device = Union[
     None, str, "torch.device", Sequence[Union[str, "torch.device"]]
 ]
@@ -97,6 +98,8 @@ class Client:
         part_seed: int = ...,
         private: bool = ...,
         pin: bool = ...,
+        classes: Classes = ...,
+        ignore_other_classes: bool = ...,
     ) -> Dataset: ...
 
     @overload
@@ -121,6 +124,8 @@ class Client:
         part_seed: int = ...,
         private: bool = ...,
         pin: bool = ...,
+        classes: Classes = ...,
+        ignore_other_classes: bool = ...,
     ) -> LoadEstimate: ...
 
     def load_dataset(
@@ -144,6 +149,8 @@ class Client:
         part_seed: int = 0,
         private: bool = False,
         pin: bool = False,
+        classes: Classes = None,
+        ignore_other_classes: bool = False,
     ) -> Union[Dataset, LoadEstimate]:
         """Loads a dataset, or attaches to one loaded with the same arguments.
 
@@ -197,6 +204,16 @@ class Client:
             learn only that the name is taken.
           pin: never evicted to make room for another dataset. For root and the
             daemon's user; PermissionDenied for others.
+          classes: class names in the order of their labels, a Dataset or the
+            name of a resident one, whose class_names count: so that splits
+            agree. For formats that derive classes from folders or texts.
+            A class may have no sample; a sample of another class is an error.
+            None: the classes of the source.
+          ignore_other_classes: leaves out samples of classes not in `classes`.
+
+        What the load left out, changed or decided is in Dataset.notes, in the
+        log "datasetd" and, with progress=True, on stderr; what may affect
+        training is a warning.
         """
         others: Dict[str, Any] = {
             "pretransforms": pretransforms,
@@ -208,7 +225,11 @@ class Client:
             "private": private,
             "pin": pin,
         }
+        names = loading.names_of_classes(self._session, classes)
         if formats.is_read_here(format):
+            options = loading.options_with_classes(
+                options, names, ignore_other_classes
+            )
             if dry_run:
                 raise InvalidArgument(
                     f"dry_run is for formats that the daemon reads, and "
@@ -235,7 +256,14 @@ class Client:
                 options = {**(options or {}), "part": divided.option()}
             name = divided.name(name)
         spec = loading.dataset_spec(
-            name, format, path, split, options=options, **others
+            name,
+            format,
+            path,
+            split,
+            options=options,
+            classes=names,
+            ignore_other_classes=ignore_other_classes,
+            **others,
         )
         if dry_run:
             return estimate_of(
@@ -244,6 +272,7 @@ class Client:
         load = functools.partial(loading.load, self._session, spec)
         message = load(progress)
         loading.warn_of_masks(pretransforms, name, message["fields"])
+        loading.report(message, progress)
         return Dataset(self, self._session, message, load)
 
     def push_dataset(
@@ -370,6 +399,7 @@ class Client:
         finally:
             if progress is True:
                 report.close()
+        loading.report(message, progress)
         return Dataset(self, self._session, message)
 
     def get_dataset(self, name: str) -> Dataset:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import operator
 import os
+import sys
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Union,
+)
 
 from .._arguments import absolute, device_name, encode
 from .._connection import library
 from .._connection.session import Session
-from .._descriptions import fields_of
+from .._descriptions import fields_of, summary_of
 from .._feed.options import check_one_image, image_field
 from .._warnings import warn
 from ..errors import Error, FailedPrecondition, InvalidArgument, NotFound
@@ -45,9 +57,18 @@ def dataset_spec(
     device_bytes: Optional[int] = None,
     private: bool = False,
     pin: bool = False,
+    classes: Optional[Sequence[str]] = None,
+    ignore_other_classes: bool = False,
 ) -> Dict[str, Any]:
-    """Returns the DatasetSpec message for Client.load_dataset's arguments."""
+    """Returns the DatasetSpec message for Client.load_dataset's arguments;
+    `classes` are names."""
+    given: Dict[str, Any] = {}
+    if classes is not None:
+        given["class_names"] = list(classes)
+    if ignore_other_classes:
+        given["ignore_other_classes"] = True
     return {
+        **given,
         "name": name,
         "format": format,
         "path": "" if path is None else absolute(path),
@@ -116,6 +137,58 @@ def common_message(
 
 def _as_message(pretransforms: Dict[str, Any]) -> Dict[str, Any]:
     return {field: {"transforms": ops} for field, ops in pretransforms.items()}
+
+
+def names_of_classes(session: Session, classes: Any) -> Optional[List[str]]:
+    """Returns the class names that load_dataset's argument `classes` gives."""
+    if classes is None:
+        return None
+    if isinstance(classes, str):
+        message = await_loaded(session, classes)
+        session.release(classes)
+        origin, names = f"dataset {classes!r}", list(message["class_names"])
+    elif hasattr(classes, "class_names"):
+        origin, names = f"dataset {classes.name!r}", list(classes.class_names)
+    else:
+        origin, names = "the list", list(classes)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgument(
+                f"classes: {name!r} is no str; expected class names in the "
+                "order of their labels, a Dataset, or the name of one"
+            )
+    if not names:
+        raise InvalidArgument(f"classes: {origin} has no class names")
+    return names
+
+
+def options_with_classes(
+    options: Optional[Mapping[str, Any]],
+    names: Optional[List[str]],
+    ignore_other_classes: bool,
+) -> Dict[str, Any]:
+    """Returns options for a function of datasetd.sources, which refuses
+    `classes` if it derives none."""
+    given: Dict[str, Any] = dict(options or {})
+    if names is not None:
+        given["classes"] = names
+    if ignore_other_classes:
+        given["ignore_other_classes"] = True
+    return given
+
+
+def report(message: Dict[str, Any], progress: Progress) -> None:
+    """Reports what a load found, left out and decided: in the log, on stderr
+    beside a bar, and in warnings where training may be affected."""
+    summary = summary_of(message)
+    logging.getLogger("datasetd").info(
+        "dataset %r: %s", message["name"], summary
+    )
+    if progress is True:
+        print(f"dataset {message['name']!r}: {summary}", file=sys.stderr)
+    for note in message.get("notes", ()):
+        if note["is_warning"]:
+            warn(f"dataset {message['name']!r}: {note['text']}")
 
 
 def pushed_pretransforms(

@@ -13,8 +13,13 @@ from typing import Any, Dict, Mapping, Optional
 
 from .._arguments import checked_seconds, device_name
 from .._client import formats
-from .._client.client import Client, Path, connect
-from .._client.loading import Progress, dataset_spec
+from .._client.client import Classes, Client, Path, connect
+from .._client.loading import (
+    Progress,
+    dataset_spec,
+    names_of_classes,
+    options_with_classes,
+)
 from .._datasets import parts
 from .._datasets.dataset import Dataset
 from .._feed.recovery import LOST
@@ -104,6 +109,8 @@ def load(
     part_seed: int = 0,
     private: bool = False,
     pin: bool = False,
+    classes: Classes = None,
+    ignore_other_classes: bool = False,
 ) -> Dataset:
     """Loads a dataset into the daemon that connect_or_start() finds.
 
@@ -140,6 +147,11 @@ def load(
         "part_seed": part_seed,
     }
     spec = dataset_spec("", format, **arguments)
+    if classes is not None:
+        # In the name below, that of a dataset stands for its classes.
+        classes = getattr(classes, "class_names", classes)
+        spec["class_names"] = classes
+    spec["ignore_other_classes"] = ignore_other_classes
     is_named_here = name is None
     is_named_by_files = is_named_here and formats.is_read_here(format)
     if name is None:
@@ -170,10 +182,23 @@ def load(
                     progress=progress,
                     is_named_by_files=True,
                     **division,
-                    **arguments,
+                    **{
+                        **arguments,
+                        "options": options_with_classes(
+                            options,
+                            names_of_classes(client._session, classes),
+                            ignore_other_classes,
+                        ),
+                    },
                 )
             dataset: Dataset = client.load_dataset(
-                name, format, progress=progress, **division, **arguments
+                name,
+                format,
+                progress=progress,
+                classes=classes,
+                ignore_other_classes=ignore_other_classes,
+                **division,
+                **arguments,
             )
             return dataset
         except AlreadyExists as error:

@@ -19,8 +19,10 @@ from .._descriptions import (
     Field,
     bad_samples_of,
     fields_of,
+    notes_of,
     placements_of,
     residency_of,
+    summary_of,
 )
 from .subset import Samples
 
@@ -42,9 +44,10 @@ class Dataset(Samples):
     all devices, "cuda:0,cuda:1", of a shard "shard:cuda:0,cuda:1"), format,
     path, split_name, resident_bytes, residency ("device", "pinned", "split" or
     "mapped"), placements (datasetd.Placement), spec_id, content_hash,
-    class_names (also classes and class_to_idx), num_bad_samples and
-    bad_samples (datasetd.BadSample): samples skipped or replaced while loading,
-    of which the first 1000 are listed.
+    class_names (also classes and class_to_idx), notes (what the load left out,
+    changed or decided, in sentences), num_bad_samples and bad_samples
+    (datasetd.BadSample): samples skipped or replaced while loading, of which
+    the first 1000 are listed.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Dataset(Samples):
         self.spec_id: str = message["spec_id"]
         self.content_hash: str = message["content_hash"]
         self.class_names: List[str] = list(message["class_names"])
+        self.notes: List[str] = notes_of(message)
         self.num_bad_samples = int(message["num_bad_samples"])
         self.bad_samples = bad_samples_of(message)
 
@@ -126,9 +130,9 @@ class Dataset(Samples):
 
     def __repr__(self) -> str:
         return (
-            f"datasetd.Dataset({self.name!r}, {self.num_samples} samples, "
-            f"device={self.device!r}, "
-            f"fields={[field.name for field in self.fields]})"
+            f"datasetd.Dataset({self.name!r}, device={self.device!r}, "
+            f"fields={[field.name for field in self.fields]}, "
+            f"{summary_of(self._message)})"
         )
 
 
