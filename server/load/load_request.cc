@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "base/status_macros.h"
@@ -79,7 +80,7 @@ std::string SpecId(const LoadRequest& request, absl::string_view device,
                    const SourceInfo& source) {
   const v1::DatasetSpec& spec = *request.spec;
   std::string text =
-      absl::StrCat("datasetd spec 3\n", Part(spec.format()), Part(spec.path()),
+      absl::StrCat("datasetd spec 2\n", Part(spec.format()), Part(spec.path()),
                    Part(spec.split()), Part(device),
                    Part(PretransformsHash(request.pretransforms)));
   if (spec.bad_samples() > v1::BAD_SAMPLE_POLICY_FAIL) {
@@ -96,6 +97,13 @@ std::string SpecId(const LoadRequest& request, absl::string_view device,
     for (const std::string& name : spec.class_names()) {
       absl::StrAppend(&text, Part(name));
     }
+  }
+  const auto parts = spec.options().find("parts");
+  // Its labels differ from those of earlier versions, in whose caches they are.
+  if (spec.format() == "image_csv" ||
+      absl::StrContains(parts == spec.options().end() ? "" : parts->second,
+                        "image_csv:")) {
+    absl::StrAppend(&text, "image_csv 2\n");
   }
   absl::StrAppend(&text, spec.options_size(), " options\n");
   for (const auto& [key, value] : SortedOptions(spec)) {

@@ -30,6 +30,12 @@ def is_alive(pid):
     return os.path.exists(f"/proc/{pid}")
 
 
+# Grey, of 2 x 1 pixels.
+TINY_BMP = bytes.fromhex(
+    "424d3a00000000000000360000002800000002000000010000000100180000000000"
+    "00000000000000000000000000000000000000000505050909090000")
+
+
 class DatasetctlTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -104,6 +110,38 @@ class DatasetctlTest(unittest.TestCase):
         self.assertNotIn("hidden", text)
         self.assertNotIn("evicted", text)
         for name in ("kept", "open"):
+            self.ctl("unload", name)
+
+    def test_load_with_the_classes_of_another(self):
+        root = os.path.join(self.daemon.data_root, "pets")
+        for path in ("train/a/1", "train/b/1", "val/b/1"):
+            os.makedirs(os.path.join(root, os.path.dirname(path)))
+            with open(os.path.join(root, path + ".bmp"), "wb") as file:
+                file.write(TINY_BMP)
+        load = ("--format", "image_folder", "--path", root, "--split")
+        text, errors = self.ctl("load", "train", *load, "train")
+        self.assertIn("datasetctl: warning: 'train' and 'val' beside it have "
+                      "other classes", errors)
+        self.assertIn("image_folder: 2 samples, 2 classes ['a', 'b']; 'train' "
+                      "and", text)
+        for classes in ("a,b", "@train"):
+            text, errors = self.ctl("load", "val", *load, "val",
+                                    f"--classes={classes}")
+            self.assertEqual(errors, "")
+            line = ("image_folder: 1 sample, 2 classes ['a', 'b']; no sample "
+                    "of class 'a'")
+            self.assertIn(line, text)
+            self.assertIn(line, self.ctl("datasets", "val")[0])
+        text, _ = self.ctl("load", "x", *load, "val", "--classes=a,b",
+                           "--dry_run")
+        self.assertIn("note          no sample of class 'a'", text)
+        _, errors = self.ctl("load", "x", *load, "train", "--classes=a",
+                             code=1)
+        self.assertIn("class 'b' is not one of the 1 class names", errors)
+        text, _ = self.ctl("load", "x", *load, "train", "--classes=a",
+                           "--ignore_other_classes")
+        self.assertIn("left out: 1 sample of classes", text)
+        for name in ("train", "val", "x"):
             self.ctl("unload", name)
 
     def test_feeds_shows_a_job_until_it_ends(self):

@@ -38,6 +38,7 @@ CacheHeader Header() {
       .num_transient = 2,
       .listed = {{.index = 3, .path = "/a/\xff", .offset = 5, .reason = "cut"}},
       .num_text_bytes = 7};
+  header.notes = {{.text = "left out: a", .is_warning = true}, {.text = "b"}};
   // 6,144,000 bytes and 16,000.
   header.checksums = {{1, 2}, {3}};
   return header;
@@ -157,6 +158,18 @@ TEST(CacheEntryTest, AReportWithMoreThanItsLimitsIsRefused) {
   expect_damaged([](BadSampleReport& r) {
     r.listed[0].reason = std::string(kMaxReportBytes, 'r');
   });
+}
+
+TEST(CacheEntryTest, NotesWithMoreThanTheirLimitsAreRefused) {
+  for (const std::vector<LoadNote>& notes :
+       {std::vector<LoadNote>(kMaxLoadNotes + 1, {.text = "a"}),
+        std::vector<LoadNote>{{.text = ""}},
+        std::vector<LoadNote>{{.text = std::string(1025, 'a')}}}) {
+    CacheHeader header = Header();
+    header.notes = notes;
+    EXPECT_THAT(DecodeCacheHeader(Bytes(EncodeCacheHeader(header))),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("notes")));
+  }
 }
 
 TEST(CacheEntryTest, AFieldThatThisDaemonDoesNotKnowIsNoticed) {

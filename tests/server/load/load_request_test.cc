@@ -48,6 +48,8 @@ TEST(LoadRequestTest, PretransformsGetTheirDefaultsInACopy) {
 
 TEST(LoadRequestTest, WhatIsWrongIsNamed) {
   const std::string long_device = "device: '" + std::string(257, 'd') + "'";
+  const std::string many_classes =
+      "class_names: '" + std::string(70'000, 'c') + "'";
   const std::pair<const char*, const char*> changes[] = {
       {"bad_samples: 9",
        "bad_samples: 9 is unknown; one of fail, skip, replace"},
@@ -59,6 +61,14 @@ TEST(LoadRequestTest, WhatIsWrongIsNamed) {
       {"pretransforms { key: 'x' value { transforms {} } }",
        "field 'x', pretransforms[0] (none): unknown transform; this daemon may "
        "be older than the client"},
+      {"class_names: ['a', 'b', 'a']", "class_names: 'a' is there twice"},
+      {"class_names: ['a', '']", "class_names: '' is empty"},
+      {"class_names: '\\377'", "class_names: '\\xff' is not UTF-8"},
+      {"ignore_other_classes: true",
+       "ignore_other_classes: no class names are given (classes=)"},
+      {many_classes.c_str(),
+       "spec: has 70031 bytes with its options, pretransforms and class names, "
+       "expected at most 65536"},
       {long_device.c_str(), "device: has 257 bytes, expected at most 256"}};
   for (const auto& [change, message] : changes) {
     EXPECT_THAT(CheckRequest(With(NamedSpec("a"), change)),
@@ -92,7 +102,9 @@ TEST(SpecIdTest, WhatIsReadAndHowChangesIt) {
         "options { key: 'header' value: '1' }",
         "bad_samples: BAD_SAMPLE_POLICY_SKIP",
         "bad_samples: BAD_SAMPLE_POLICY_SKIP max_bad_samples: 3",
-        "residency: RESIDENCY_AUTO", kCrop}) {
+        "residency: RESIDENCY_AUTO", "class_names: 'a'",
+        "class_names: ['a', 'b']", "class_names: ['b', 'a']",
+        "class_names: 'a' ignore_other_classes: true", kCrop}) {
     const std::string id = IdOf(With(Spec(), change));
     EXPECT_THAT(id, MatchesRegex("[0-9a-f]{64}"));
     EXPECT_TRUE(ids.insert(id).second) << change;

@@ -143,6 +143,26 @@ TEST(CheckPushedInfoTest, NamesWhatIsWrong) {
   EXPECT_THAT(error_of(info), HasSubstr("dtype"));
 }
 
+TEST(CheckPushedInfoTest, NotesAreBoundedAndEscaped) {
+  SourceInfo info = Info(1);
+  info.notes = {{.text = "a\nb\x1b", .is_warning = true}};
+  EXPECT_THAT(CheckPushedInfo(&info), IsOk());
+  EXPECT_EQ(
+      info.notes,
+      (std::vector<LoadNote>{{.text = "a\\nb\\x1b", .is_warning = true}}));
+  const std::pair<std::vector<LoadNote>, const char*> wrong[] = {
+      {std::vector<LoadNote>(33, {.text = "a"}), "notes: 33, expected"},
+      {{{.text = "a"}, {.text = ""}}, "notes[1]: 0 bytes"},
+      {{{.text = std::string(1025, 'a')}}, "notes[0]: 1025 bytes"},
+      {{{.text = "\xff"}}, "expected UTF-8"}};
+  for (const auto& [notes, message] : wrong) {
+    info.notes = notes;
+    EXPECT_THAT(
+        CheckPushedInfo(&info),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  }
+}
+
 // Images of 2 bytes a pixel, as a client declares them.
 SourceInfo RaggedInfo(int64_t num_samples, ImageSize largest,
                       int64_t num_pixels) {

@@ -32,6 +32,19 @@ TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
   }
 }
 
+TEST(ReaderTest, ClassNamesAreForFormatsThatDeriveClasses) {
+  const testing::MemoryFileSystem files;
+  for (const std::string format :
+       {"cifar10", "join", "mnist", "npy", "raw", "webdataset"}) {
+    EXPECT_THAT(OpenReader(testing::With(testing::SpecOf(format, "/x"),
+                                         "class_names: 'a'"),
+                           {files}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat("class_names: format ", format,
+                                                " derives no classes"))));
+  }
+}
+
 TEST(ReaderTest, AFormatOfThePythonPackageIsRefusedWithTheWayToReadIt) {
   const testing::MemoryFileSystem files;
   std::vector<std::pair<std::string, std::string>> formats = {

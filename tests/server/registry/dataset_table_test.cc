@@ -211,5 +211,53 @@ TEST_F(DatasetTableTest, WhatCouldGoIsKnownBeforeItGoes) {
   EXPECT_EQ(table_.UnusedBytes(gpu_, false), 0);
 }
 
+TEST_F(DatasetTableTest, ADatasetBesideItWithOtherClassesIsNamed) {
+  const auto add = [&](const std::string& name, const std::string& path,
+                       std::vector<std::string> classes,
+                       const std::string& more = "",
+                       const Caller& owner = kAlice) {
+    const auto entry = Add(name, DatasetState::kReady, owner);
+    v1::DatasetSpec spec = NamedSpec(name);
+    spec.set_path(path);
+    entry->spec =
+        std::make_shared<v1::DatasetSpec>(testing::With(std::move(spec), more));
+    entry->classes = std::move(classes);
+    return entry;
+  };
+  const auto train = add("train", "/data/d/train.csv", {"a", "b", "c"});
+  const auto note_of = [&](const DatasetTable::EntryPtr& entry) {
+    return table_.UnlikeSibling(*entry);
+  };
+  EXPECT_THAT(note_of(train), IsEmpty());
+  const auto val = add("val", "/data/d/val.csv", {"a", "c"});
+  EXPECT_THAT(note_of(val),
+              AllOf(HasSubstr("dataset 'train', /data/d/train.csv, has other "
+                              "classes"),
+                    HasSubstr("classes='train'")));
+  const struct {
+    std::string path;
+    std::vector<std::string> classes;
+    std::string more;
+  } others[] = {{"/data/d/x.csv", {"a", "b", "c"}, "format: 'x'"},
+                {"/data/d/x.csv", {"d"}, ""},  // of something else
+                {"/data/d/train.csv", {"a"}, ""},
+                {"/data/e/x.csv", {"a"}, ""}};
+  table_.Remove(*val);
+  for (const auto& [path, classes, more] : others) {
+    EXPECT_THAT(note_of(add("x", path, classes, more)), IsEmpty()) << path;
+  }
+  // By the split, too.
+  EXPECT_THAT(note_of(add("x", "/data/d", {"a"}, "split: 'val'")),
+              HasSubstr("'train'"));
+  // Whoever sees the note sees the dataset that it names.
+  Set(*train, &v1::DatasetSpec::set_private_);
+  const auto open = add("x", "/data/d/x.csv", {"a"});
+  EXPECT_THAT(note_of(open), IsEmpty());
+  Set(*open, &v1::DatasetSpec::set_private_);
+  EXPECT_THAT(note_of(open), HasSubstr("'train'"));
+  EXPECT_THAT(note_of(add("y", "/data/d/y.csv", {"a"}, "private: true", kBob)),
+              IsEmpty());
+}
+
 }  // namespace
 }  // namespace datasetd
