@@ -123,7 +123,8 @@ def test_splits_agree_by_the_classes_of_another(client, root):
         assert val.column("label").tolist() == [0, 2]
         assert val.notes == ["no sample of class 'b'"]
     with pytest.raises(
-        datasetd.InvalidArgument, match="class 'c' is not .*ignore_other_classes"
+        datasetd.InvalidArgument,
+        match="class 'c' is not .*ignore_other_classes",
     ):
         client.load_dataset(
             _name(), "image_folder", root, split="val", classes=["a", "b"]
@@ -169,10 +170,10 @@ def test_wrong_classes_are_refused(client, root, classes, message):
 
 
 def test_classes_are_of_formats_that_derive_them(client, data_root, tiny):
-    with pytest.raises(datasetd.InvalidArgument, match="npy derives no classes"):
-        client.load_dataset(
-            _name(), "npy", data_root / "three", classes=["a"]
-        )
+    with pytest.raises(
+        datasetd.InvalidArgument, match="npy derives no classes"
+    ):
+        client.load_dataset(_name(), "npy", data_root / "three", classes=["a"])
     with pytest.raises(datasetd.InvalidArgument, match="has no class names"):
         client.load_dataset(_name(), "npy", data_root / "three", classes=tiny)
     with pytest.raises(datasetd.NotFound, match="no dataset 'none'"):
@@ -203,9 +204,7 @@ def test_one_line_says_what_was_left_out(client, root, capsys, caplog):
     assert f"dataset '{dataset.name}': {line}" in capsys.readouterr().err
     assert f"dataset '{dataset.name}': {line}" in caplog.text
     assert client.get_dataset(dataset.name).notes == dataset.notes
-    estimate = client.load_dataset(
-        _name(), "image_folder", root, dry_run=True
-    )
+    estimate = client.load_dataset(_name(), "image_folder", root, dry_run=True)
     assert estimate.notes == dataset.notes
     done = run_python(
         "-m", "datasetd", "--address", client.address, "load", _name(),
@@ -275,9 +274,12 @@ def test_a_load_from_the_cache_has_the_same_notes(root, tmp_path):
     )
 
     def notes():
-        with datasetd.start_local(
-            device="cpu", data_roots=root, arguments=[f"--config={config}"]
-        ) as daemon, daemon.connect() as client:
+        with (
+            datasetd.start_local(
+                device="cpu", data_roots=root, arguments=[f"--config={config}"]
+            ) as daemon,
+            daemon.connect() as client,
+        ):
             # In the cache before the load ends.
             with pytest.warns(UserWarning, match="EXIF"):
                 dataset = client.load_dataset(

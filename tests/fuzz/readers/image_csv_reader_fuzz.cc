@@ -13,6 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::map<std::string, std::string> options;
   if (choice & 1) options["label_column"] = "c";
   if (choice & 2) options["path_column"] = "file";
+  if (choice & 4) options["label_kind"] = "class";
+  if (choice & 8) options["label_column"] = "1";
   datasetd::testing::MemoryFileSystem files;
   // 2 x 1 grey pixels.
   std::string image(
@@ -23,8 +25,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   files.Write("/d/1", image);
   files.Write("/d/2", image);
   files.Write("/d/list.csv", input.Rest());
-  datasetd::testing::FuzzReader(
-      datasetd::testing::SpecOf("image_csv", "/d/list.csv", "", options),
-      files);
+  auto spec =
+      datasetd::testing::SpecOf("image_csv", "/d/list.csv", "", options);
+  if (choice & 16) spec.add_class_names("a");
+  spec.set_ignore_other_classes((choice & 48) == 48);
+  datasetd::testing::FuzzReader(spec, files);
   return 0;
 }

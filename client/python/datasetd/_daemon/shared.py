@@ -175,6 +175,11 @@ def load(
         client = connect_or_start(device)
         try:
             if is_named_by_files:
+                arguments["options"] = options_with_classes(
+                    options,
+                    names_of_classes(client._session, classes),
+                    ignore_other_classes,
+                )
                 return formats.load(
                     client,
                     name,
@@ -182,14 +187,7 @@ def load(
                     progress=progress,
                     is_named_by_files=True,
                     **division,
-                    **{
-                        **arguments,
-                        "options": options_with_classes(
-                            options,
-                            names_of_classes(client._session, classes),
-                            ignore_other_classes,
-                        ),
-                    },
+                    **arguments,
                 )
             dataset: Dataset = client.load_dataset(
                 name,
