@@ -144,6 +144,13 @@ class SampleSource {
   // at a lower resolution, of at least this height and width. Implemented by
   // sources with an option for it, such as fast_decode.
   virtual void AllowSmallerImages(ImageSize at_least) {}
+
+  // Called before the first Probe: the samples of an encoded image field are
+  // classes, one channel of values that are kept. Without `is_certain` only if
+  // the first sample's can be. Returns whether the field is a mask now.
+  virtual bool KeepClasses(size_t field, bool is_certain) {
+    return info().fields[field].is_mask;
+  }
 };
 
 // Returns `status` with the sample's path and offset added.

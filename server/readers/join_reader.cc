@@ -15,6 +15,7 @@
 #include "server/readers/formats.h"
 #include "server/readers/join_options.h"
 #include "server/readers/list_memory.h"
+#include "server/readers/mask_names.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
 
@@ -184,6 +185,32 @@ class JoinSource : public Reader {
   const SourceInfo info_;
 };
 
+// Makes masks of the images that the join gives the name of one.
+void FindMasks(const std::vector<std::unique_ptr<Reader>>& parts,
+               const std::vector<JoinColumn>& columns,
+               std::vector<FieldSpec>& fields) {
+  for (size_t c = 0; c < columns.size(); ++c) {
+    FieldSpec& field = fields[c];
+    Reader& part = *parts[columns[c].part];
+    const FieldSpec& own = part.info().fields[columns[c].field];
+    if (!field.is_image || field.is_mask || field.name == own.name) continue;
+    const bool is_bytes = field.dtype == Dtype::kUint8;
+    const bool is_certain = IsMaskName(field.name, {.is_bytes = is_bytes});
+    if (!is_certain &&
+        !IsMaskName(field.name,
+                    {.is_bytes = is_bytes,
+                     .is_beside_colours = HasOtherColours(fields, c)})) {
+      continue;
+    }
+    if (!part.info().is_encoded) {
+      field.is_mask = field.shape[2] == 1 || field.name == "mask";
+    } else if (part.KeepClasses(columns[c].field, is_certain)) {
+      field.is_mask = true;
+      field.shape[2] = 1;
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
@@ -249,6 +276,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(
     info.fields.push_back(parts[column.part]->info().fields[column.field]);
     info.fields.back().name = name.field;
   }
+  FindMasks(parts, columns, info.fields);
   return std::make_unique<JoinSource>(std::move(parts), std::move(columns),
                                       std::move(info), std::move(memory));
 }

@@ -22,6 +22,7 @@
 #include "server/readers/images/encoded_field.h"
 #include "server/readers/images/image_options.h"
 #include "server/readers/list_memory.h"
+#include "server/readers/mask_names.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
 
@@ -298,6 +299,12 @@ class WebdatasetSource : public Reader {
     if (options_.fast_decode) at_least_ = at_least;
   }
 
+  bool KeepClasses(size_t field, bool is_certain) override {
+    fields_[field].KeepClasses(is_certain);
+    info_.fields[field] = fields_[field].spec();
+    return info_.fields[field].is_mask;
+  }
+
  private:
   absl::Status IndexShard(size_t shard);
   absl::Status AddSample(const RandomAccessFile& file, const std::string& key,
@@ -325,6 +332,8 @@ class WebdatasetSource : public Reader {
     const auto found = lacks_.find(index);
     return found == lacks_.end() ? "" : found->second;
   }
+  // By their names and the first good sample.
+  void FindMasks();
   // From the first good sample.
   absl::Status FindFields();
 
@@ -578,8 +587,20 @@ absl::Status WebdatasetSource::FindFields() {
           info_.fields.push_back(field.spec());
         }
         fields_ = std::move(fields);
+        FindMasks();
         return absl::OkStatus();
       });
+}
+
+void WebdatasetSource::FindMasks() {
+  for (size_t f = 0; f < fields_.size(); ++f) {
+    const FieldSpec& field = info_.fields[f];
+    if (!field.is_image || field.is_mask) continue;
+    const bool is_beside_colours = HasOtherColours(info_.fields, f);
+    if (IsMaskName(field.name, {.is_beside_colours = is_beside_colours})) {
+      KeepClasses(f, false);
+    }
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "server/readers/mask_names.h"
 #include "server/readers/option_values.h"
 
 namespace datasetd {
@@ -122,6 +123,20 @@ absl::StatusOr<FieldSpec> MakeNpyField(const std::string& where,
       (!image.empty() ? image.mapped() : IsImageByDefault(name, header));
   const bool is_mask = !mask.empty() ? mask.mapped() : name == "mask";
   return MakeFieldSpec(where, name, header, is_image, is_image && is_mask);
+}
+
+void MarkMasks(const ImageChoices& choices, std::vector<FieldSpec>& fields) {
+  for (size_t f = 0; f < fields.size(); ++f) {
+    FieldSpec& field = fields[f];
+    if (!field.is_image || field.is_mask || field.shape[2] != 1 ||
+        choices.masks.count(field.name) > 0 ||
+        choices.images.count(field.name) > 0) {
+      continue;
+    }
+    field.is_mask = IsMaskName(
+        field.name, {.is_bytes = field.dtype == Dtype::kUint8,
+                     .is_beside_colours = HasOtherColours(fields, f)});
+  }
 }
 
 absl::Status CheckAllTaken(const ImageChoices& choices,

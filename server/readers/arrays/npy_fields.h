@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,6 +37,10 @@ absl::StatusOr<FieldSpec> MakeNpyField(const std::string& where,
                                        const std::string& name,
                                        const NpyHeader& header,
                                        ImageChoices& choices);
+
+// Makes masks of the images that are masks by their names, unless they are
+// chosen to be otherwise. `fields`: all of a source.
+void MarkMasks(const ImageChoices& choices, std::vector<FieldSpec>& fields);
 
 //   INVALID_ARGUMENT  a choice is left after all fields were made
 absl::Status CheckAllTaken(const ImageChoices& choices,

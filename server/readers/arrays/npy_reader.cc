@@ -93,7 +93,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(
     const v1::DatasetSpec& spec, const ReaderContext& context) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {kImagesOption, kMasksOption}));
-  DATASETD_ASSIGN_OR_RETURN(ImageChoices choices, ParseImageChoices(spec));
+  DATASETD_ASSIGN_OR_RETURN(const ImageChoices chosen, ParseImageChoices(spec));
+  ImageChoices choices = chosen;  // those that are not taken yet
   DATASETD_RETURN_IF_ERROR(
       CheckDirectory(context.files, spec.path(), "one .npy file per field"));
   ListMemory passing(context.account);
@@ -126,6 +127,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(
         spec.path(), ": holds no .npy file, expected one per field"));
   }
   DATASETD_RETURN_IF_ERROR(CheckAllTaken(choices, spec.path()));
+  MarkMasks(chosen, info.fields);
+  for (size_t f = 0; f < fields.size(); ++f) fields[f].spec = info.fields[f];
   return std::make_unique<NpyReader>(std::move(info), std::move(fields));
 }
 

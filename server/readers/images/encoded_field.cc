@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <limits>
 
 #include "absl/strings/ascii.h"
@@ -11,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/readers/images/image_codec.h"
+#include "server/readers/images/png_codec.h"
+#include "server/readers/mask_names.h"
 #include "server/readers/option_values.h"
 
 namespace datasetd {
@@ -35,7 +36,9 @@ void MarkImage(FieldSpec& spec) {
   if (spec.dtype != Dtype::kUint8) return;
   if (spec.shape.size() == 2) spec.shape.push_back(1);
   spec.is_image = spec.shape.size() == 3 && spec.shape[2] <= kMaxImageChannels;
-  spec.is_mask = spec.is_image && spec.name == "mask";
+  spec.is_mask =
+      spec.is_image && (spec.name == "mask" ||
+                        (spec.shape[2] == 1 && IsMaskName(spec.name, {})));
 }
 
 }  // namespace
@@ -50,8 +53,12 @@ absl::StatusOr<EncodedField> EncodedField::Make(const std::string& name,
   field.spec_.name = name;
   switch (kind) {
     case Kind::kImage: {
-      field.spec_.is_mask = name == "mask";
-      if (field.spec_.is_mask) field.options_.channels = 1;
+      field.may_be_mask_ = HoldsClasses(bytes);
+      if (IsMaskName(name, {})) {
+        field.spec_.is_mask = true;
+        field.options_.channels = 1;
+        field.options_.keeps_classes = true;
+      }
       DATASETD_RETURN_IF_ERROR(field.CheckMask(bytes));
       DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
                                 ProbeImage(bytes, field.options_));
@@ -81,6 +88,17 @@ absl::StatusOr<EncodedField> EncodedField::Make(const std::string& name,
   return field;
 }
 
+bool EncodedField::KeepClasses(bool is_certain) {
+  if (kind_ != Kind::kImage) return spec_.is_mask;
+  if (is_certain || may_be_mask_) {
+    spec_.is_mask = true;
+    spec_.shape[2] = 1;
+    options_.channels = 1;
+    options_.keeps_classes = true;
+  }
+  return spec_.is_mask;
+}
+
 absl::Status EncodedField::Probe(absl::Span<const uint8_t> bytes,
                                  ImageSize at_least, SampleProbe& probe) const {
   if (kind_ != Kind::kImage) {
@@ -106,22 +124,13 @@ absl::Status EncodedField::Probe(absl::Span<const uint8_t> bytes,
 }
 
 absl::Status EncodedField::CheckMask(absl::Span<const uint8_t> bytes) const {
-  if (!spec_.is_mask) return absl::OkStatus();
-  // The first chunk has the bits of a channel there, and then the colour type,
-  // which is 0 for grey.
-  constexpr uint8_t kSignature[] = {0x89, 'P',  'N',  'G',
-                                    '\r', '\n', 0x1a, '\n'};
-  constexpr size_t kBitsAt = 24;
-  if (bytes.size() > kBitsAt + 1 &&
-      std::equal(std::begin(kSignature), std::end(kSignature), bytes.begin()) &&
-      bytes[kBitsAt] == 8 && bytes[kBitsAt + 1] == 0) {
-    return absl::OkStatus();
-  }
+  if (!spec_.is_mask || HoldsClasses(bytes)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "field '", spec_.name,
-      "': a mask is a grey PNG of 8 bits, whose values are the classes; this "
-      "is another, which would be converted: store it as such, or its values "
-      "as .npy, or name it otherwise if it is no mask"));
+      "': a mask is a PNG with one channel of up to 8 bits or with a palette, "
+      "whose values are the classes; this is another, which would be "
+      "converted: store it as such, or its values as .npy, or name it "
+      "otherwise if it is no mask"));
 }
 
 absl::StatusOr<NpyHeader> EncodedField::CheckedHeader(

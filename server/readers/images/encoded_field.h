@@ -21,7 +21,7 @@ class EncodedField {
  public:
   enum class Kind {
     kImage,   // JPEG, PNG or BMP: uint8 [H, W, C], ragged; a mask, which is
-              // one by its name, is a grey PNG of 8 bits, whose values are kept
+              // one by its name, is a PNG whose values or indices are kept
     kNumber,  // an integer in ASCII: int64 []
     kNpy,     // one sample's .npy, with the first one's dtype and shape
   };
@@ -34,6 +34,10 @@ class EncodedField {
                                            const ImageOptions& options);
 
   const FieldSpec& spec() const { return spec_; }
+
+  // Makes an image a mask, if the first sample's can be one or `is_certain`:
+  // then other images are errors. Returns whether it is one.
+  bool KeepClasses(bool is_certain);
 
   // Adds the size and orientation, if it is an image, and Decode's memory to
   // `probe`.
@@ -54,6 +58,7 @@ class EncodedField {
   Kind kind_ = Kind::kImage;
   FieldSpec spec_;
   bool is_bool_ = false;
+  bool may_be_mask_ = false;  // by the first sample
   ImageOptions options_;
 };
 

@@ -51,8 +51,13 @@ absl::StatusOr<CodecHeader> ProbeCodec(absl::Span<const uint8_t> file,
 }
 
 absl::Status DecodeCodec(absl::Span<const uint8_t> file, ImageSize at_least,
-                         int channels, absl::Span<uint8_t> pixels) {
-  if (IsPng(file)) return DecodePng(file, channels, pixels);
+                         int channels, bool keeps_classes,
+                         absl::Span<uint8_t> pixels) {
+  if (keeps_classes && !HoldsClasses(file)) {
+    return absl::InvalidArgumentError(
+        "a mask is a PNG with one channel of up to 8 bits or with a palette");
+  }
+  if (IsPng(file)) return DecodePng(file, channels, keeps_classes, pixels);
   if (IsBmp(file)) return DecodeBmp(file, channels, pixels);
   return DecodeJpeg(file, at_least, channels, pixels);
 }
@@ -100,7 +105,7 @@ absl::Status DecodeImage(absl::Span<const uint8_t> file,
                             ProbeCodec(file, options, at_least));
   const int channels = ResultChannels(codec, options);
   if (!IsTurned(codec, options)) {
-    return DecodeCodec(file, at_least, channels, pixels);
+    return DecodeCodec(file, at_least, channels, options.keeps_classes, pixels);
   }
   if (ResultBytes(codec, options) != static_cast<int64_t>(pixels.size())) {
     return absl::InternalError(absl::StrCat("an image of ", codec.size.width,
@@ -111,8 +116,9 @@ absl::Status DecodeImage(absl::Span<const uint8_t> file,
     std::swap(at_least.height, at_least.width);
   }
   std::vector<uint8_t> unturned(pixels.size());
-  DATASETD_RETURN_IF_ERROR(
-      DecodeCodec(file, at_least, channels, absl::MakeSpan(unturned)));
+  DATASETD_RETURN_IF_ERROR(DecodeCodec(file, at_least, channels,
+                                       options.keeps_classes,
+                                       absl::MakeSpan(unturned)));
   OrientPixels(unturned.data(), codec.size, channels, codec.orientation,
                pixels.data());
   return absl::OkStatus();

@@ -106,6 +106,13 @@ class ImageListSource : public Reader {
 
   void AllowSmallerImages(ImageSize at_least) override { at_least_ = at_least; }
 
+  bool KeepClasses(size_t field, bool is_certain) override {
+    if (field != 0) return false;
+    image_.KeepClasses(is_certain);
+    info_.fields[0] = image_.spec();
+    return image_.spec().is_mask;
+  }
+
  private:
   const FileInfo& FileOf(int64_t index) const {
     return info_.files[num_other_files_ + static_cast<size_t>(index)];

@@ -16,6 +16,9 @@ struct ImageOptions {
   bool apply_exif = false;
   bool fast_decode = false;
   int64_t max_pixels = 89'478'485;
+  // A mask's: one channel, of the values of a grey PNG or the indices of its
+  // palette. Not an option of a request.
+  bool keeps_classes = false;
 };
 
 // Four channels of this many pixels have fewer than 2^31 elements.

@@ -105,8 +105,9 @@ class PngDecoder {
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
 
-  // Rows have 8 bits per channel; tRNS becomes alpha if requested.
-  bool Start(bool with_transparent_color) {
+  // Rows have 8 bits per channel; tRNS becomes alpha if requested. With
+  // `keeps_classes` grey and palettes have the values in the file.
+  bool Start(bool with_transparent_color, bool keeps_classes) {
     png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, &Fail, &Ignore,
                                     this, &Allocate, &Free);
     if (png_ == nullptr) return false;
@@ -120,7 +121,9 @@ class PngDecoder {
     png_set_read_fn(png_, this, &Read);
     png_read_info(png_, info_);
     const int color_type = png_get_color_type(png_, info_);
-    if (color_type == PNG_COLOR_TYPE_PALETTE) {
+    if (keeps_classes) {
+      png_set_packing(png_);
+    } else if (color_type == PNG_COLOR_TYPE_PALETTE) {
       png_set_palette_to_rgb(png_);
     } else if (color_type == PNG_COLOR_TYPE_GRAY) {
       png_set_expand_gray_1_2_4_to_8(png_);
@@ -220,10 +223,18 @@ absl::StatusOr<CodecHeader> ProbePng(absl::Span<const uint8_t> file,
   return header;
 }
 
+bool HoldsClasses(absl::Span<const uint8_t> file) {
+  // The first chunk has the bits of a channel there, and then the colour type.
+  constexpr size_t kBitsAt = 24;
+  return IsPng(file) && file.size() > kBitsAt + 1 && file[kBitsAt] <= 8 &&
+         (file[kBitsAt + 1] == PNG_COLOR_TYPE_GRAY ||
+          file[kBitsAt + 1] == PNG_COLOR_TYPE_PALETTE);
+}
+
 absl::Status DecodePng(absl::Span<const uint8_t> file, int channels,
-                       absl::Span<uint8_t> pixels) {
+                       bool keeps_classes, absl::Span<uint8_t> pixels) {
   PngDecoder decoder(file);
-  if (!decoder.Start(channels == 4)) return decoder.status();
+  if (!decoder.Start(channels == 4, keeps_classes)) return decoder.status();
   const int64_t width = decoder.width();
   const int64_t height = decoder.height();
   const int64_t row_bytes = decoder.row_bytes();

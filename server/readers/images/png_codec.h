@@ -17,9 +17,15 @@ bool IsPng(absl::Span<const uint8_t> file);
 absl::StatusOr<CodecHeader> ProbePng(absl::Span<const uint8_t> file,
                                      int64_t max_pixels);
 
-// `pixels` has ProbePng's size with `channels` channels.
+// True for a PNG of one channel of up to 8 bits, or of a palette: its values
+// can be those of a mask.
+bool HoldsClasses(absl::Span<const uint8_t> file);
+
+// `pixels` has ProbePng's size with `channels` channels; with `keeps_classes`
+// one, for the values of the file.
+//   REQUIRES: HoldsClasses(file) with `keeps_classes`
 absl::Status DecodePng(absl::Span<const uint8_t> file, int channels,
-                       absl::Span<uint8_t> pixels);
+                       bool keeps_classes, absl::Span<uint8_t> pixels);
 
 }  // namespace datasetd
 

@@ -282,6 +282,10 @@ class PushedImages final : public SampleSource {
   ImageOptions OptionsOf(const FieldSpec& field) const {
     ImageOptions options = options_;
     if (options.channels != 0) options.channels = Narrow<int>(field.shape[2]);
+    if (field.is_mask && field.shape[2] == 1) {
+      options.channels = 1;
+      options.keeps_classes = true;
+    }
     return options;
   }
   ImageSize AtLeast(const FieldSpec& field) const {
