@@ -203,10 +203,18 @@ absl::Status StartOther(const FieldSpec& field, FieldProgram& program) {
 }
 
 // The dtype of a non-image field after its ToDtype.
-absl::StatusOr<Dtype> OtherDtype(Dtype from, const v1::Transform& op) {
+absl::StatusOr<Dtype> OtherDtype(const FieldSpec& field,
+                                 const v1::Transform& op) {
+  const Dtype from = field.dtype;
   DATASETD_RETURN_IF_ERROR(CheckTransform(op));
   if (!op.has_to_dtype()) {
-    return Invalid("the field is not an image: it can only have a ToDtype");
+    return Invalid(absl::StrCat(
+        "the field is not an image: it can only have a ToDtype. For other "
+        "transforms make it one where it is loaded: push_dataset(fields={'",
+        field.name,
+        "': 'image'}) of (H, W) or (H, W, C), 'image_chw' of "
+        "(C, H, W), or options={'images': '",
+        field.name, "'} of npy"));
   }
   const Dtype to = ToDtypeOf(op.to_dtype());
   if (op.to_dtype().scale()) {
@@ -267,7 +275,7 @@ absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
                             ? Dtype::kInt64
                             : field.dtype;
     for (size_t i = 0; i < ops.size(); ++i) {
-      absl::StatusOr<Dtype> dtype = OtherDtype(field.dtype, ops[i]);
+      absl::StatusOr<Dtype> dtype = OtherDtype(field, ops[i]);
       if (!dtype.ok()) return At(field, i, ops[i], dtype.status());
       if (i > 0) {
         return At(field, i, ops[i],
