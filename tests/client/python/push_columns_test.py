@@ -1,6 +1,7 @@
 """push_dataset of columns: what they may be, and that they come whole."""
 
 import collections
+import decimal
 import itertools
 import types
 
@@ -114,7 +115,7 @@ def test_lists_of_numbers(client):
         client,
         {"a": list(range(50)), "b": [i / 2 for i in range(50)],
          "c": [[1, 2]] * 50},
-        {"a": np.arange(50), "b": np.arange(50, dtype=np.float32) / 2,
+        {"a": np.arange(50), "b": np.arange(50) / 2,
          "c": np.full((50, 2), [1, 2])},
     )
 
@@ -219,15 +220,45 @@ def test_a_dataset_of_torch_with_its_own_items(client):
         _expect(client, Concatenated([part]), {"data": 2 * _ROWS})
 
 
-def test_numbers_of_numpy_keep_their_dtype(client):
-    numbers = np.random.default_rng(1).random(9)
-    alone = numbers.tolist()
-    _expect(client, {"x": list(numbers)}, {"x": numbers})
-    _expect(client, {"x": alone}, {"x": numbers.astype(np.float32)})
-    _expect(client, [{"x": v} for v in numbers], {"x": numbers})
-    _expect(
-        client, [{"x": v} for v in alone], {"x": numbers.astype(np.float32)}
-    )
+_NUMBERS_OF_PYTHON = [
+    ([16777217, 2**63 - 1, -(2**63)], "int64"),
+    ([16777217.0, 1e300, 0.1], "float64"),
+    ([16777217, 0.1, True], "float64"),
+    ([True, False, 2**40], "int64"),
+    ([True, False, True], "uint8"),
+    ([np.float64(1e300), 2.5, 3], "float64"),
+    ([np.float32(0.1), np.float32(3)], "float32"),
+    ([[16777217, 3], [0.1, 2**53]], "float64"),
+]
+
+
+@pytest.mark.parametrize("numbers, dtype", _NUMBERS_OF_PYTHON)
+def test_numbers_of_python_stay_as_they_are(client, numbers, dtype):
+    want = np.array(numbers, dtype)
+    assert want.tolist() == numbers
+    _expect(client, {"x": numbers}, {"x": want})
+    if len({type(n) for n in numbers} - {list}) == 1:
+        _expect(client, [{"x": number} for number in numbers], {"x": want})
+
+
+@pytest.mark.parametrize(
+    "numbers, words",
+    [
+        ([0.5, 2**53 + 1], "'x'.*: 9007199254740993 stands among floats.*field of"),
+        ([2**53 + 1, 0.5], "'x'.*: 9007199254740993 stands among floats"),
+        ([[2**53 + 1, 0.5]], "'x'.*: 9007199254740993 stands among floats"),
+        ([2**63], "'x'.*(no 64-bit integer|cast it to int64)"),
+        ([0.5, 10**400], "'x'.*0 is no 64-bit integer"),
+        ([decimal.Decimal("0.1")] * 2, r"'x'.*float\(value\)"),
+        ([1, None], "'x'.*(as None|dtype object)"),
+        ([1, "2"], "'x'.*no number"),
+        ([[1], [2, 3]], "'x'.*pad them to one length"),
+    ],
+)
+def test_numbers_of_python_that_no_dtype_holds(client, numbers, words):
+    for data in ({"x": numbers}, [{"x": numbers}]):
+        with pytest.raises(datasetd.InvalidArgument, match=words):
+            client.push_dataset(f"columns-{next(_NUMBERS)}", data)
 
 
 def test_frames_beside_arrays_are_columns(client):
@@ -349,8 +380,8 @@ def _of_package(package, name, base=dict, **members):
         ([(torch.eye(3).to_sparse(), 1)], r"value 0 of .* tensor.to_dense\(\)$"),
         ({"x": torch.quantize_per_tensor(torch.ones(3), 1, 0, torch.quint8)},
          r"'x' of the first .*torch.quint8 .* tensor.dequantize\(\)$"),
-        ([(np.zeros((4, 4, 3), np.uint8), "cat")],
-         "value 1 of the first sample is str.*; give a number for it, such as "
+        ([{"image": np.zeros((4, 4, 3), np.uint8), "by": "cat"}],
+         "'by' of the first sample is str.*; give a number for it, such as "
          "the index of its class"),
         (
             {"x": _of_package(
@@ -442,8 +473,8 @@ def test_class_names_of_other_libraries(client):
     hugging = types.SimpleNamespace(features={"label": label, "x": None})
     torchvision = types.SimpleNamespace(classes=["even", "odd"])
     subset = types.SimpleNamespace(dataset=torchvision, indices=[1])
-    from datasetd._push.data import class_names_of
+    from datasetd._push.data import classes_of
 
-    assert class_names_of(hugging) == ["cat", "dog"]
-    assert class_names_of(subset) == ["even", "odd"]
-    assert class_names_of([1, 2]) == []
+    assert classes_of(hugging) == (["cat", "dog"], "label")
+    assert classes_of(subset) == (["even", "odd"], "label")
+    assert classes_of([1, 2]) == ([], "")

@@ -360,7 +360,7 @@ def test_who_waited_in_vain_pushes(client, daemon, monkeypatch):
     with client.push_dataset("vain", Late()) as dataset:
         assert len(dataset) == 100
     first.join(60)
-    assert errors == ["the disk burns"]
+    assert errors == ["samples[4000]: the disk burns"]
 
 
 def _begin(daemon, name, slow, outcomes):
@@ -475,7 +475,7 @@ def test_a_wrong_name_is_found_before_a_sample_is_read(client):
             drawn.append(i)
             yield i
 
-    for name in ("a/b", "", "x" * 129, "-a", None):
+    for name in ("a/b", "", "x" * 129, "-a", 3):
         with pytest.raises(datasetd.InvalidArgument, match="1 to 128 char"):
             client.push_dataset(name, samples())
     assert drawn == []

@@ -395,14 +395,17 @@ def test_csv(client, tmp_path):
     frame = pandas.DataFrame(_ROWS, columns=["a", "b", "c", "d"])
     frame["kind"] = [f"class {i}" for i in _LABELS]
     frame.to_csv(path, index=False, sep=";")
+    read = pandas.read_csv(path, sep=";", usecols=range(4))
     _expect(
         client,
         sources.csv(
             path, {"x": ["a", "b", "c", "d"], "label": "kind"}, sep=";"
         ),
-        {"x": _ROWS, "label": _LABELS},
+        {"x": read.to_numpy(), "label": _LABELS},
         [f"class {i}" for i in range(10)],
     )
+    narrow = sources.csv(path, "a", sep=";", dtype={"a": "float32"})
+    assert narrow["a"].dtype == np.float32
     frame["kind"] = _LABELS
     frame.to_csv(path, index=False)
     for one in (["kind"], "kind"):
@@ -412,7 +415,136 @@ def test_csv(client, tmp_path):
     frame.iloc[5, 0] = None
     frame.to_csv(path, index=False)
     with pytest.raises(
-        datasetd.InvalidArgument, match="empty cells: .*fillna.*push_dataset"
+        datasetd.InvalidArgument,
+        match="line 7: column 'a' has empty cells: .*fillna.*push_dataset",
+    ):
+        sources.csv(path)
+
+
+@pytest.mark.parametrize(
+    "cells, line, cell, options",
+    [
+        ("0 ? 3 10 2", 3, "?", {}),
+        ("1 2 n/a! 4", 4, "n/a!", {}),
+        ("0.5 1.5 $5", 4, "$5", {}),
+        ('"1,234" 5 6', 2, "1,234", {}),
+        ("1 2 three", 4, "three", {"engine": "python"}),
+        ("1 - 3", 3, "-", {"na_values": ["?"]}),
+        ("True False maybe", 4, "maybe", {}),
+        ("1,5;2,5;x".replace(";", " "), 4, "x", {"decimal": ",", "sep": ";"}),
+    ],
+)
+@pytest.mark.parametrize("name", ["ca", "label"])
+def test_an_odd_cell_in_a_csv_column_of_numbers(
+    tmp_path, cells, line, cell, options, name
+):
+    path = tmp_path / "u.csv"
+    sep = options.get("sep", ",")
+    rows = [f"{value}{sep}{i}\n" for i, value in enumerate(cells.split())]
+    path.write_text(f"{name}{sep}n\n" + "".join(rows))
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=rf"u.csv, line {line}: column '{name}' is '{re.escape(cell)}', "
+        rf"and other cells of it are numbers: .*na_values=\['{re.escape(cell)}'\]",
+    ):
+        sources.csv(path, **options)
+    asked = sources.csv(path, label=name, **options)
+    assert asked.classes == sorted(set(asked.classes)) and cell in asked.classes
+    assert sources.csv(path, "n", **options)["n"].tolist() == list(
+        range(len(rows))
+    )
+
+
+def test_numbers_of_a_csv_are_those_of_the_frame(client, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "t,n,flag,wide\n1700000001.5,16777217,True,0.1\n"
+        "1700000002.5,9007199254740993,False,1e300\n"
+    )
+    _expect(
+        client,
+        sources.csv(path),
+        {
+            "t": np.array([1700000001.5, 1700000002.5]),
+            "n": np.array([16777217, 9007199254740993]),
+            "flag": np.array([1, 0], np.uint8),
+            "wide": np.array([0.1, 1e300]),
+        },
+    )
+    with pytest.raises(
+        datasetd.InvalidArgument, match=r"column 'n' has integers above 2\*\*53"
+    ):
+        sources.csv(path, {"x": ["t", "n"]})
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="line 3: column 'wide' is '1e300', which float32 does not hold",
+    ):
+        sources.csv(path, dtype={"wide": "float32"})
+
+
+@pytest.mark.parametrize(
+    "name", ["label", "Species", "target", "class_name", "y", "sub category"]
+)
+def test_text_of_a_label_column_of_a_csv(client, tmp_path, name):
+    path = tmp_path / "a.csv"
+    path.write_text(f"x,{name}\n" + "1,dog\n2,cat\n3,dog\n")
+    source = sources.csv(path)
+    assert source[name].tolist() == [1, 0, 1]
+    assert source.classes == ["cat", "dog"]
+    assert source.notes == [
+        (f"the text of column {name!r} became 2 classes, sorted: 'cat', 'dog'",
+         False)
+    ]
+    listed = sources.csv(path, classes=["ant", "dog", "cat"])
+    assert listed[name].tolist() == [1, 2, 1]
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="line 3 is of class 'cat', which classes does not list: .*"
+        "ignore_other_classes",
+    ):
+        sources.csv(path, classes=["dog"])
+    some = sources.csv(path, classes=["dog"], ignore_other_classes=True)
+    assert some["x"].tolist() == [1, 3] and some[name].tolist() == [0, 0]
+    assert "left out: 1 rows of classes that are not listed, 'cat'" in [
+        note.text for note in some.notes
+    ]
+
+
+def test_other_text_of_a_csv_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,by,label\n1,me,dog\n2,you,cat\n")
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="line 2: column 'by' holds text, as 'me': leave it out with "
+        "fields=, or make classes of it with label='by'",
+    ):
+        sources.csv(path)
+    assert sources.csv(path, {"kind": "by"}, "by").classes == ["me", "you"]
+    assert sources.csv(path, {"label": "by"}).classes == ["me", "you"]
+    both = sources.csv(path, ["x", "label"])
+    assert both.notes[0].text == "left out: columns 'by'"
+
+
+def test_words_that_pandas_takes_for_empty_cells(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,label,income\n1,NA,5\n2,US,\n3,None,7\n")
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="line 2: column 'label' is 'NA', which pandas takes for an empty "
+        "cell: keep_default_na=False",
+    ):
+        sources.csv(path, ["x", "label"])
+    kept = sources.csv(path, ["x", "label"], keep_default_na=False)
+    assert kept.classes == ["NA", "None", "US"]
+    with pytest.raises(
+        datasetd.InvalidArgument, match="line 3: column 'income' has empty cells"
+    ):
+        sources.csv(path, {"x": ["x", "income"]})
+    path.write_text("x,income\n1,5\n2,n/a\n")
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="line 3: column 'income' has empty cells, for which pandas takes "
+        "'n/a': fill them",
     ):
         sources.csv(path)
 
@@ -470,7 +602,7 @@ def test_integers_of_a_csv_that_pandas_reads_as_text(tmp_path, rows, engine):
 def test_texts_of_a_csv_that_look_like_numbers(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("version;x\n1.10;0,5\n1.9;1,5\n")
-    source = sources.csv(path, sep=";", decimal=",")
+    source = sources.csv(path, sep=";", decimal=",", label="version")
     assert source.classes == ["1.10", "1.9"]
     path.write_text("a,b\n")
     assert {k: len(v) for k, v in sources.csv(path, "a").items()} == {"a": 0}
@@ -499,14 +631,16 @@ def test_a_class_of_a_long_csv_is_one(tmp_path):
         ",".join(f"c{i}" for i in range(256)) + "\n" + "".join(rows)
         + rows[0].replace("007", "bond")
     )
-    source = sources.csv(path, "c0")
+    source = sources.csv(path, "c0", label="c0")
     assert source.classes == ["007", "bond"]
     assert source["c0"].tolist() == [0] * 5000 + [1]
     for options in ({"engine": "python"}, {"sep": None}):
-        few = sources.csv(path, "c0", skiprows=range(1, 4999), **options)
+        few = sources.csv(
+            path, "c0", "c0", skiprows=range(1, 4999), **options
+        )
         assert few.classes == ["007", "bond"]
     with pytest.warns(pandas.errors.DtypeWarning):
-        split = sources.csv(path, "c0", low_memory=True)
+        split = sources.csv(path, "c0", "c0", low_memory=True)
     assert split.classes == ["007", "7", "bond"]
 
 
@@ -803,8 +937,9 @@ def test_an_image_folder_is_whole_or_an_error(tmp_path, monkeypatch):
     _image(tmp_path / "ant" / "a.png")
     _image(tmp_path / "bee" / "deep" / "b.png")
     (tmp_path / "cow").mkdir()
-    with pytest.raises(invalid, match="cow: a class without an image"):
-        sources.image_folder(tmp_path)
+    empty = sources.image_folder(tmp_path)
+    assert empty.classes == ["ant", "bee", "cow"]
+    assert [note.text for note in empty.notes] == ["class 'cow' has no image"]
     # Links are followed.
     (tmp_path / "cow" / "link").symlink_to(tmp_path / "bee")
     folder = sources.image_folder(tmp_path)
@@ -824,6 +959,114 @@ def test_an_image_folder_is_whole_or_an_error(tmp_path, monkeypatch):
     (tmp_path / "bee" / "deep" / "up").symlink_to(tmp_path / "cow")
     with pytest.raises(OSError, match="to a directory above it: .*link"):
         sources.image_folder(tmp_path)
+
+
+def test_the_classes_of_an_image_folder_are_those_given(client, tmp_path):
+    for kind in ("ant", "cow", ".ipynb_checkpoints"):
+        _image(tmp_path / kind / "a.png")
+    (tmp_path / "ant" / "notes.txt").write_text("no image")
+    (tmp_path / "cow" / "b.raw").write_text("no image")
+    alone = sources.image_folder(tmp_path)
+    assert alone.classes == ["ant", "cow"]
+    assert [note.text for note in alone.notes] == [
+        "left out: hidden directories, '.ipynb_checkpoints'",
+        "left out: files of other kinds, 1 .txt, 1 .raw",
+    ]
+    names = ["ant", "bee", "cow"]
+    image = np.array([_IMAGES[0]] * 2)
+    want = {"image": image, "label": np.array([0, 2])}
+    with client.push_dataset("train-classes", {"x": [1, 2]},
+                             class_names=names) as train:
+        for classes in (names, train):
+            folder = sources.image_folder(tmp_path, classes=classes)
+            _expect(client, folder, want, names)
+        # Data with classes of its own, and the list of another dataset.
+        with client.push_dataset(
+            "val-classes", alone, class_names="train-classes"
+        ) as val:
+            _expect_content(client, val, want)
+            assert val.class_names == names
+    for classes, words in (
+        (["ant"], "cow is of class 'cow', which classes does not list: 'ant'.*"
+         "ignore_other_classes=True"),
+        ("train-classes", "name of a resident dataset is for load_dataset"),
+        ([], "classes is empty"),
+        (["ant", "ant"], "'ant' 2 times"),
+        (3, "classes=3; expected a list"),
+    ):
+        with pytest.raises(datasetd.InvalidArgument, match=words):
+            sources.image_folder(tmp_path, classes=classes)
+    some = sources.image_folder(
+        tmp_path, classes=["cow"], ignore_other_classes=True
+    )
+    assert len(some) == 1 and some[0][1] == 0
+    with client.push_dataset(
+        "val-some", alone, class_names=["cow", "x"], ignore_other_classes=True
+    ) as dataset:
+        assert dataset.column("label").tolist() == [0]
+
+
+def test_load_dataset_takes_the_classes_of_a_resident_dataset(
+    client, tmp_path
+):
+    path = tmp_path / "val.csv"
+    path.write_text("x,label\n1,dog\n2,ant\n")
+    np.savez(tmp_path / "a.npz", x=[1, 2], label=["dog", "ant"])
+    names = ["ant", "cat", "dog"]
+    with client.push_dataset("train-csv", {"x": [1]}, class_names=names):
+        for format, name in (("csv", "val.csv"), ("npz", "a.npz")):
+            for classes in ("train-csv", names):
+                with client.load_dataset(
+                    f"val-{next(_NUMBERS)}", format, tmp_path / name,
+                    options={"classes": classes},
+                ) as dataset:
+                    assert dataset.column("label").tolist() == [2, 0]
+                    assert dataset.class_names == names
+        with client.push_dataset("no-names", {"x": [1]}):
+            with pytest.raises(
+                datasetd.InvalidArgument, match="'no-names': .*no class names"
+            ):
+                client.load_dataset(
+                    "val", "csv", path, options={"classes": "no-names"}
+                )
+
+
+def test_what_an_hdf5_file_does_not_give_is_told(client, tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = _ROWS
+        file["deep/rows"] = _ROWS
+        file["pairs"] = np.zeros(3, [("a", "i4"), ("b", "f4")])
+    quiet = sources.hdf5(path)
+    assert quiet.notes == [
+        ("left out: 'deep' (a group), 'pairs' (a compound type); "
+         "fields={'x': 'group/name'} names datasets of groups", False)
+    ]
+    path = tmp_path / "b.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = _ROWS
+        file["names"] = ["cat"] * 300
+        file["label"] = np.zeros(3, [("a", "i4")])
+    source = sources.hdf5(path)
+    with pytest.warns(
+        UserWarning, match=r"left out: .*'label' \(a compound.*'names' \(text\)"
+    ):
+        _expect(client, source, {"x": _ROWS})
+
+
+def test_text_labels_of_an_hdf5_file_are_classes(client, tmp_path):
+    path = tmp_path / "a.h5"
+    texts = [f"class {i}" for i in _LABELS]
+    with h5py.File(path, "w") as file:
+        file["x"] = _ROWS
+        file["species"] = texts
+        file["fixed"] = np.array(texts, "S9")
+    names = [f"class {i}" for i in range(10)]
+    with pytest.warns(UserWarning, match="left out: 'fixed'"):
+        _expect(client, sources.hdf5(path),
+                {"species": _LABELS, "x": _ROWS}, names)
+    _expect(client, sources.hdf5(path, {"label": "fixed"}),
+            {"label": _LABELS}, names)
 
 
 @pytest.mark.parametrize(
@@ -956,16 +1199,16 @@ def test_the_command_ends_with_the_codes_of_datasetctl(daemon, h5, tmp_path):
 
 def test_options_of_the_command_are_literals(client, daemon, tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("kind;n\n" + "NA;1\nb;2\n" * 9)
+    path.write_text("class;n\n" + "NA;1\nb;2\n" * 9)
     done = _run(
         "load", "cli-csv", "csv", path, "--address", daemon.address,
         "--option", "sep=;", "--option", "keep_default_na=false",
-        "--option", "nrows=5", "--option", "usecols=['kind']",
+        "--option", "nrows=5", "--option", "usecols=['class']",
     )
     assert (done.returncode, done.stderr) == (0, "")
     with client.get_dataset("cli-csv") as dataset:
         assert dataset.class_names == ["NA", "b"]
-        _expect_content(client, dataset, {"kind": np.array([0, 1, 0, 1, 0])})
+        _expect_content(client, dataset, {"class": np.array([0, 1, 0, 1, 0])})
 
 
 @pytest.mark.parametrize("format", ["csv", "npy"])
@@ -1014,7 +1257,7 @@ def test_errors_of_what_is_read_as_it_is_pushed(daemon, tmp_path):
     done = _run(*load)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        f"datasetd: {path}: TypeError: unsupported operand.*\n", done.stderr
+        f"datasetd: {path}: TypeError: sample 0: unsupported operand.*\n", done.stderr
     )
     error = json.loads(_run("--json", *load).stderr)["error"]
     assert error["code"] == "DATA_LOSS"
@@ -1040,3 +1283,26 @@ def test_the_package_imports_no_library_of_a_format():
         "print(sorted(names & set(sys.modules)))"
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_load_that_is_named_by_files_sees_other_classes(client, tmp_path):
+    from datasetd._client import formats
+
+    path = tmp_path / "val.csv"
+    path.write_text("x,label\n1,dog\n2,ant\n")
+    got = []
+    for names in (["ant", "dog"], ["dog", "ant"]):
+        with client.push_dataset(
+            "train-list", {"x": [1]}, class_names=names, if_exists="replace"
+        ):
+            for _ in range(2):
+                with formats.load(
+                    client, "val-list", "csv", path, None,
+                    {"classes": "train-list"}, None, is_named_by_files=True,
+                ) as dataset:
+                    got.append((dataset.name, dataset.class_names,
+                                dataset.column("label").tolist()))
+    assert got[0] == got[1] and got[2] == got[3]
+    assert got[0][1:] == (["ant", "dog"], [1, 0])
+    assert got[2][1:] == (["dog", "ant"], [0, 1])
+    assert got[0][0] != got[2][0]

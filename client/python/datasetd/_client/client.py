@@ -31,7 +31,7 @@ from .._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
 from .._feed.options import image_field
 from .._loader.loader import make_fetcher
 from .._push import encoded, push
-from .._push.data import class_names_of, with_kinds
+from .._push.data import with_kinds
 from .._push.samples import Fields
 from .._ranks import nodes
 from ..errors import InvalidArgument
@@ -277,16 +277,17 @@ class Client:
 
     def push_dataset(
         self,
-        name: str,
+        name: Optional[str],
         data: Any,
         fields: Fields = None,
         pretransforms: Pipelines = (),
         device: Device = None,
-        class_names: Optional[Sequence[str]] = None,
+        class_names: Union[None, str, Sequence[str], Samples] = None,
         progress: Progress = False,
         ragged: bool = False,
         if_exists: str = "same",
         *,
+        ignore_other_classes: bool = False,
         options: Optional[Mapping[str, Any]] = None,
         bad_samples: str = "fail",
         max_bad_samples: Optional[int] = None,
@@ -305,7 +306,8 @@ class Client:
         `push_dataset("d", samples)`.
 
         Args:
-          name: as in load_dataset.
+          name: as in load_dataset. None: one that is made of the content, so
+            that other data, as that of the next run, has another.
           data: columns or samples. Columns are arrays [N, ...], N the number
             of samples: a dict by field, a tuple (X, y), not all of lists, a
             single array, a TensorDataset, a DataFrame, a pyarrow Table, a
@@ -313,11 +315,10 @@ class Client:
             datasetd.sources. An array is a NumPy array, a memmap, a torch
             tensor, a list of numbers, or a sliceable object with shape and
             dtype, such as h5py's and zarr's; it is read in order and need not
-            fit into memory. Numbers of Python are int64 and, as in
-            torch.tensor, float32 of 7 digits: numpy.array(values) keeps all. A
-            list of files of JPEG, PNG or BMP as bytes, or a column of them in a
-            table, is decoded by the daemon; GIF, WebP and TIFF become PNG by
-            Pillow before.
+            fit into memory. Numbers of Python are int64 and float64, as torch's
+            default_collate makes them. A list of files of JPEG, PNG or BMP as
+            bytes, or a column of them in a table, is decoded by the daemon;
+            GIF, WebP and TIFF become PNG by Pillow before.
             Samples are a torch Dataset, a list or any iterable. A sample is a
             value, or a tuple or dict of values: torch tensors, NumPy arrays,
             PIL images, encoded images as bytes, numbers. All must have the
@@ -332,8 +333,11 @@ class Client:
             others are `field_1` and so on. With "auto", PIL images, uint8
             or float32 arrays (H, W, C) and torch tensors (C, H, W) of up to 4
             channels, and uint8 arrays (H, W), are images; an image named
-            `mask` is a mask. PIL images of 16 or 32 bits are int32, of mode F
-            float32.
+            `mask` is a mask, and so are grey ones with other names of masks
+            (docs/formats.md). "label" makes classes of text, as "auto" does
+            in fields called label, class, target, category, species or y.
+            PIL images of 16 or 32 bits are int32, of mode F float32. Keys that
+            are no names of fields become such: "a (b)" is a__b_.
           pretransforms: as in load_dataset, but that a list is for the only
             image, whatever its name, and a pipeline of torchvision's v2 for
             the masks, too.
@@ -343,8 +347,13 @@ class Client:
             (default 3; in a Hugging Face dataset as_is), apply_exif
             (default False; there True), fast_decode, max_pixels.
           bad_samples, max_bad_samples: as in load_dataset, for encoded images.
-          class_names: None: those of the data, `classes` of a torchvision
-            dataset or a ClassLabel of a Hugging Face one.
+          class_names: a list, a dataset, or the name of a resident one, whose
+            classes count: text, and indices of the data's own classes, become
+            indices of these. None: those of the data, `classes` of a
+            torchvision dataset or a ClassLabel of a Hugging Face one, or else
+            the sorted texts of the labels.
+          ignore_other_classes: leave samples of classes out that class_names
+            does not list; else they are errors.
           ragged: images may differ in height and width. They keep their sizes,
             and a loader's transforms give them one size. All samples are first
             written to a temporary file.
@@ -361,6 +370,10 @@ class Client:
         fields = with_kinds(data, fields)
         divided = parts.resolve(part, part_epoch, part_seed)
         if divided is not None:
+            if name is None:
+                raise InvalidArgument(
+                    "part: the parts of a dataset need its name, name="
+                )
             name = divided.name(name)
         header: Dict[str, Any] = {
             "name": name,
@@ -373,12 +386,11 @@ class Client:
                 private,
                 pin,
             ),
-            "class_names": list(
-                class_names_of(data) if class_names is None else class_names
-            ),
         }
         report: Any = (
-            make_progress(name) if progress is True else progress or None
+            make_progress(name or "push")
+            if progress is True
+            else progress or None
         )
         try:
             message = push.push(
@@ -395,6 +407,8 @@ class Client:
                 functools.partial(loading.pushed_pretransforms, pretransforms)
                 if pretransforms
                 else None,
+                formats.class_names(self._session, class_names, "class_names"),
+                ignore_other_classes,
             )
         finally:
             if progress is True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 from typing import (
@@ -17,6 +18,7 @@ from typing import (
 
 from .. import sources
 from .._arguments import absolute
+from .._connection.session import Session
 from .._datasets import parts
 from .._datasets.dataset import Dataset, message_of
 from .._push import encoded
@@ -28,6 +30,7 @@ from ..errors import (
     InvalidArgument,
     NotFound,
 )
+from ..sources._base import class_list
 from ..sources._cifar_python import cifar10_python, cifar100_python
 from ..sources._folders import walk
 from ..sources._shards import files_of
@@ -98,6 +101,44 @@ def _fields(text: str) -> Dict[str, str]:
             )
         fields[field] = source or field
     return fields
+
+
+def class_names(
+    session: Session, given: Any, option: str
+) -> Optional[List[str]]:
+    """Returns the class names that an option gives: a list, what has `classes`,
+    or the name of a resident dataset."""
+    if isinstance(given, (list, tuple)) and not given:
+        return []
+    if not isinstance(given, str):
+        return class_list(given, option)
+    found = session.call("GetDataset", name=given)["dataset"]["class_names"]
+    if not found:
+        raise InvalidArgument(
+            f"{option}={given!r}: that dataset has no class names"
+        )
+    return list(found)
+
+
+def _class_arguments(
+    client: "Client", format: str, arguments: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Takes the options about classes that the format's function does not have
+    out of its arguments, and returns them as those of push_dataset."""
+    if "classes" in arguments:
+        arguments["classes"] = class_names(
+            client._session, arguments["classes"], "classes"
+        )
+    if "classes" in inspect.signature(FUNCTIONS[format]).parameters:
+        return {}
+    push_arguments = {}
+    for option, argument in (
+        ("classes", "class_names"),
+        ("ignore_other_classes", "ignore_other_classes"),
+    ):
+        if option in arguments:
+            push_arguments[argument] = arguments.pop(option)
+    return push_arguments
 
 
 def image_options(
@@ -185,6 +226,13 @@ def load(
         raise InvalidArgument(f"format {format!r} needs a path")
     path = absolute(path)  # the directory may be another one later
     images, others = image_options(options or {})
+    by_name = isinstance(others.get("classes"), str)
+    push_arguments.update(_class_arguments(client, format, others))
+    if is_named_by_files and by_name:
+        # The classes of that dataset are in no name that the caller made.
+        classes = others.get("classes") or push_arguments.get("class_names")
+        digest = hashlib.sha256(repr(classes).encode()).hexdigest()[:6]
+        name = f"{name}-{digest}"
     arguments = arguments_of(format, split, others)
     name, path, division = own_shards(
         format, name, path, part, part_epoch, part_seed

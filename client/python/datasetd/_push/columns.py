@@ -52,10 +52,14 @@ class Columns:
             self._specs = names
         elif self.total:
             self.images = names.images
+            firsts = {name: column.first() for name, column in rows.items()}
+            names.find_kinds(firsts)
             self._specs = [
-                make_spec(name, names.kind(name), column.first(), names.images)
-                for name, column in rows.items()
+                make_spec(name, names.kind(name), first, names.images)
+                for name, first in firsts.items()
             ]
+            if names.kept is not None:
+                self.restrict(_ranges_of(names.kept))
             for spec, column in zip(self._specs, self._rows):
                 if spec.is_encoded:
                     column.is_mask = spec.is_mask
@@ -63,9 +67,21 @@ class Columns:
         self._has_encoded = any(spec.is_encoded for spec in self._specs)
 
     def restrict(self, ranges: List[Tuple[int, int]]) -> None:
-        """Sends only these ranges of rows, (begin, end)."""
+        """Sends only these ranges, (begin, end), of the rows that it has sent
+        otherwise."""
+        if self._ranges != [(0, self.total)]:
+            ranges = _within(self._ranges, ranges)
         self._ranges = ranges
         self.total = sum(end - begin for begin, end in ranges)
+
+    def content(self) -> Iterator[Any]:
+        """Yields all bytes of all samples."""
+        if self._has_encoded:
+            for _, data in self._encoded_blocks():
+                yield data
+            return
+        for arrays in self.blocks():
+            yield from map(contiguous, arrays)
 
     def send(self, sender: Any, report: Report) -> None:
         """Sends all blocks by a _Sender of push.py."""
@@ -136,7 +152,8 @@ class Columns:
     def _decoded(self, spec: Spec, files: List[bytes]) -> Any:
         channels = spec.shape[2]
         sent = encoded.files_for_daemon(files, channels)
-        return encoded.pixels(sent, channels, self.images.others)
+        others = self.images.others
+        return encoded.pixels(sent, channels, others, spec.is_mask)
 
     def _pieces(self, num_rows: int) -> Iterator[List[Tuple[int, int]]]:
         """Yields the ranges, cut and joined to `num_rows` rows at a time."""
@@ -153,6 +170,31 @@ class Columns:
                     pieces, missing = [], num_rows
         if pieces:
             yield pieces
+
+
+def _ranges_of(kept: Any) -> List[Tuple[int, int]]:
+    """Returns the ranges of rows for which `kept` is true."""
+    import numpy
+
+    steps = numpy.diff(numpy.concatenate([[0], kept.astype("int8"), [0]]))
+    begins, ends = numpy.nonzero(steps > 0)[0], numpy.nonzero(steps < 0)[0]
+    return list(zip(begins.tolist(), ends.tolist()))
+
+
+def _within(
+    outer: List[Tuple[int, int]], inner: List[Tuple[int, int]]
+) -> List[Tuple[int, int]]:
+    """Returns ranges of the rows that `outer` has, as ranges of all."""
+    found = []
+    for begin, end in inner:
+        offset = 0
+        for first, last in outer:
+            low = max(begin, offset)
+            high = min(end, offset + last - first)
+            if low < high:
+                found.append((first + low - offset, first + high - offset))
+            offset += last - first
+    return found
 
 
 def _read(spec: Spec, rows: Any, pieces: List[Tuple[int, int]]) -> Any:

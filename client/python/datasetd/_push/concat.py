@@ -113,7 +113,7 @@ def as_concat(data: Any) -> Optional[Concat]:
     return None
 
 
-def is_part(data: Any, name: str) -> bool:
+def is_part(data: Any, name: Optional[str]) -> bool:
     """True if the dataset `name` is among those of `data`."""
     found = as_concat(data)
     return found is not None and any(part.name == name for part in found.parts)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._arguments import has_items_of
 from .._datasets.parts import Part
 from ..errors import InvalidArgument
-from ..sources._base import Source
+from ..sources._base import Note, Source
+from ..sources._csv import NUMBER
 from . import concat, encoded
 from .columns import Columns
+from .labels import names_of_features
 from .rows import Rows, is_named
-from .samples import FieldNames, Fields, Kinds
+from .samples import FieldNames, Fields, Kinds, exact_array
 from .tables import of_arrow, of_hugging_face, places_of
 
 _OF_PANDAS = ("DataFrame", "ExtensionArray", "Index", "Series")
@@ -87,7 +89,6 @@ def _of_pandas(values: Any, where: str) -> Any:
 
 def _as_array(value: Any, where: str) -> Any:
     """Returns a column as an array, or None if its values are objects."""
-    import numpy
 
     value = _of_pandas(value, where)
     if _is_array(value):
@@ -95,36 +96,29 @@ def _as_array(value: Any, where: str) -> Any:
     if not isinstance(value, (list, tuple, range)):
         return None
     first: Any = value
-    depth = 0
     while isinstance(first, (list, tuple, range)) and len(first):
         first = first[0]
-        depth += 1
     if not isinstance(first, (bool, int, float)):
         return None
-    try:
-        array = numpy.asarray(value)
-    except (ValueError, OverflowError) as error:
-        raise InvalidArgument(f"{where}: {error}") from None
+    array = exact_array(value, where)
     if array.dtype == object:
-        for number in array.ravel():
-            if isinstance(number, int) and not -(2**63) <= number < 2**63:
-                raise InvalidArgument(f"{where}: {number} is no 64-bit integer")
         raise InvalidArgument(
-            f"{where} has lists of several lengths, or numbers beside other "
-            "things: all samples have one shape and dtype"
+            f"{where} has numbers beside other things, as None or text: all "
+            "samples have one shape and dtype; fill or drop them"
         )
-    if array.dtype.kind == "f" and isinstance(first, int):
-        numbers = numpy.asarray(value, object).ravel()
-        if all(isinstance(number, int) for number in numbers):
-            largest = max(numbers, key=abs)
-            raise InvalidArgument(f"{where}: {largest} is no 64-bit integer")
-    # A number alone is a float32, as it is in a sample; NumPy's keep theirs.
-    is_flat = (
-        depth == 1
-        and array.dtype == numpy.float64
-        and not isinstance(first, numpy.generic)
-    )
-    return array.astype(numpy.float32) if is_flat else array
+    return array
+
+
+def _texts(value: Any) -> Optional[Sequence[Any]]:
+    """Returns the texts of a column of text; None for another column."""
+    is_array = _is_array(value)
+    if not is_array and not isinstance(value, (list, tuple)):
+        return None
+    kind = getattr(getattr(value, "dtype", None), "kind", "?")
+    if is_array and (len(value.shape) > 1 or kind not in "OU"):
+        return None
+    first = next((one for one in value if one is not None), None)
+    return value if isinstance(first, str) else None
 
 
 def _files(value: Any, kind: str, where: str) -> Optional[encoded.FileRows]:
@@ -134,26 +128,37 @@ def _files(value: Any, kind: str, where: str) -> Optional[encoded.FileRows]:
     return encoded.rows_of(value, _length(value), kind, where)
 
 
-def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
-    chosen = names.choose(columns, "the dict of columns")
+def _of_mapping(
+    columns: Mapping[Any, Any],
+    names: FieldNames,
+    chosen: Optional[Dict[str, Any]] = None,
+) -> Any:
+    if chosen is None:
+        chosen = names.choose(columns, "the dict of columns")
     arrays: Dict[str, Any] = {}
+    texts: Dict[str, Any] = {}
     for name, value in chosen.items():
+        where = f"column {name!r}"
         if not _is_column(value):
             raise InvalidArgument(
-                f"column {name!r} is {type(value).__name__}: a dict holds "
+                f"{where} is {type(value).__name__}: a dict holds "
                 "columns, which are arrays or lists of one value for each "
                 "sample"
             )
-        chosen[name] = value = _of_pandas(value, f"column {name!r}")
-        arrays[name] = _as_array(value, f"column {name!r}")
+        if names.is_label(name):
+            names.labels.list_categories(value)
+        chosen[name] = value = _of_pandas(value, where)
+        text = _texts(value)
+        if text is not None and names.is_label(name):
+            texts[name] = text
+        else:
+            arrays[name] = _as_array(value, where)
     rows = {
         name: _files(chosen[name], names.kind(name), f"column {name!r}")
         if array is None
         else Rows(array, f"column {name!r}")
         for name, array in arrays.items()
     }
-    if all(column is not None for column in rows.values()):
-        return Columns(rows, names)
     lengths = {name: _length(value) for name, value in chosen.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidArgument(
@@ -161,13 +166,33 @@ def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
             "length: "
             + ", ".join(f"{n!r} has {k}" for n, k in lengths.items())
         )
+    if None not in rows.values():
+        _add_labels(rows, texts, names)
+        return Columns({name: rows[name] for name in chosen}, names)
     return _Zipped(
         {
-            name: value if arrays[name] is None else arrays[name]
+            names.source(name): value
+            if arrays.get(name) is None
+            else arrays[name]
             for name, value in chosen.items()
         },
         next(iter(lengths.values())),
     )
+
+
+def _add_labels(
+    rows: Dict[str, Any], texts: Mapping[str, Any], names: FieldNames
+) -> None:
+    """Adds columns of text as indices, and changes the data's own indices to
+    those of the list that is given."""
+    for name, values in texts.items():
+        where = f"column {name!r}"
+        rows[name] = Rows(names.label_column(values, name, where), where)
+    for name, column in rows.items():
+        if names.labels.translates(name) and isinstance(column, Rows):
+            where = f"column {name!r}"
+            own = column.read(0, column.length)
+            rows[name] = Rows(names.own_column(own, where), where)
 
 
 def _of_sequence(
@@ -220,14 +245,9 @@ def _check_is_several(data: Any) -> None:
         )
 
 
-def columns_of(
-    data: Any,
-    fields: Fields,
-    images: encoded.ImageOptions = encoded.DEFAULTS,
-) -> Any:
+def columns_of(data: Any, names: FieldNames) -> Any:
     """Returns the columns of `data`, or its samples if it has none."""
     _refuse(data)
-    names = FieldNames(fields, images)
     resident = concat.as_concat(data)
     if resident is not None:
         return concat.columns(resident, names)
@@ -239,10 +259,10 @@ def columns_of(
     if is_named(data, "pandas", "DataFrame"):
         places = places_of(list(data), names, "the DataFrame")
         found = _of_mapping(
-            {name: data.iloc[:, i] for name, i in places.items()}, names
+            {}, names, {name: data.iloc[:, i] for name, i in places.items()}
         )
         if isinstance(found, _Zipped):
-            raise InvalidArgument(_objects_text(data))
+            raise InvalidArgument(_objects_text(data, names))
         return found
     data = _of_pandas(data, "the column")
     if has_items_of(data, "torch", "TensorDataset"):
@@ -256,16 +276,27 @@ def columns_of(
     if isinstance(data, tuple) and data:
         has_array = any(map(_is_array, data))
         if has_array or all(isinstance(v, (list, range)) for v in data):
-            arrays = [_as_array(v, f"column {i}") for i, v in enumerate(data)]
+            own = getattr(data, "_fields", ())
+            arrays = [_column(v, i, names, own) for i, v in enumerate(data)]
             if all(array is not None for array in arrays):
                 if not has_array:
                     raise InvalidArgument(_LISTS_TEXT)
-                own = getattr(data, "_fields", ())
                 return _of_sequence(arrays, names, own)
     if _is_array(data) and _as_array(data, "the array") is not None:
         return _of_sequence([data], names)
     _check_is_several(data)
     return data
+
+
+def _column(
+    value: Any, place: int, names: FieldNames, own: Sequence[str]
+) -> Any:
+    """Returns a column of a tuple as an array, or None."""
+    where = f"column {place}"
+    texts = _texts(_of_pandas(value, where))
+    if texts is None:
+        return _as_array(value, where)
+    return names.label_column(texts, names.name_of_column(place, own), where)
 
 
 def _without_frame(value: Any) -> Any:
@@ -277,18 +308,35 @@ def _without_frame(value: Any) -> Any:
         for name, column in value.items()
     ]
     if any(column.dtype.kind not in "biuf" for column in columns):
-        raise InvalidArgument(_objects_text(value))
+        raise InvalidArgument(_objects_text(value, None))
     import numpy
 
     return numpy.stack(columns, axis=1)
 
 
-def _objects_text(frame: Any) -> str:
-    objects = [str(k) for k, dtype in frame.dtypes.items() if dtype.kind == "O"]
+def _objects_text(frame: Any, names: Optional[FieldNames]) -> str:
+    objects, example = [], ""
+    for place, key in enumerate(map(str, frame)):
+        values = frame.iloc[:, place].to_numpy()
+        if values.dtype.kind != "O" or (
+            names and names.is_label(key) and _texts(values) is not None
+        ):
+            continue
+        objects.append(key)
+        example = example or next(
+            (
+                f", as {str(value)[:60]!r} in row {row}"
+                for row, value in enumerate(values)
+                if not NUMBER.fullmatch(str(value))
+            ),
+            "",
+        )
     return (
         f"columns {', '.join(map(repr, objects))} of the DataFrame hold "
-        "objects, not numbers: leave them out with fields=, or make numbers "
-        "of them, as frame[name].astype('category').cat.codes.to_numpy('int64')"
+        f"objects{example}, not numbers: leave them out with fields=, or make "
+        "numbers of them, as pandas.to_numeric(frame[name]), or classes of "
+        "the text of one by fields={name: 'label'}, or as "
+        "frame[name].astype('category').cat.codes.to_numpy('int64')"
     )
 
 
@@ -311,30 +359,33 @@ def with_kinds(data: Any, fields: Fields) -> Fields:
     }
 
 
-def class_names_of(data: Any) -> List[str]:
+def classes_of(data: Any) -> Tuple[List[str], str]:
     """Returns the class names of torchvision and Hugging Face datasets, their
-    Subsets, and datasetd.sources."""
+    Subsets, and datasetd.sources, and the field of their labels."""
     for _ in range(8):
         classes = getattr(data, "classes", None)
         if isinstance(classes, (list, tuple)) and all(
             isinstance(name, str) for name in classes
         ):
-            return list(classes)
+            label = getattr(data, "label", None)
+            return list(classes), label if isinstance(label, str) else "label"
         features = getattr(data, "features", None)
         if isinstance(features, Mapping):
-            labels = [f for f in features.values() if _is_class_label(f)]
-            label = features.get("label")
-            if _is_class_label(label) or len(labels) == 1:
-                chosen = label if _is_class_label(label) else labels[0]
-                return list(chosen.names)
+            found: Tuple[List[str], str] = names_of_features(features)
+            if found[0]:
+                return found
         if not hasattr(data, "indices"):
-            return []
+            break
         data = getattr(data, "dataset", None)
-    return []
+    return [], ""
 
 
-def _is_class_label(feature: Any) -> bool:
-    return type(feature).__name__ == "ClassLabel" and bool(feature.names)
+def notes_of(data: Any) -> List[Note]:
+    """Returns the notes of what datasetd.sources read."""
+    notes = getattr(data, "notes", ())
+    return [note for note in notes if isinstance(note, Note)] if isinstance(
+        notes, list
+    ) else []
 
 
 def is_map_style(samples: Any) -> bool:

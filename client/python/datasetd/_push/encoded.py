@@ -30,6 +30,8 @@ _OF_PILLOW = (b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
 _JPEG, _PNG, _ = IMAGE_MAGIC
 _BYTES = (bytes, bytearray, memoryview)
 _EXIF_ORIENTATION = 0x112
+# Pillow's values of a grey PNG, in those of so many bits.
+_SCALES = {2: 85, 4: 17}
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 OPTIONS = ("apply_exif", "channels", "fast_decode", "max_pixels")
 
@@ -147,24 +149,29 @@ def channels_of(data: bytes, options: ImageOptions, is_mask: bool) -> int:
     """Returns the number of channels of a field with this first image; 0 if
     they are its own, and the daemon would change them."""
     if is_mask:
-        return 1 if _keeps_classes(data) else 0
+        return 1 if keeps_classes(data) else 0
     return options.channels or _own_channels(data)
 
 
-def _keeps_classes(data: bytes) -> bool:
-    """True for a PNG of one channel of 8 bits. Of others the daemon would take
-    a palette's colours, the upper bits, or 0 to 255 for fewer bits."""
-    return data[24:26] == b"\x08\0" and data.startswith(_PNG)
+def keeps_classes(data: bytes) -> bool:
+    """True for a PNG of one channel of up to 8 bits, or of a palette: as a
+    mask it has the values in the file, as an image colours, or 0 to 255."""
+    return (
+        data.startswith(_PNG)
+        and len(data) > 25
+        and data[24] <= 8
+        and data[25] in (0, 3)
+    )
 
 
 def check_mask(data: bytes, where: str) -> None:
     """Raises InvalidArgument for an image whose values the daemon would not
     keep. What is damaged is a bad sample there."""
-    if _keeps_classes(data) or not data.startswith(IMAGE_MAGIC + _OF_PILLOW):
+    if keeps_classes(data) or not data.startswith(IMAGE_MAGIC + _OF_PILLOW):
         return
     has_header = len(data) >= 26 and data[12:16] == b"IHDR"
     if has_header or not data.startswith(_PNG):
-        raise mask_advice(where, data)
+        raise mask_advice(where)
 
 
 def _own_channels(data: bytes) -> int:
@@ -253,7 +260,10 @@ def array_parts(array: Any) -> List[bytes]:
 
 
 def pixels(
-    files: Sequence[bytes], channels: int, options: Mapping[str, str]
+    files: Sequence[bytes],
+    channels: int,
+    options: Mapping[str, str],
+    is_mask: bool = False,
 ) -> Any:
     """Returns the images that the daemon decodes from the files, as an array
     (N, H, W, C); None if they differ in size, or one cannot be decoded."""
@@ -266,10 +276,14 @@ def pixels(
     images = []
     for data in files:
         try:
-            image = converted(Image.open(io.BytesIO(data)), _MODES[channels])
+            image = Image.open(io.BytesIO(data))
+            if not is_mask:
+                image = converted(image, _MODES[channels])
             if options.get("apply_exif") == "true":
                 image = ImageOps.exif_transpose(image)
-            array = numpy.asarray(image)
+            array: Any = numpy.asarray(image).astype(numpy.uint8)
+            if is_mask and image.mode == "L":  # of 2 or 4 bits: 0 to 255
+                array = array // _SCALES.get(data[24], 1)
         except MemoryError:
             raise
         except Exception:  # as in for_daemon()
@@ -369,14 +383,11 @@ def arrow_files(values: Any) -> List[Any]:
     return listed
 
 
-def mask_advice(where: str, data: bytes) -> InvalidArgument:
-    is_grey_png = data.startswith(_PNG) and data[25:26] == b"\0"
-    factor = {2: 85, 4: 17}.get(data[24]) if is_grey_png else None
+def mask_advice(where: str) -> InvalidArgument:
     return InvalidArgument(
-        f"{where} is an encoded mask, but not a grey PNG of 8 bits without a "
-        "palette, whose values would be kept: decode it first, as "
-        "datasetd.sources.decode_image(value, None)"
-        + (f", which gives {factor} times its classes" if factor else "")
+        f"{where} is an encoded mask, but not a PNG with one channel of up to "
+        "8 bits or with a palette, whose values would be kept: decode it "
+        "first, as datasetd.sources.decode_image(value, None)"
     )
 
 

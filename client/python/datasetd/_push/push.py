@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import itertools
 import math
 import re
@@ -27,18 +28,28 @@ from .._connection.session import Session
 from .._datasets.dataset import Dataset
 from .._datasets.parts import Part
 from .._descriptions import fields_of
+from .._warnings import warn
 from ..errors import (
     AlreadyExists,
+    DataLoss,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
     ResourceExhausted,
 )
+from ..sources._base import Note
 from . import concat, encoded
 from . import resident as _resident
 from .columns import Columns, contiguous, copy_rows
-from .data import columns_of, is_map_style, part_of
-from .samples import Fields, Report, SampleEncoder, progress_message
+from .data import classes_of, columns_of, is_map_style, notes_of, part_of
+from .labels import Labels
+from .samples import (
+    FieldNames,
+    Fields,
+    Report,
+    SampleEncoder,
+    progress_message,
+)
 
 _BLOCK_BYTES = 1 << 20
 # Samples at the start that are read twice; then those at powers of two.
@@ -49,6 +60,9 @@ _POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 0.5
 # Tries of a push whose name is taken, though no dataset of it is seen.
 _MAX_VAIN = 5
+_MAX_NOTES = 32
+_MAX_NOTE_BYTES = 1024
+_MAX_FEED_FIELDS = 8
 
 # From the Field messages of a PushHeader.
 PretransformsOf = Callable[[List[Dict[str, Any]]], Dict[str, Any]]
@@ -139,62 +153,80 @@ class _SampleData:
 
     def __init__(
         self,
-        name: str,
+        name: Optional[str],
         samples: Any,
-        fields: Fields,
+        names: FieldNames,
         is_ragged: bool,
         stack: contextlib.ExitStack,
         most_bytes: Callable[[], float],
-        images: encoded.ImageOptions,
     ) -> None:
-        """Encodes the first sample; or all, to a file, if their number or
-        sizes are unknown: at most most_bytes(), the memory for them."""
+        """Encodes the first sample; or all, to a file, if their number, sizes
+        or classes are unknown: at most most_bytes(), the memory for them."""
         self._name = name
-        self._encoder = SampleEncoder(fields, is_ragged, images)
+        self._labels = names.labels
+        self._encoder = SampleEncoder(names, is_ragged)
         self._encoded = self._encode(samples)
         self._spool: Any = None
         self.total: int
+        # Without a name they are read twice, once for that.
+        is_open = is_ragged or self._labels.ignores_others or name is None
         try:
-            self.total = -1 if is_ragged else len(samples)
+            self.total = -1 if is_open else len(samples)
         except TypeError:
             self.total = -1
-        if self.total < 0:
+        first = next(self._encoded, None)
+        if first is None:
+            self.total = 0
+        else:
+            self._encoded = itertools.chain([first], self._encoded)
+        if self.total < 0 or self._encoder.place_of_text >= 0:
             # The daemon reserves memory before the first sample.
             self._spool = stack.enter_context(tempfile.TemporaryFile())
             self._spool_samples(most_bytes())
             self.total = self._encoder.num_samples
             self._spool.seek(0)
             self._encoded = iter(())
-        else:
-            first = next(self._encoded, None)
-            if first is None:
-                self.total = 0
-            else:
-                self._encoded = itertools.chain([first], self._encoded)
         self.fields = self._encoder.fields_message()
-        self.images = images
+        self.images = names.images
 
     def _spool_samples(self, most_bytes: float) -> None:
         size = 0
+        place = self._encoder.place_of_text
+        texts: List[Tuple[int, int]] = []  # offset and index
         for parts in self._encoded:
+            if place >= 0:
+                offset = size + sum(map(len, parts[:place]))
+                texts.append((offset, int.from_bytes(parts[place], "little")))
             size += self._spool.write(b"".join(parts))
             if size > most_bytes:
                 raise ResourceExhausted(
-                    f"dataset {self._name!r}: the first "
+                    f"dataset {self._name or 'without a name'!r}: the first "
                     f"{self._encoder.num_samples} samples have {size} bytes, "
                     f"and the device's memory budget is {most_bytes:.0f}"
                 )
+        if place >= 0:
+            moved = self._labels.settle()
+            for offset, index in texts:
+                if moved[index] != index:
+                    self._spool.seek(offset)
+                    self._spool.write(moved[index].to_bytes(8, "little"))
 
     def _encode(self, samples: Any) -> Iterator[List[bytes]]:
         # A map-style dataset may have an __iter__ that never ends, or none.
         if not is_map_style(samples) or isinstance(samples, Mapping):
-            for sample in samples:
-                yield self._encoder.encode(sample)
+            for sample in _iterated(samples):
+                parts = self._encoder.encode(sample)
+                if parts is not None:
+                    yield parts
             return
         for i in range(len(samples)):
-            parts = self._encoder.encode(samples[i])
+            parts = self._encoder.encode(_item(samples, i))
+            if parts is None:
+                continue
             is_checked = i < _NUM_CHECKED or i & (i - 1) == 0
-            if is_checked and parts != self._encoder.encode_again(samples[i]):
+            if is_checked and parts != self._encoder.encode_again(
+                _item(samples, i)
+            ):
                 raise InvalidArgument(
                     f"samples[{i}] is not the same twice: a random transform "
                     "would be frozen at one draw. Push without it and give "
@@ -204,14 +236,24 @@ class _SampleData:
                 )
             yield parts
 
+    def content(self) -> Iterator[bytes]:
+        """Yields all bytes of all samples. REQUIRES: no name was given."""
+        yield self._encoder.sizes_bytes()
+        yield from self._spooled()
+        self._spool.seek(0)
+
+    def _spooled(self) -> Iterator[bytes]:
+        while True:
+            data: bytes = self._spool.read(_BLOCK_BYTES)
+            if not data:
+                return
+            yield data
+
     def send(self, sender: _Sender, report: Report) -> None:
         sender.write(self._encoder.sizes_bytes())
         sent = 0
         if self._spool is not None:
-            while True:
-                data: bytes = self._spool.read(_BLOCK_BYTES)
-                if not data:
-                    return
+            for data in self._spooled():
                 sender.write(data)
                 sent += len(data)
                 if report is not None:
@@ -249,6 +291,65 @@ class _SampleData:
             )
 
 
+def _item(samples: Any, i: int) -> Any:
+    try:
+        return samples[i]
+    except Exception as error:
+        _locate(error, f"samples[{i}]")
+        raise
+
+
+def _iterated(samples: Any) -> Iterator[Any]:
+    iterator = iter(samples)
+    for i in itertools.count():
+        try:
+            sample = next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:
+            _locate(error, f"sample {i}")
+            raise
+        yield sample
+
+
+def _locate(error: Exception, where: str) -> None:
+    """Adds the sample to the text of an exception of the data; raises DataLoss
+    where its text is not its own."""
+    if isinstance(error, OSError) and error.strerror:
+        error.strerror = f"{where}: {error.strerror}"
+    elif len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (f"{where}: {error.args[0]}",)
+    if where not in str(error):
+        raise DataLoss(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def _notes_message(notes: List[Note]) -> Dict[str, Any]:
+    """Returns that field of a PushHeader, if there are any; warns of those
+    that are warnings."""
+    messages = []
+    for note in dict.fromkeys(notes):
+        if note.is_warning:
+            warn(note.text)
+        text = note.text.encode()[:_MAX_NOTE_BYTES].decode(errors="ignore")
+        messages.append({"text": text, "is_warning": note.is_warning})
+    return {"notes": messages[:_MAX_NOTES]} if messages else {}
+
+
+def _note_of_many(source: Any) -> List[Note]:
+    if len(source.fields) <= _MAX_FEED_FIELDS:
+        return []
+    return [
+        Note(
+            f"{len(source.fields)} fields, and a loader has at most "
+            f"{_MAX_FEED_FIELDS}: choose them with DataLoader(fields=[...]), "
+            "or push columns of one kind as an array (N, K), as {'x': "
+            "frame[names].to_numpy('float32'), 'y': ...}, or of a csv by "
+            "fields={'x': [names], 'y': 'name'}",
+            is_warning=True,
+        )
+    ]
+
+
 def _options_message(
     source: Any, given: encoded.ImageOptions
 ) -> Dict[str, Any]:
@@ -261,6 +362,17 @@ def _options_message(
             "options are for encoded images, and no field is one"
         )
     return {}
+
+
+def _name_of(source: Any, header: Dict[str, Any]) -> str:
+    """Returns a name of the content and of what the daemon makes of it."""
+    digest = hashlib.sha256()
+    made_of = ("device", "fields", "class_names", "pretransforms", "options",
+               "bad_samples", "residency", "device_bytes")  # fmt: skip
+    digest.update(encode({key: header.get(key, "") for key in made_of}))
+    for data in source.content():
+        digest.update(data)
+    return f"push-{digest.hexdigest()[:12]}"
 
 
 def _check_name(name: Any) -> None:
@@ -347,7 +459,7 @@ def _make_way(session: Session, name: str) -> bool:
 
 _WAYS = (
     "if_exists='keep' takes what is there, 'replace' pushes these samples in "
-    "its place; or choose another name"
+    "its place; or choose another name, or None for one of the content"
 )
 
 
@@ -385,7 +497,8 @@ def _difference(
         return f"{before} with other class names: {_WAYS}"
     other = (
         f"{before} with other content ({present.num_samples} samples; these "
-        f"are {data.total}): {_WAYS}"
+        f"are {data.total}), as data that is drawn anew in each run or was "
+        f"changed since: {_WAYS}"
     )
     fields = fields_of({"fields": data.fields})
     for i, (message, theirs) in enumerate(zip(data.fields, present.fields)):
@@ -447,6 +560,8 @@ def push(
     part: Optional[Part],
     images: encoded.ImageOptions,
     pretransforms_of: Optional[PretransformsOf],
+    class_names: Optional[List[str]] = None,
+    ignores_others: bool = False,
 ) -> Dict[str, Any]:
     """Sends the samples, or a part of them, unless the dataset exists. Returns
     the Dataset message; the session has one more holder. `hold`
@@ -457,8 +572,9 @@ def push(
             f"if_exists is {if_exists!r}, expected one of "
             f"{', '.join(_IF_EXISTS)}"
         )
-    name = header["name"]
-    _check_name(name)
+    name: Optional[str] = header["name"]
+    if name is not None:
+        _check_name(name)
     if if_exists == "replace" and concat.is_part(data, name):
         raise InvalidArgument(
             f"dataset {name!r} cannot replace itself: choose another name, and "
@@ -467,7 +583,7 @@ def push(
     stack = contextlib.ExitStack()
     unkept = contextlib.ExitStack()
 
-    def find() -> Tuple[Optional[Dict[str, Any]], bool]:
+    def find(name: str) -> Tuple[Optional[Dict[str, Any]], bool]:
         found, has_failed = _find(session, name)
         if found is not None:
             unkept.callback(session.release, name)
@@ -480,39 +596,56 @@ def push(
             return math.inf
         return _budget_of(session, header["device"])
 
+    def prepare() -> Tuple[Any, Dict[str, Any]]:
+        notes = notes_of(data)
+        own, own_field = classes_of(data)
+        labels = Labels(class_names, own, own_field, ignores_others, notes)
+        names = FieldNames(fields, images, labels, notes)
+        columns = columns_of(data, names)
+        if part is not None:
+            columns = part_of(columns, part)
+        source: Any = (
+            columns
+            if isinstance(columns, Columns)
+            else _SampleData(
+                name, columns, names, ragged, stack, most_bytes
+            )
+        )
+        if not source.total:
+            raise InvalidArgument(
+                ("" if name is None else f"dataset {name!r}: ")
+                + "there is no sample to push"
+            )
+        labels.told()
+        return source, dict(
+            header,
+            num_samples=source.total,
+            fields=source.fields,
+            class_names=labels.names,
+            **_notes_message(notes + _note_of_many(source)),
+            pretransforms=(
+                {}
+                if pretransforms_of is None
+                else pretransforms_of(source.fields)
+            ),
+            **_options_message(source, images),
+        )
+
     with stack, unkept:
         present: Optional[Dict[str, Any]] = None
+        source: Any = None
+        if name is None:
+            source, header = prepare()
+            name = header["name"] = _name_of(source, header)
+            if if_exists == "same":  # by its name
+                if_exists = "keep"
         if if_exists == "error" and _is_taken(session, name):
             raise AlreadyExists(f"dataset {name!r} is there: {_WAYS}")
         if if_exists in ("same", "keep"):
-            present, _ = find()
+            present, _ = find(name)
         message = present
-        if present is None or if_exists == "same":
-            columns = columns_of(data, fields, images)
-            if part is not None:
-                columns = part_of(columns, part)
-            source: Any = (
-                columns
-                if isinstance(columns, Columns)
-                else _SampleData(
-                    name, columns, fields, ragged, stack, most_bytes, images
-                )
-            )
-            if not source.total:
-                raise InvalidArgument(
-                    f"dataset {name!r}: there is no sample to push"
-                )
-            header = dict(
-                header,
-                num_samples=source.total,
-                fields=source.fields,
-                pretransforms=(
-                    {}
-                    if pretransforms_of is None
-                    else pretransforms_of(source.fields)
-                ),
-                **_options_message(source, images),
-            )
+        if source is None and (present is None or if_exists == "same"):
+            source, header = prepare()
         if if_exists == "replace":
             _make_way(session, name)
         num_vain = 0
@@ -527,7 +660,7 @@ def push(
                 if if_exists == "replace":
                     is_free = _make_way(session, name)
                 else:
-                    present, is_free = find()
+                    present, is_free = find(name)
                     message = present
                 if message is None and not is_free:
                     if num_vain == _MAX_VAIN:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, List, Tuple
 
 from .._descriptions import Field
 from ..errors import InvalidArgument
-from .samples import plain, tensor_to_numpy, to_array
+from .samples import LENGTHS_TEXT, plain, tensor_to_numpy, to_array
 
 _READ_BYTES = 4 << 20
 _MAX_READ_BYTES = 256 << 20
@@ -182,6 +182,10 @@ def is_arrow_numeric(kind: Any) -> bool:
             )
 
 
+def _is_text_type(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string")
+
+
 def _is_list(kind: Any) -> bool:
     import pyarrow
 
@@ -224,7 +228,7 @@ def _arrow_to_numpy(values: Any, where: str) -> Any:
             if len(lengths) and lengths.min() != lengths.max():
                 raise InvalidArgument(
                     f"{where} has lists of {lengths.min()} to {lengths.max()} "
-                    "values: all samples have one shape; pad or cut them"
+                    f"values: {LENGTHS_TEXT}"
                 )
             shape.append(int(lengths[0]) if len(lengths) else 0)
         else:
@@ -232,6 +236,13 @@ def _arrow_to_numpy(values: Any, where: str) -> Any:
         values = values.flatten()
     if not is_arrow_numeric(values.type):
         way = "which is no number; leave it out with fields="
+        if _is_text_type(values.type):
+            way += (
+                "; text becomes classes in a column called label, or by "
+                "fields={name: 'label'}"
+            )
+        elif pyarrow.types.is_decimal(values.type):
+            way += ", or cast it to float64"
         if "list_view" in str(values.type):
             # Arrow's own cast of a slice of these is wrong.
             way = "give its lists: pyarrow.array(column.to_pylist())"

@@ -18,8 +18,10 @@ from typing import (
 )
 
 from ..errors import InvalidArgument
-from ..sources._base import DTYPES
+from ..sources._base import DTYPES, Note, listed
+from ..sources._names import field_names, is_label, is_mask
 from . import encoded
+from .labels import Labels
 
 Fields = Union[None, str, Sequence[str], Mapping[str, str]]
 Report = Optional[Callable[[Dict[str, Any]], Any]]
@@ -34,7 +36,12 @@ _CASTS = {
     "complex128": "view it as float64, with an axis of 2 behind the others",
 }
 _IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
-_KINDS = ("auto", "image", "image_chw", "mask", "array")
+LENGTHS_TEXT = (
+    "all samples have one shape: pad them to one length and push the lengths "
+    "as a field of their own; images may differ in size with ragged=True"
+)
+_KINDS = ("auto", "image", "image_chw", "mask", "array", "label")
+_EXACT_FLOAT = 1 << 53  # float64 has all integers up to it
 
 
 class Spec(NamedTuple):
@@ -58,7 +65,10 @@ def check_dtype(dtype: Any, where: str) -> None:
     if dtype.name == "bfloat16":  # of ml_dtypes
         way = "give it as a torch tensor, or cast it to float32"
     elif dtype.kind in "OSUVa":
-        way = "it is no number; leave it out with fields="
+        way = (
+            "it is no number; leave it out with fields=, or make numbers of "
+            "it, as float(value)"
+        )
     elif dtype.kind in "mM":
         way = "cast it to int64"
     else:
@@ -78,7 +88,37 @@ def to_array(value: Any, where: str) -> Any:
             f"{where} has masked values: fill them, as array.filled(0), or "
             "leave them out"
         )
+    if isinstance(value, (list, tuple)):
+        return exact_array(value, where)
     return numpy.asarray(value)
+
+
+def exact_array(value: Any, where: str) -> Any:
+    """Returns the array of nested lists: Python's integers as int64, its
+    floats as float64. Raises InvalidArgument for an integer that the array's
+    dtype does not hold."""
+    import numpy
+
+    try:
+        array = numpy.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{where}: {error}; {LENGTHS_TEXT}") from None
+    is_large = array.dtype.kind == "f" and (abs(array) >= _EXACT_FLOAT).any()
+    if array.dtype.kind != "O" and not is_large:
+        return array
+    numbers = numpy.asarray(value, object).ravel().tolist()
+    integers = [n for n in numbers if isinstance(n, int)]
+    for number in integers:
+        is_held = -(2**63) <= number < 2**63
+        is_needed = array.dtype.kind == "O" or len(integers) == len(numbers)
+        if is_needed and not is_held:
+            raise InvalidArgument(f"{where}: {number} is no 64-bit integer")
+        if array.dtype.kind == "f" and float(number) != number:
+            raise InvalidArgument(
+                f"{where}: {number} stands among floats, and {array.dtype} "
+                "does not hold it: make it a field of its own"
+            )
+    return array
 
 
 def tensor_to_numpy(tensor: Any, where: str) -> Tuple[Any, str]:
@@ -165,15 +205,14 @@ def _to_array(
             raise InvalidArgument(
                 f"{where}: {value} is no 64-bit integer"
             ) from None
-    elif isinstance(value, float) and not isinstance(value, numpy.generic):
-        array, origin = numpy.asarray(value, numpy.float32), "numpy"
     elif isinstance(value, (str, bytes, bytearray)) or value is None:
         if encoded.is_image_file(value):
             way = "decode it first, as datasetd.sources.decode_image(value)"
         else:
             way = (
                 "give a number for it, such as the index of its class, or "
-                "leave it out of a dict with fields="
+                "leave it out of a dict with fields=; text becomes class "
+                "indices in a field called label, or by fields={name: 'label'}"
             )
         raise InvalidArgument(
             f"{where} is {type(value).__name__}, expected a tensor, an array, "
@@ -199,7 +238,7 @@ def make_spec(
         channels = encoded.channels_of(data, images, is_mask)
         if not channels:
             raise (
-                encoded.mask_advice(where, data)
+                encoded.mask_advice(where)
                 if is_mask
                 else encoded.own_advice(where)
             )
@@ -290,19 +329,30 @@ class Kinds(Dict[str, str]):
 
 
 class FieldNames:
-    """Names and kinds of the values of a sample, and how its encoded images
-    are decoded."""
+    """Names and kinds of the values of a sample, how its encoded images are
+    decoded, and which classes its labels are.
+
+    Attributes: images, labels, notes.
+    """
 
     def __init__(
         self,
         fields: Fields,
         images: encoded.ImageOptions = encoded.DEFAULTS,
+        labels: Optional[Labels] = None,
+        notes: Optional[List[Note]] = None,
     ) -> None:
         self.images = images
+        self.notes: List[Note] = [] if notes is None else notes
+        # The rows of columns that are sent, as booleans; None: all.
+        self.kept: Any = None
+        self.labels = labels or Labels(None, (), "", False, self.notes)
         if isinstance(fields, str):
             fields = [fields]
         has_all = fields is None or isinstance(fields, Kinds)
         self._names = None if has_all else list(fields or ())
+        # What the data calls each field; None: values without names.
+        self._sources: Optional[Dict[str, Any]] = None
         self._kinds = dict(fields) if isinstance(fields, Mapping) else {}
         if len(set(self._names or ())) != len(self._names or ()):
             raise InvalidArgument(f"fields: {fields} names a field twice")
@@ -316,18 +366,133 @@ class FieldNames:
     def kind(self, name: str) -> str:
         return self._kinds.get(name, "auto")
 
+    def is_label(self, name: str) -> bool:
+        """True if text of this field becomes classes."""
+        kind = self.kind(name)
+        return kind == "label" or kind == "auto" and (
+            self.labels.is_given
+            or is_label(name)
+            or is_label(self.source(name))
+        )
+
+    def source(self, name: str) -> Any:
+        """Returns what the data calls a field."""
+        return (self._sources or {}).get(name, name)
+
+    def name_of_column(self, place: int, own: Sequence[str]) -> str:
+        """Returns the name of a column of text in a tuple."""
+        names = list(self._names or own)
+        return names[place] if place < len(names) else "label"
+
+    def label_column(self, values: Sequence[Any], name: str, where: str) -> Any:
+        """Returns the indices that a column of text becomes."""
+        is_asked = self.kind(name) == "label"
+        return self._kept(self.labels.all(values, name, where, is_asked))
+
+    def own_column(self, values: Any, where: str) -> Any:
+        """Returns the indices in the list that is given for the data's own."""
+        return self._kept(
+            [
+                self.labels.of_own(int(value), f"{where}, row {row}")
+                for row, value in enumerate(values)
+            ]
+        )
+
+    def _kept(self, indices: List[Optional[int]]) -> Any:
+        import numpy
+
+        array = numpy.array([-1 if i is None else i for i in indices], "int64")
+        if (array < 0).any():
+            self.kept = array >= 0
+        return array
+
+    def find_kinds(self, firsts: Mapping[str, Any]) -> None:
+        """Makes masks of the images of classes among the first sample's
+        values, by their names; notes what may have been meant otherwise."""
+        shapes = {
+            name: _shape_of(name, self.kind(name), value, self.images)
+            for name, value in firsts.items()
+        }
+        for name, value in firsts.items():
+            if self.kind(name) == "auto" and _may_be_planes(value):
+                self.notes.append(
+                    Note(
+                        f"field {name!r} of {tuple(value.shape)} is an array, "
+                        f"which has no transforms: fields={{{name!r}: "
+                        "'image_chw'}} makes an image of (C, H, W) of it",
+                        is_warning=name == "image",
+                    )
+                )
+        for name, (channels, is_bytes) in shapes.items():
+            has_colours = any(
+                shapes[other][0] > 1
+                and self.kind(other) != "mask"
+                and not is_mask(other, True, True)
+                for other in shapes
+                if other != name
+            )
+            if (
+                self.kind(name) == "auto"
+                and channels in (1, _PALETTE)
+                and name != "mask"
+                and is_mask(name, is_bytes, has_colours)
+            ):
+                self._kinds[name] = "mask"
+                self.notes.append(
+                    Note(
+                        f"field {name!r} is a mask, by its name: "
+                        f"fields={{{name!r}: 'image'}} makes an image of it"
+                    )
+                )
+
     def choose(self, values: Mapping[Any, Any], where: str) -> Dict[str, Any]:
         """Selects names; takes all of them if there are none yet."""
-        if self._names is None:
-            self._names = list(values)
+        if self._sources is None:
+            self._sources = self._chosen(values, where)
             self._check_kinds()
-        missing = [name for name in self._names if name not in values]
+        missing = [k for k in self._sources.values() if k not in values]
         if missing:
             raise InvalidArgument(
                 f"{where} has no {missing[0]!r}; it has "
                 f"{', '.join(map(str, values))}"
             )
-        return {name: values[name] for name in self._names}
+        return {name: values[key] for name, key in self._sources.items()}
+
+    def _chosen(
+        self, values: Mapping[Any, Any], where: str
+    ) -> Dict[str, Any]:
+        """Returns what the data calls each field that is sent."""
+        fields = field_names(values)
+        keys = {key: field for field, key in fields.items()}
+        # fields= has either name.
+        for name in list(self._kinds):
+            if name not in fields and name in keys:
+                self._kinds[keys[name]] = self._kinds.pop(name)
+        chosen = fields
+        if self._names is not None:
+            chosen = {}
+            for name in self._names:
+                key = name if name in values else fields.get(name, name)
+                chosen[keys.get(key, name)] = key
+            left_out = [key for key in values if key not in chosen.values()]
+            if left_out:
+                self.notes.append(Note(f"left out: {listed(left_out)}"))
+        self._names = list(chosen)
+        renamed = [
+            f"{key!r} is {field!r}"
+            for field, key in chosen.items()
+            if field != key
+        ]
+        if renamed:
+            more = f" and {len(renamed) - 8} more" if len(renamed) > 8 else ""
+            self.notes.append(
+                Note(
+                    "names of fields, which have letters, digits and _: "
+                    + ", ".join(renamed[:8])
+                    + more
+                )
+            )
+        return chosen
 
     def give(
         self, values: Sequence[Any], where: str, own: Sequence[str] = ()
@@ -344,27 +509,73 @@ class FieldNames:
         return dict(zip(self._names, values))
 
     def _check_kinds(self) -> None:
+        names = list(self._sources or self._names or ())
         for name in self._kinds:
-            if name not in (self._names or ()):
+            if name not in names:
                 raise InvalidArgument(
                     f"there is no field {name!r}; there are "
-                    f"{', '.join(map(str, self._names or ()))}"
+                    f"{', '.join(map(str, names))}"
                 )
 
 
+_PALETTE = -1
+
+
+def _shape_of(
+    name: str, kind: str, value: Any, images: encoded.ImageOptions
+) -> Tuple[int, bool]:
+    """Returns the channels that a value has as an image, _PALETTE of what has
+    a palette or may be a mask's file, 0 if it is none, and whether it is
+    uint8."""
+    if isinstance(value, str) or kind in ("array", "label"):
+        return 0, False
+    if encoded.is_image_file(value):
+        data = encoded.to_bytes(value, name, may_open=True)
+        return (_PALETTE if encoded.keeps_classes(data) else 3), True
+    if type(value).__module__.split(".")[0] == "PIL":
+        if value.mode in ("P", "PA"):
+            return _PALETTE, True
+        is_bytes = value.mode in ("1", "L")
+        return 1 if is_bytes else len(value.getbands()), is_bytes
+    try:
+        spec = make_spec(name, kind, value, images)
+    except InvalidArgument:  # which it says again where it is sent
+        return 0, False
+    return spec.shape[2] if spec.is_image else 0, spec.dtype == "uint8"
+
+
+def _may_be_planes(value: Any) -> bool:
+    """True for an array that is an image if it is (C, H, W)."""
+    shape: Tuple[int, ...] = getattr(value, "shape", ())
+    dtype = getattr(getattr(value, "dtype", None), "name", "")
+    return (
+        dtype in ("uint8", "float32")
+        and not hasattr(value, "detach")
+        and len(shape) == 3
+        and shape[0] in (1, 3, 4)
+        and min(shape[1:]) > _MAX_CHANNELS
+    )
+
+
 def _guess_names(values: Sequence[Any]) -> List[str]:
-    """Returns `image` for the first image, and `label` for the integer right
-    after it, or for the only integer if there is no image."""
+    """Returns `image` for the first image, and `label` for the integer or
+    text right after it, or for the only one if there is no image."""
     images: List[int] = []
     integers: List[int] = []
     for i, value in enumerate(values):
         where = f"value {i} of the first sample"
-        if encoded.is_image_file(value):
+        is_pil = type(value).__module__.split(".")[0] == "PIL"
+        if is_pil or encoded.is_image_file(value):
             images.append(i)
             continue
-        array, dtype, origin = _to_array(value, where)
-        # Two axes of float32 may be anything, but not in a PIL image.
-        is_known = array.ndim != 2 or dtype == "uint8" or origin == "pil"
+        if isinstance(value, str) and i > 0:
+            # The name of a class comes right after its image, or last.
+            if images and images[0] == i - 1 or i == len(values) - 1:
+                integers.append(i)
+            continue
+        array, dtype, _ = _to_array(value, where)
+        # Two axes of float32 may be anything.
+        is_known = array.ndim != 2 or dtype == "uint8"
         if is_known and make_spec("image", "auto", value).is_image:
             images.append(i)
         elif array.ndim == 0 and dtype.startswith(("int", "uint")):
@@ -384,13 +595,9 @@ def _guess_names(values: Sequence[Any]) -> List[str]:
 class SampleEncoder:
     """Encodes samples; the first one determines the fields."""
 
-    def __init__(
-        self,
-        fields: Fields,
-        ragged: bool = False,
-        images: encoded.ImageOptions = encoded.DEFAULTS,
-    ) -> None:
-        self._names = FieldNames(fields, images)
+    def __init__(self, names: FieldNames, ragged: bool = False) -> None:
+        self._names = names
+        self._labels = names.labels
         self._specs: List[Spec] = []
         self.num_samples = 0
         # With `ragged`: height and width of each sample, by image field.
@@ -453,6 +660,7 @@ class SampleEncoder:
                 [part[4:] for part in parts],
                 spec.shape[2],
                 self._names.images.others,
+                spec.is_mask,
             )
             if spec.is_encoded
             else numpy.frombuffer(b"".join(parts), numpy_dtype(spec)).reshape(
@@ -469,9 +677,32 @@ class SampleEncoder:
             return None
         return sizes
 
-    def encode(self, sample: Any) -> List[bytes]:
-        """Encodes the fields of the next sample."""
+    @property
+    def place_of_text(self) -> int:
+        """The field whose text has indices of first use, which settle() is to
+        sort at the end; -1 if there is none."""
+        if not self._labels.field or self._labels.is_listed:
+            return -1
+        return [spec.name for spec in self._specs].index(self._labels.field)
+
+    def encode(self, sample: Any) -> Optional[List[bytes]]:
+        """Encodes the fields of the next sample; None for one of a class that
+        is left out."""
         values = self._values(sample)
+        if not self._specs:
+            self._names.find_kinds(values)
+        for name, value in values.items():
+            where = f"sample {self.num_samples}, field {name!r}"
+            if isinstance(value, str) and self._names.is_label(name):
+                self._labels.begin(name, self._names.kind(name) == "label")
+                index = self._labels.of_text(value, where)
+            elif self._labels.translates(name):
+                index = self._labels.of_own(int(value), where)
+            else:
+                continue
+            if index is None:
+                return None
+            values[name] = index
         if not self._specs:
             self._specs = [
                 make_spec(
@@ -507,7 +738,7 @@ class SampleEncoder:
         self.num_samples += 1
         return parts
 
-    def encode_again(self, sample: Any) -> List[bytes]:
+    def encode_again(self, sample: Any) -> Optional[List[bytes]]:
         """Encodes the last sample again, after it was read again."""
         self.num_samples -= 1
         kept = {name: sizes[:] for name, sizes in self._sizes.items()}
@@ -530,8 +761,10 @@ class SampleEncoder:
             text += "; make them one mode before, as image.convert('RGB') does"
         elif is_image and dtype == spec.dtype and not self._is_ragged:
             text += "; resize them before, or push with ragged=True"
+        elif dtype == spec.dtype:
+            text += f". {LENGTHS_TEXT}"
         else:
-            text += "; resize or cast them before"
+            text += "; cast them before, as float(value) or int(value)"
         if self.num_samples == 1 and not spec.is_image:
             text += (
                 ". Columns are pushed as a tuple (X, y) or as a dict "

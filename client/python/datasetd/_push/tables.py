@@ -8,17 +8,25 @@ from typing import Any, Callable, Dict, Optional, Sequence
 from ..errors import InvalidArgument
 from . import encoded
 from .columns import Columns
-from .rows import ArrowRows, is_arrow_numeric
+from .rows import ArrowRows, Rows, is_arrow_numeric
 from .samples import FieldNames
 
 
 def _arrow_rows(
+    name: str,
     kind: Any,
     length: int,
     read: Callable[[int, int], Any],
-    where: str,
+    names: FieldNames,
     may_open: bool = False,
 ) -> Any:
+    where = f"column {name!r}"
+    if _is_text(kind) and names.is_label(name):
+        texts = read(0, length).to_pylist()
+        return Rows(names.label_column(texts, name, where), where)
+    if names.labels.translates(name):
+        own = read(0, length).to_pylist()
+        return Rows(names.own_column(own, where), where)
     if encoded.is_arrow_files(kind):
         return encoded.FileRows(
             length,
@@ -29,6 +37,16 @@ def _arrow_rows(
     return ArrowRows(length, read, where)
 
 
+def _is_text(kind: Any) -> bool:
+    """True for Arrow's text, also as the values of a dictionary."""
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
 def places_of(
     columns: Sequence[Any], names: FieldNames, where: str
 ) -> Dict[str, int]:
@@ -36,7 +54,7 @@ def places_of(
     texts = [str(name) for name in columns]
     chosen = names.choose({text: i for i, text in enumerate(texts)}, where)
     counts = collections.Counter(texts)
-    for name in chosen:
+    for name in map(names.source, chosen):
         if counts[name] > 1:
             raise InvalidArgument(
                 f"{where} has {counts[name]} columns called {name!r}: rename "
@@ -51,10 +69,11 @@ def of_arrow(table: Any, names: FieldNames) -> Columns:
     def rows(name: str, i: int) -> Any:
         column = table.column(i)
         return _arrow_rows(
+            name,
             table.schema.field(i).type,
             table.num_rows,
             lambda begin, end: column.slice(begin, end - begin),
-            f"column {name!r}",
+            names,
         )
 
     return Columns({n: rows(n, i) for n, i in chosen.items()}, names)
@@ -69,15 +88,16 @@ def of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
     chosen = names.choose(
         {name: name for name in settings["columns"]}, "the dataset"
     )
-    kinds = {name: schema.field(name).type for name in chosen}
+    kinds = {name: schema.field(key).type for name, key in chosen.items()}
 
     def rows(name: str) -> Any:
-        column = dataset.with_format("arrow", columns=[name])
+        column = dataset.with_format("arrow", columns=[chosen[name]])
         return _arrow_rows(
+            name,
             kinds[name],
             len(dataset),
             lambda begin, end: column[begin:end].column(0),
-            f"column {name!r}",
+            names,
             may_open=True,
         )
 
@@ -86,11 +106,13 @@ def of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
     names.images = names.images.of_hugging_face()
     for name, column in columns.items():
         if isinstance(column, encoded.FileRows):
-            if getattr(dataset.features[name], "mode", None):
+            if getattr(dataset.features[chosen[name]], "mode", None):
                 return None
             if not len(dataset) or not _is_sent_encoded(name, column, names):
                 return None
-        elif not is_arrow_numeric(kinds[name]):
+        elif isinstance(column, ArrowRows) and not is_arrow_numeric(
+            kinds[name]
+        ):
             return None
     return Columns(columns, names)
 

@@ -11,6 +11,7 @@ from typing import (
     Iterable,
     List,
     Mapping,
+    NamedTuple,
     Optional,
     Sequence,
     Union,
@@ -22,6 +23,7 @@ from ..errors import (
     NotFound,
     PermissionDenied,
 )
+from ._names import is_mask
 
 Path = Union[str, "os.PathLike[str]"]
 Fields = Union[None, str, Sequence[str], Mapping[str, str]]
@@ -36,15 +38,25 @@ DTYPES = (
 )
 # First bytes of the images that the daemon decodes: JPEG, PNG and BMP.
 IMAGE_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
+_BYTES = ("uint8", "bool")
 _IMAGE_DTYPES = ("uint8", "bool", "float16", "float32")
 _MAX_CHANNELS = 4
+
+
+class Note(NamedTuple):
+    """What was left out, changed or decided; a warning if training may be
+    affected."""
+
+    text: str
+    is_warning: bool = False
 
 
 class Source(Dict[str, Any]):
     """Columns by field: arrays [N, ...] of N samples.
 
     Attributes: classes, the class names; kinds, the kinds of fields that
-    push_dataset would else guess.
+    push_dataset would else guess; notes, for Dataset.notes; label, the field
+    that holds indices of classes.
     """
 
     def __init__(
@@ -52,10 +64,59 @@ class Source(Dict[str, Any]):
         columns: Mapping[str, Any],
         classes: Sequence[str] = (),
         kinds: Optional[Mapping[str, str]] = None,
+        notes: Iterable[Note] = (),
+        label: str = "label",
     ) -> None:
         super().__init__(columns)
         self.classes: List[str] = list(classes)
         self.kinds: Dict[str, str] = dict(kinds or {})
+        self.notes: List[Note] = list(notes)
+        self.label = label
+
+
+def listed(names: Iterable[Any], most: int = 8) -> str:
+    """Returns the names for a message; of more than `most` the first ones and
+    the number of the others."""
+    texts = [repr(str(name)) for name in names]
+    rest = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def class_list(classes: Any, option: str = "classes") -> Optional[List[str]]:
+    """Returns the class names that an option gives, as a list or by what has
+    `classes`, such as a Dataset; None for None."""
+    if classes is None:
+        return None
+    if isinstance(classes, str):
+        raise InvalidArgument(
+            f"{option}={classes!r}: the name of a resident dataset is for "
+            "load_dataset and push_dataset; here give its list, dataset.classes"
+        )
+    names = getattr(classes, "classes", classes)
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, str) for name in names
+    ):
+        raise InvalidArgument(
+            f"{option}={classes!r}; expected a list of class names, a dataset "
+            "that has classes, or the name of a resident one"
+        )
+    if not names:
+        raise InvalidArgument(f"{option} is empty: it names no class")
+    for name, count in collections.Counter(names).items():
+        if count > 1:
+            raise InvalidArgument(f"{option} has {name!r} {count} times")
+    return list(names)
+
+
+def unlisted(
+    name: str, where: str, classes: Sequence[str], option: str
+) -> InvalidArgument:
+    """The error for a class that `option` does not list."""
+    return InvalidArgument(
+        f"{where} is of class {name!r}, which {option} does not list: "
+        f"{listed(classes)}. Add it there, or leave such samples out with "
+        "ignore_other_classes=True"
+    )
 
 
 def library(module: str, package: str, purpose: str) -> Any:
@@ -116,24 +177,48 @@ def array_kinds(
 
     Images are arrays (N, H, W, C) of 1 to 4 channels, and arrays (N, H, W) of
     uint8 or bool or of a field called image or mask. So are columns of encoded
-    images, of objects. An image called mask is a mask. `images` and `masks`
-    choose otherwise.
+    images, of objects. An image called mask is a mask, and so are those of one
+    channel with other names of masks. `images` and `masks` choose otherwise.
     """
     is_image = _choices("images", images, arrays)
-    is_mask = _choices("masks", masks, arrays)
+    is_chosen = _choices("masks", masks, arrays)
     kinds = {}
     for name, array in arrays.items():
-        if is_mask.get(name) and is_image.get(name) is False:
+        if is_chosen.get(name) and is_image.get(name) is False:
             raise InvalidArgument(
                 f"images and masks contradict each other about {name!r}: a "
                 "mask is an image"
             )
-        kind = "array"
+        kind = "auto" if array.dtype.kind == "U" else "array"
         by_default = _is_image(name, array)
-        if is_mask.get(name) or is_image.get(name, by_default):
-            kind = "mask" if is_mask.get(name, name == "mask") else "image"
+        if is_chosen.get(name) or is_image.get(name, by_default):
+            kind = "mask" if is_chosen.get(name, name == "mask") else "image"
         kinds[name] = kind
+    for name, array in arrays.items():
+        has_colours = any(
+            kinds[other] == "image"
+            and _channels(arrays[other]) > 1
+            and not is_mask(other, True, True)
+            for other in arrays
+            if other != name
+        )
+        if (
+            kinds[name] == "image"
+            and name not in is_chosen
+            and name not in is_image
+            and _channels(array) == 1
+            and is_mask(name, array.dtype.name in _BYTES, has_colours)
+        ):
+            kinds[name] = "mask"
     return kinds
+
+
+def _channels(array: Any) -> int:
+    """Returns the channels of an image; of encoded ones, which are looked at
+    when they are sent, 0."""
+    if array.dtype.kind == "O":
+        return 0
+    return int(array.shape[3]) if len(array.shape) == 4 else 1
 
 
 def _choices(
@@ -160,6 +245,6 @@ def _is_image(name: str, array: Any) -> bool:
     if array.dtype.name not in _IMAGE_DTYPES:
         return False
     if len(array.shape) == 3:
-        is_bytes = array.dtype.name in ("uint8", "bool")
+        is_bytes = array.dtype.name in _BYTES
         return is_bytes or name in ("image", "mask")
     return len(array.shape) == 4 and 1 <= array.shape[3] <= _MAX_CHANNELS

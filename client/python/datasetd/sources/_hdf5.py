@@ -8,6 +8,7 @@ from ._base import (
     IMAGE_MAGIC,
     Choices,
     Fields,
+    Note,
     Path,
     Source,
     array_kinds,
@@ -15,6 +16,7 @@ from ._base import (
     existing,
     library,
 )
+from ._names import is_label
 
 _DTYPES = ("bool", *DTYPES)
 
@@ -48,8 +50,10 @@ def hdf5(
     """Datasets [N, ...] of an HDF5 file, by h5py: numbers, and encoded images
     as uint8 of variable length.
 
-    They are read in order, and need not fit into memory. Data in other files,
-    by external links or storage or virtual datasets, is refused.
+    They are read in order, and need not fit into memory. Text becomes classes
+    in a dataset, or a field, of labels by its name: label, class, species. Data
+    in other files, by external links or storage or virtual datasets, is
+    refused.
 
     Args:
       fields: "group/name" names a dataset of a group. None: the datasets of
@@ -64,8 +68,10 @@ def hdf5(
     except OSError as error:
         raise DataLoss(f"{found}: {error}") from error
 
+    notes = []
     if fields is None:
         names = sorted(name for name in file if _is_field(file, name, h5py))
+        notes = _left_out(file, names, h5py)
     else:
         names = _datasets(file, fields, h5py)
     columns = {}
@@ -77,13 +83,58 @@ def hdf5(
                 "not read: open it with h5py, and push the dataset if it may "
                 "be trusted"
             )
+        if _is_text(dataset, h5py) and (is_label(field) or is_label(name)):
+            columns[field] = dataset.asstr()[:].astype(str)
+            continue
         if not _is_array(dataset) and not _is_files(dataset, h5py):
             raise InvalidArgument(
                 f"{found}: {name!r} is no array [N, ...] of numbers that "
                 f"datasetd holds: {', '.join(_DTYPES)}"
             )
         columns[field] = _Rows(dataset, f"{found}: {name!r}")
-    return Source(columns, kinds=array_kinds(columns, images, masks))
+    kinds = array_kinds(columns, images, masks)
+    return Source(columns, kinds=kinds, notes=notes)
+
+
+def _left_out(file: Any, names: List[str], h5py: Any) -> List[Note]:
+    """Returns the notes of what is in the root and no field. What may be the
+    labels is a warning."""
+    texts = []
+    is_warning = False
+    for name in sorted(file):
+        if name in names:
+            continue
+        what = _description(file, name, h5py)
+        texts.append(f"{name!r} ({what})")
+        is_warning = is_warning or is_label(name) or what == "text"
+    if not texts:
+        return []
+    more = f" and {len(texts) - 8} more" if len(texts) > 8 else ""
+    text = (
+        f"left out: {', '.join(texts[:8])}{more}; "
+        "fields={'x': 'group/name'} names datasets of groups"
+    )
+    return [Note(text, is_warning)]
+
+
+def _description(file: Any, name: str, h5py: Any) -> str:
+    """Returns what is no field, in a word or two."""
+    link = file.get(name, getlink=True)
+    if not isinstance(link, h5py.HardLink):
+        return "a link"
+    item = file[name]
+    if not isinstance(item, h5py.Dataset):
+        return "a group"
+    try:
+        if h5py.check_string_dtype(item.dtype) is not None:
+            return "text"
+        if item.dtype.names is not None:
+            return "a compound type"
+        if not item.shape:
+            return "one value"
+        return str(item.dtype)
+    except TypeError:
+        return "a type that NumPy does not have"
 
 
 def _is_array(dataset: Any) -> bool:
@@ -92,6 +143,15 @@ def _is_array(dataset: Any) -> bool:
     except TypeError:  # a type that NumPy does not have, such as bit fields
         return False
     return name in _DTYPES and bool(dataset.shape)
+
+
+def _is_text(dataset: Any, h5py: Any) -> bool:
+    """True for one text for each sample."""
+    try:
+        kind = h5py.check_string_dtype(dataset.dtype)
+    except TypeError:
+        return False
+    return kind is not None and len(dataset.shape or ()) == 1
 
 
 def _is_files(dataset: Any, h5py: Any) -> bool:
@@ -121,7 +181,10 @@ def _is_field(file: Any, name: str, h5py: Any) -> bool:
         return False
     item = file[name]
     return isinstance(item, h5py.Dataset) and (
-        _is_array(item) or _is_files(item, h5py) and _begins_with_image(item)
+        _is_array(item)
+        or _is_text(item, h5py)
+        and is_label(name)
+        or _is_files(item, h5py) and _begins_with_image(item)
     )
 
 

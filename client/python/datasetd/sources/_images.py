@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from ..errors import DataLoss, InvalidArgument
-from ._base import Path, existing, library
+from ._base import Note, Path, class_list, existing, library, listed, unlisted
 from ._folders import walk
 
 
@@ -51,9 +51,10 @@ def _is_deep(mode: str) -> bool:
 class _Folder:
     def __init__(
         self, root: str, classes: List[str], files: List[Tuple[str, int]],
-        mode: Optional[str],
+        mode: Optional[str], notes: List[Note],
     ) -> None:
         self.classes = classes
+        self.notes = notes
         self._root = root
         self._files = files
         self._mode = mode
@@ -82,6 +83,8 @@ def image_folder(
     path: Path,
     extensions: Optional[Sequence[str]] = None,
     mode: Optional[str] = "RGB",
+    classes: Any = None,
+    ignore_other_classes: bool = False,
 ) -> Any:
     """Images of a directory of a directory for each class, decoded by Pillow:
     `image` and `label`, in the order of torchvision's ImageFolder.
@@ -89,33 +92,68 @@ def image_folder(
     Args:
       extensions: as [".tif", ".webp"]; None is all that Pillow knows.
       mode: as of decode_image; None is each file's own, with palettes refused.
+      classes: their names, in the order of the labels: a list, or what has
+        `classes`, as a Dataset; a class may have no directory. None: the
+        directories, sorted, but those whose names begin with a dot.
+      ignore_other_classes: leave directories of other classes out.
 
-    A class without an image is an error, and so is a directory that cannot be
-    read. For JPEG and PNG, load_dataset's image_folder is faster.
+    A directory that cannot be read is an error. For JPEG and PNG,
+    load_dataset's image_folder is faster.
     """
     pillow = library("PIL.Image", "pillow", "image_folder")
     root = existing(path)
     if extensions is None:
         extensions = list(pillow.registered_extensions())
     endings = tuple(ending.lower() for ending in extensions)
-    classes = sorted(e.name for e in os.scandir(root) if e.is_dir())
-    if not classes:
+    names = class_list(classes)
+    folders = sorted(e.name for e in os.scandir(root) if e.is_dir())
+    hidden = [name for name in folders if name.startswith(".")]
+    notes = []
+    if hidden:
+        notes.append(Note(f"left out: hidden directories, {listed(hidden)}"))
+    folders = [name for name in folders if name not in hidden]
+    if not folders:
         raise InvalidArgument(
             f"{root} holds no directory, expected one for each class"
         )
-    files: List[Tuple[str, int]] = []
-    for label, kind in enumerate(classes):
-        top = os.path.join(root, kind)
-        paths = [
-            os.path.join(folder, name)
-            for folder, names in sorted(walk(top, _refuse))
-            for name in names
-            if name.lower().endswith(endings)
-        ]
-        if not paths:
-            raise InvalidArgument(
-                f"{top}: a class without an image; remove the directory, or "
-                "put images into it"
+    if names is None:
+        names = folders
+    others = [name for name in folders if name not in names]
+    if others and not ignore_other_classes:
+        raise unlisted(
+            others[0], os.path.join(root, others[0]), names, "classes"
+        )
+    if others:
+        notes.append(
+            Note(
+                "left out: directories of classes that are not listed, "
+                + listed(others)
             )
-        files += [(os.path.relpath(path, root), label) for path in paths]
-    return _Folder(root, classes, files, mode)
+        )
+    files: List[Tuple[str, int]] = []
+    left_out: Dict[str, int] = {}  # files by ending
+    for label, kind in enumerate(names):
+        top = os.path.join(root, kind)
+        before = len(files)
+        walked = walk(top, _refuse) if kind in folders else ()
+        for folder, inner in sorted(walked):
+            for name in inner:
+                if name.lower().endswith(endings):
+                    path = os.path.join(folder, name)
+                    files.append((os.path.relpath(path, root), label))
+                else:
+                    ending = os.path.splitext(name)[1].lower() or name
+                    left_out[ending] = left_out.get(ending, 0) + 1
+        if len(files) == before:
+            notes.append(Note(f"class {kind!r} has no image"))
+    if not files:
+        raise InvalidArgument(
+            f"{root}: no image in the directories of its classes, "
+            f"{listed(names)}; images end in {', '.join(endings[:8])}, ..."
+        )
+    if left_out:
+        counts = [f"{count} {ending}" for ending, count in left_out.items()]
+        notes.append(
+            Note(f"left out: files of other kinds, {', '.join(counts[:8])}")
+        )
+    return _Folder(root, names, files, mode, notes)

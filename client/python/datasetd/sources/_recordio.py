@@ -21,6 +21,8 @@ class _Records:
         self._label_dtype = label_dtype
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
+        import numpy
+
         file = self._recordio.MXRecordIO(self._path, "r")
         dtype = self._label_dtype
         try:
@@ -40,7 +42,7 @@ class _Records:
                             f"{label}, no whole number: give "
                             "label_dtype='float32'"
                         )
-                    label = int(label) if dtype == "int64" else label
+                    label = numpy.dtype(dtype).type(label)
                 yield {"image": self._decode(content), "label": label}
         finally:
             file.close()

@@ -18,6 +18,7 @@ from typing import (
     BinaryIO,
     Callable,
     Dict,
+    List,
     Mapping,
     NamedTuple,
     Optional,
@@ -28,7 +29,8 @@ from typing import (
 )
 
 from ..errors import DataLoss, InvalidArgument
-from ._base import IMAGE_MAGIC, Path, Source, existing, library
+from ._base import IMAGE_MAGIC, Note, Path, Source, existing, library, listed
+from ._names import field_name, is_label
 from ._shards import files_of
 
 _HEADER_BYTES = 12  # the length and its CRC
@@ -78,7 +80,7 @@ def _parse(features: Union[str, Mapping[str, Any]]) -> Dict[str, _Feature]:
         for item in features.split(","):
             field, equals, rest = item.strip().partition("=")
             if not equals:
-                rest, field = field, _field_name(field.rpartition(":")[0])
+                rest, field = field, field_name(field.rpartition(":")[0])
             if field in parsed:
                 raise InvalidArgument(
                     f"features has field {field!r} twice: {features!r}"
@@ -95,10 +97,6 @@ def _parse(features: Union[str, Mapping[str, Any]]) -> Dict[str, _Feature]:
             )
         parsed[field] = _feature(field, *given)
     return parsed
-
-
-def _field_name(feature: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]", "_", feature)
 
 
 class _Shard:
@@ -210,6 +208,7 @@ class _Records:
         self._crc32c = library("crc32c", "crc32c", "tfrecord").crc32c
         self._files = files
         self._decode = decode
+        self.notes: List[Note] = []
         self._shard = (-1, cast(_Shard, None))
         # The index after the last record of each shard.
         self._ends = list(
@@ -253,7 +252,7 @@ class _Records:
                         f"{column[0].size}"
                     )
                 column[i] = value
-        return Source(columns)
+        return Source(columns, notes=self.notes)
 
     def __getitem__(self, i: int) -> Dict[str, Any]:
         example, where = self._read(i)
@@ -331,17 +330,20 @@ class _Records:
         """Returns the fields of the first example: images, then numbers."""
         example, where = self._read(0)
         images, numbers = {}, {}
+        left_out = []
         names: Dict[str, str] = {}  # by field
         for name, message in sorted(example.features.feature.items()):
-            field = _field_name(name)
+            field = field_name(name)
             dtype, values = _values_of(message)
             if dtype is None:
                 if len(values) != 1 or not values[0].startswith(IMAGE_MAGIC):
+                    left_out.append(name)
                     continue
                 images[field] = _Feature(name, None, None)
             elif len(values):
                 numbers[field] = _Feature(name, dtype, None)
             else:
+                left_out.append(name)
                 continue
             if names.setdefault(field, name) != name:
                 raise InvalidArgument(
@@ -352,6 +354,14 @@ class _Records:
             raise InvalidArgument(
                 f"{where}: neither an image nor numbers; features= says what "
                 "its bytes are"
+            )
+        if left_out:
+            self.notes.append(
+                Note(
+                    "left out: features that are bytes or empty in the first "
+                    f"record, {listed(left_out)}; features= says what they are",
+                    is_warning=any(map(is_label, left_out)),
+                )
             )
         return {**images, **numbers}
 

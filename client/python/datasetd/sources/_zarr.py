@@ -3,7 +3,16 @@ from __future__ import annotations
 from typing import Any, Iterator
 
 from ..errors import FailedPrecondition, InvalidArgument
-from ._base import Fields, Path, Source, choose, existing, library
+from ._base import (
+    Fields,
+    Note,
+    Path,
+    Source,
+    choose,
+    existing,
+    library,
+    listed,
+)
 
 
 def zarr(path: Path, fields: Fields = None) -> Source:
@@ -36,10 +45,18 @@ def _columns(root: Any, group: Any, fields: Fields, path: Path) -> Source:
         columns = dict.fromkeys(
             names or choose(fields, ["data"], str(path)), root
         )
+        notes = []
     else:
         # zarr 3 lists them in any order.
         names = sorted(name for name, _ in root.arrays())
         chosen = choose(fields, names, str(path))
+        groups = sorted(name for name, _ in root.groups())
+        left_out = [name for name in names if name not in chosen.values()]
+        notes = [
+            Note(f"left out: {kind} {listed(found)}")
+            for kind, found in (("groups", groups), ("arrays", left_out))
+            if found
+        ]
         columns = {field: root[name] for field, name in chosen.items()}
     for field, array in columns.items():
         if "pickle" in _codecs(array):
@@ -48,7 +65,7 @@ def _columns(root: Any, group: Any, fields: Fields, path: Path) -> Source:
                 "code: open it with zarr, and push the array if it may be "
                 "trusted"
             )
-    return Source(columns)
+    return Source(columns, notes=notes)
 
 
 def _codecs(array: Any) -> Iterator[str]:
