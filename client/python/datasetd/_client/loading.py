@@ -24,13 +24,14 @@ from .._arguments import absolute, device_name, encode
 from .._connection import library
 from .._connection.session import Session
 from .._descriptions import fields_of, summary_of
-from .._feed.options import check_one_image, image_field
+from .._feed.options import check_one_image, image_field, warn_of_kinds
 from .._warnings import warn
 from ..errors import Error, FailedPrecondition, InvalidArgument, NotFound
 from ..transforms._pipeline import (
     Pipelines,
     moves_masks,
     pipelines_message,
+    spread_pipelines,
 )
 from .folders import advice as folder_advice
 from .formats import FUNCTIONS, is_read_here
@@ -198,7 +199,9 @@ def pushed_pretransforms(
     fields = fields_of({"fields": pushed})
     masks = [field.name for field in fields if field.is_mask]
     image = image_field(fields)
-    messages = pipelines_message("pretransforms", value, masks, image, masks)
+    spread = spread_pipelines("pretransforms", value, masks, image, masks)
+    messages = spread.messages
+    warn_of_kinds("pretransforms", "of the push", fields, spread, image)
     if moves_masks(value) and image in messages:
         check_one_image("pretransforms", fields, image)
     return _as_message(messages)
@@ -220,8 +223,12 @@ def warn_of_masks(
 ) -> None:
     """Warns of masks that a pipeline of torchvision's v2 would have moved with
     the image: whether there are any is known when the dataset is loaded."""
-    masks = [field["name"] for field in loaded if field["is_mask"]]
-    if moves_masks(value) and _changes(value, masks):
+    fields = fields_of({"fields": loaded})
+    masks = [field.name for field in fields if field.is_mask]
+    if not moves_masks(value):
+        spread = spread_pipelines("pretransforms", value, masks)
+        warn_of_kinds("pretransforms", name, fields, spread, "image")
+    elif _changes(value, masks):
         warn(
             f"pretransforms: dataset {name!r} has the masks {masks}, and the "
             "pipeline of torchvision's v2 was for the image alone: give "

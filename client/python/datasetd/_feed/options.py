@@ -6,9 +6,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from .._datasets.dataset import Dataset
 from .._descriptions import Field
+from .._warnings import warn_once
 from ..errors import InvalidArgument
 from ..transforms._pipeline import (
     Pipelines,
+    Spread,
     moves_masks,
     spread_pipelines,
 )
@@ -93,6 +95,7 @@ def fields_message(
     masks = [f.name for f in dataset.fields if f.is_mask]
     image = image_field(fields if views is None else dataset.fields)
     spread = spread_pipelines("transforms", transforms, masks, image, masks)
+    warn_of_kinds("transforms", dataset.name, fields, spread, image)
     pipelines = spread.messages
     if moves_masks(transforms):
         if views is None and image in pipelines:
@@ -132,6 +135,60 @@ def fields_message(
         if view in message:
             message[view].update(source=image, view=number)
     return message
+
+
+def warn_of_kinds(
+    argument: str, name: str, fields: List[Field], spread: Spread, image: str
+) -> None:
+    """Warns once where transforms would leave a mask behind its image, or mix
+    the classes of an image that may be a mask."""
+    masks = [f.name for f in fields if f.is_mask]
+    for op in spread.unshared:
+        behind = [
+            mask
+            for mask in masks
+            if not any(
+                type(op) is type(other) and mask in (other.fields or ())
+                for other in spread.shared
+            )
+        ]
+        if behind:
+            warn_once(
+                f"{argument} {name} {type(op).__name__}",
+                f"{argument}: {op!r} moves the pixels of {image!r} alone, and "
+                f"no longer fits the mask {behind[0]!r} of dataset {name!r}: "
+                f"fields={[image, *behind]} changes them alike; "
+                f"fields=[{image!r}] says that it is meant",
+            )
+    colours = [f for f in fields if f.is_image and f.shape[2] > 1]
+    if not any(_interpolates(spread.messages.get(f.name)) for f in colours):
+        return
+    for field in fields:
+        is_grey = field.is_image and field.shape[2] == 1
+        if (
+            is_grey
+            and not field.is_mask
+            and field.dtype == "uint8"
+            and _interpolates(spread.messages.get(field.name))
+        ):
+            warn_once(
+                f"{argument} {name} {field.name}",
+                f"{argument}: the values of {field.name!r} of dataset "
+                f"{name!r} are interpolated, as those of an image. If they are "
+                f"classes, say so where it is loaded: fields={{{field.name!r}: "
+                "'mask'} of push_dataset, or options={'masks': "
+                f"{field.name!r}}} of npy",
+            )
+
+
+def _interpolates(message: Any) -> bool:
+    """True for messages of ops of which one mixes the values of pixels."""
+    if isinstance(message, dict):
+        mode = message.get("interpolation", "NEAREST")
+        return "NEAREST" not in mode or any(
+            map(_interpolates, message.values())
+        )
+    return isinstance(message, list) and any(map(_interpolates, message))
 
 
 def check_one_image(argument: str, fields: List[Field], image: str) -> None:

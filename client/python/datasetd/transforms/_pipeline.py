@@ -18,6 +18,7 @@ from typing import (
 from ..errors import InvalidArgument
 from ._base import Transform
 from ._importer import from_torchvision, is_for_masks
+from .dtypes import Normalize, ToDtype
 from .groups import BatchOp, RandomApply
 
 # A callable is a Compose or another transform of torchvision.
@@ -67,9 +68,23 @@ def spread_pipelines(
                     )
                 spread.add(op, (field,))
         return spread
+    is_converted = _is_torchvision(value)
     for op in _checked_list(argument, value, image, moved):
-        spread.add(op, op.fields or (image,))
+        fields = op.fields or (image,)
+        spread.add(op, fields)
+        if moves_pixels(op):
+            is_asked = op.fields is not None and not is_converted
+            alone = is_asked or fields != (image,)
+            (spread.shared if alone else spread.unshared).append(op)
     return spread
+
+
+def moves_pixels(op: Transform) -> bool:
+    """True for geometry, and for policies, which have some."""
+    if isinstance(op, RandomApply):
+        return any(map(moves_pixels, op.transforms))
+    is_geometry = op._takes_masks and not isinstance(op, (Normalize, ToDtype))
+    return is_geometry or hasattr(op, "interpolation")
 
 
 def _check_fills(
@@ -133,6 +148,10 @@ class Spread:
 
     def __init__(self, argument: str, masks: Container[str]) -> None:
         self.messages: Dict[str, Messages] = {}
+        # Ops of a list that move pixels: of the image since they name no
+        # fields, and others.
+        self.unshared: List[Transform] = []
+        self.shared: List[Transform] = []
         self._argument = argument
         self._masks = masks
         # For ops on several fields.
