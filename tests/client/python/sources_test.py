@@ -519,6 +519,13 @@ def test_other_text_of_a_csv_is_refused(tmp_path):
         "fields=, or make classes of it with label='by'",
     ):
         sources.csv(path)
+    path.write_text("by,name,label\nme,a,dog\nyou,b,cat\n")
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="column 'by' holds text, as 'me', and so do 'name': leave",
+    ):
+        sources.csv(path)
+    path.write_text("x,by,label\n1,me,dog\n2,you,cat\n")
     assert sources.csv(path, {"kind": "by"}, "by").classes == ["me", "you"]
     assert sources.csv(path, {"label": "by"}).classes == ["me", "you"]
     both = sources.csv(path, ["x", "label"])

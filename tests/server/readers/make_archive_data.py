@@ -77,11 +77,11 @@ def encode(pixels, kind, **options):
     return data, np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
-def ragged(case, name, arrays):
+def ragged(case, name, arrays, is_mask=False):
     """A field of images of their own sizes."""
     case.field(name, np.concatenate([a.ravel() for a in arrays]), "uint8",
                arrays[0].shape, True)
-    case.expected["fields"][-1]["is_ragged"] = True
+    case.expected["fields"][-1].update(is_ragged=True, is_mask=is_mask)
     case.expected["num_samples"] = len(arrays)
 
 
@@ -141,7 +141,7 @@ def webdataset(out):
                            tar(members, tar_format),
                            options={"max_pixels": "100000"})
         ragged(case, "image", [photo[1] for photo, _ in pairs])
-        ragged(case, "seg", [mask[1] for _, mask in pairs])
+        ragged(case, "seg", [mask[1][:, :, :1] for _, mask in pairs], True)
         case.field("audio", vectors, "float32", [2, 3], False)
         case.close()
 
@@ -153,7 +153,7 @@ def webdataset(out):
         gzip.compress(packed[5000:], mtime=0),
         options={"max_pixels": "100000"})
     ragged(case, "image", [photo[1] for photo, _ in pairs])
-    ragged(case, "seg", [mask[1] for _, mask in pairs])
+    ragged(case, "seg", [mask[1][:, :, :1] for _, mask in pairs], True)
     case.field("audio", vectors, "float32", [2, 3], False)
     case.close()
 

@@ -81,6 +81,7 @@ def csv(
     file = _File(pandas, existing(path), options)
     chosen = _chosen(file, fields)
     used = [name for group, _ in chosen.values() for name in group]
+    file.used = used
     if label is not None and str(label) not in used:
         raise InvalidArgument(
             f"{path}: label={label!r} is not among the columns that are read: "
@@ -157,6 +158,7 @@ class _File:
         # Without a header they are numbers.
         frame.columns = [str(name) for name in frame.columns]
         self.frame = frame
+        self.used: List[str] = []  # columns
         # The row in the file of each row of the frame.
         self._rows = list(range(len(frame)))
 
@@ -184,9 +186,17 @@ class _File:
         way = "leave it out with fields="
         if len(group) == 1:
             way += f", or make classes of it with label={name!r}"
+        others = [
+            other
+            for other in self.used
+            if other != name
+            and not _is_number_dtype(self.frame[other].dtype)
+            and not is_label(other)
+        ]
         raise InvalidArgument(
-            f"{self._place(0, cell)}: column {name!r} holds text, as {cell!r}: "
-            + way
+            f"{self._place(0, cell)}: column {name!r} holds text, as {cell!r}"
+            + (f", and so do {listed(others)}" if others else "")
+            + f": {way}"
         )
 
     def numbers(self, group: List[str], is_group: bool) -> Any:
