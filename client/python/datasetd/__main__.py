@@ -29,7 +29,7 @@ from ._client.client import Client, connect
 from ._commands import per_node
 from ._datasets.dataset import Dataset, message_of
 from ._descriptions import summary_of
-from ._push.samples import Kinds
+from ._push.field_names import Kinds
 from ._version import __version__
 from .web import _command as web
 

@@ -188,6 +188,19 @@ def test_a_join_of_images_and_masks(client, folders, name, kind, channels):
         )
 
 
+def test_arrays_of_a_join_that_are_masks(client, folders):
+    (folders / "arrays").mkdir()
+    np.save(folders / "arrays" / "codes.npy", _CLASSES)
+    for name, want in (("seg", "mask"), ("target", "mask"), ("x", "image")):
+        options = {"parts": "image_folder:images,npy:arrays",
+                   "fields": f"image:0.image,{name}:1.codes"}
+        with client.load_dataset(
+            _name(), "join", folders, options=options
+        ) as dataset:
+            assert _kinds(dataset) == {"image": "image", name: want}
+            np.testing.assert_array_equal(dataset.column(name)[:, 0], _CLASSES)
+
+
 def test_a_part_of_a_join_that_can_be_no_mask(client, folders):
     options = {"parts": "image_folder:images,image_folder:photos"}
     with pytest.raises(

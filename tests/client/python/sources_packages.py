@@ -201,6 +201,23 @@ else:
             with pytest.raises(datasetd.InvalidArgument, match=words):
                 client.push_dataset("wrong", pyarrow.table({"x": column}))
 
+    def test_text_labels_of_tables(client):
+        texts = [f"class {i}" for i in _LABELS]
+        names = [f"class {i}" for i in range(10)]
+        want = {"x": _ROWS[:, 0], "label": _LABELS}
+        columns = {"x": _ROWS[:, 0], "label": pyarrow.array(texts)}
+        _expect(client, pyarrow.table(columns), want, names)
+        coded = {**columns, "label": columns["label"].dictionary_encode()}
+        _expect(client, pyarrow.table(coded), want, names)
+        hugging = datasets.Dataset(pyarrow.table(columns))
+        _expect(client, hugging, want, names)
+        images = datasets.Dataset.from_dict(
+            {"image": [Image.fromarray(image) for image in _IMAGES[:20]],
+             "label": texts[:20]}
+        )
+        _expect(client, images,
+                {"image": _IMAGES[:20], "label": _LABELS[:20]}, names)
+
     def test_parquet(client, tmp_path):
         pyarrow.parquet.write_table(_table(), tmp_path / "a.parquet")
         _expect(client, sources.parquet(tmp_path / "a.parquet"), _WANT)

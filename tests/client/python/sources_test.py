@@ -24,7 +24,7 @@ import torch
 from conftest import run_examples, run_python
 from datasetd import __main__ as command
 from datasetd import sources
-from datasetd._push.samples import FieldNames, Kinds
+from datasetd._push.field_names import FieldNames, Kinds
 from PIL import Image
 
 _NUMBERS = itertools.count()

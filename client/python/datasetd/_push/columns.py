@@ -6,9 +6,9 @@ from typing import Any, Iterator, List, Mapping, Tuple, Union
 
 from ..errors import InvalidArgument
 from . import encoded
+from .field_names import FieldNames
 from .rows import joined
 from .samples import (
-    FieldNames,
     Report,
     Spec,
     field_message,

@@ -12,8 +12,9 @@ from .._datasets.subset import Samples
 from .._descriptions import Field
 from ..errors import FailedPrecondition, InvalidArgument
 from .columns import Columns
+from .field_names import FieldNames
 from .rows import Pieces, needs_torch, of_batch
-from .samples import FieldNames, Spec
+from .samples import Spec
 
 _READ_BYTES = 4 << 20
 _MAX_READ_ROWS = 1 << 17

@@ -11,9 +11,10 @@ from ..sources._base import Note, Source
 from ..sources._csv import NUMBER
 from . import concat, encoded
 from .columns import Columns
+from .field_names import FieldNames, Kinds
 from .labels import names_of_features
 from .rows import Rows, is_named
-from .samples import FieldNames, Fields, Kinds, exact_array
+from .samples import Fields, exact_array
 from .tables import of_arrow, of_hugging_face, places_of
 
 _OF_PANDAS = ("DataFrame", "ExtensionArray", "Index", "Series")

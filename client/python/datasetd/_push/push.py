@@ -42,14 +42,9 @@ from . import concat, encoded
 from . import resident as _resident
 from .columns import Columns, contiguous, copy_rows
 from .data import classes_of, columns_of, is_map_style, notes_of, part_of
+from .field_names import FieldNames
 from .labels import Labels
-from .samples import (
-    FieldNames,
-    Fields,
-    Report,
-    SampleEncoder,
-    progress_message,
-)
+from .samples import Fields, Report, SampleEncoder, progress_message
 
 _BLOCK_BYTES = 1 << 20
 # Samples at the start that are read twice; then those at powers of two.

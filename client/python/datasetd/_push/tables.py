@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Optional, Sequence
 from ..errors import InvalidArgument
 from . import encoded
 from .columns import Columns
+from .field_names import FieldNames
 from .rows import ArrowRows, Rows, is_arrow_numeric
-from .samples import FieldNames
 
 
 def _arrow_rows(
