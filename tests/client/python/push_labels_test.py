@@ -359,3 +359,15 @@ def test_a_name_of_the_content(client):
             "one of the content",
         ):
             client.push_dataset("same-name", second)
+
+
+def test_class_names_that_are_not_unique(client):
+    """As "crane" in ImageNet; a text has one index."""
+    names = ["crane", "ant", "crane"]
+    assert _labels(client, {"label": [2, 0]}, class_names=names) == (
+        [2, 0], names)
+    for data in ({"label": ["ant"]}, _Pairs(["ant", "crane"], [0, 1])):
+        with pytest.raises(
+            datasetd.InvalidArgument, match="class_names has 'crane' 2 times"
+        ):
+            client.push_dataset(_name(), data, class_names=names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InvalidArgument
-from ..sources._base import Note, listed, unlisted
+from ..sources._base import Note, index_of, listed, unlisted
 from ..sources._csv import NUMBER
 
 _OPTION = "class_names"
@@ -34,7 +34,8 @@ class Labels:
         self.ignores_others = ignores_others
         self.field = ""
         self._notes = notes
-        self._index = {name: i for i, name in enumerate(self.names)}
+        # Of each class, once text or own indices need it.
+        self._index: Dict[str, int] = {}
         self._is_asked = False
         self._num_others = 0
         self._others: Dict[str, None] = {}
@@ -44,6 +45,7 @@ class Labels:
             is_renamed = len(own) == len(given) and not set(own) & set(given)
             if not is_renamed:
                 self._own = list(own)
+                self._index = index_of(given, _OPTION)
                 self.field = own_field
         if ignores_others and not given:
             raise InvalidArgument(
@@ -59,7 +61,6 @@ class Labels:
         if not self.is_listed and categories and is_text:
             self.names = categories
             self.is_listed = True
-            self._index = {name: i for i, name in enumerate(categories)}
 
     def translates(self, field: str) -> bool:
         """True if indices of this field are those of another list."""
@@ -75,6 +76,8 @@ class Labels:
             )
         self.field = field
         self._is_asked = is_asked
+        if self.is_listed and not self._index:
+            self._index = index_of(self.names, _OPTION)
 
     def of_text(self, text: str, where: str) -> Optional[int]:
         """Returns the index; None for a class to be left out. Without a list

@@ -102,10 +102,15 @@ def class_list(classes: Any, option: str = "classes") -> Optional[List[str]]:
         )
     if not names:
         raise InvalidArgument(f"{option} is empty: it names no class")
+    return list(names)
+
+
+def index_of(names: Sequence[str], option: str) -> Dict[str, int]:
+    """Returns the index of each class."""
     for name, count in collections.Counter(names).items():
         if count > 1:
             raise InvalidArgument(f"{option} has {name!r} {count} times")
-    return list(names)
+    return {name: i for i, name in enumerate(names)}
 
 
 def unlisted(

@@ -22,6 +22,7 @@ from ._base import (
     Source,
     class_list,
     existing,
+    index_of,
     library,
     listed,
     unlisted,
@@ -235,7 +236,7 @@ class _File:
                     f"sorted: {listed(names)}"
                 )
             )
-        index = {text: i for i, text in enumerate(names)}
+        index = index_of(names, "classes")
         kept = [row for row, text in enumerate(texts) if text in index]
         if len(kept) < len(texts):
             others = sorted(set(texts) - set(index))

@@ -5,7 +5,16 @@ import os
 from typing import Any, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from ..errors import DataLoss, InvalidArgument
-from ._base import Note, Path, class_list, existing, library, listed, unlisted
+from ._base import (
+    Note,
+    Path,
+    class_list,
+    existing,
+    index_of,
+    library,
+    listed,
+    unlisted,
+)
 from ._folders import walk
 
 
@@ -118,6 +127,7 @@ def image_folder(
         )
     if names is None:
         names = folders
+    index_of(names, "classes")
     others = [name for name in folders if name not in names]
     if others and not ignore_other_classes:
         raise unlisted(
