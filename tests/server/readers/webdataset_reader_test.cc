@@ -75,7 +75,7 @@ TEST(WebdatasetReaderTest, ASampleWithoutAFieldStaysBad) {
 }
 
 // Others would be converted, to other classes.
-TEST(WebdatasetReaderTest, AMaskIsAGreyPngOf8Bits) {
+TEST(WebdatasetReaderTest, AMaskIsAPngOfOneChannelOrAPalette) {
   const auto make = [](const std::string& name, char bits, char colour) {
     const std::string bytes =
         absl::StrCat("\x89PNG\r\n\x1a\n", std::string("\0\0\0\rIHDR", 8),
