@@ -32,10 +32,10 @@ absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
   }
   if (!options.has_client_order()) return absl::OkStatus();
   if (options.shuffle() || options.drop_last() || options.has_subset() ||
-      options.first_position() != 0) {
+      options.first_position() != 0 || options.unpadded()) {
     return absl::InvalidArgumentError(
         "client_order: the client makes the order, so that shuffle, drop_last, "
-        "subset and first_position must not be set");
+        "subset, first_position and unpadded must not be set");
   }
   if (options.batch_size() < 1 ||
       options.batch_size() > ClientOrder::kMaxBatchSize) {

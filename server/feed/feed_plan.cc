@@ -49,6 +49,7 @@ absl::StatusOr<SamplerOptions> PlanSampler(const v1::FeedOptions& options,
   sampler.batch_size = options.batch_size();
   sampler.shuffle = options.shuffle();
   sampler.drop_last = options.drop_last();
+  sampler.unpadded = options.unpadded();
   sampler.seed = options.seed();
   sampler.rank = options.rank();
   sampler.world_size = WorldSize(options);

@@ -67,6 +67,11 @@ absl::Status Validate(const SamplerOptions& options) {
         "rank is ", options.rank, "; with world_size ", options.world_size,
         " it must be within 0..", options.world_size - 1));
   }
+  if (options.unpadded && options.drop_last) {
+    return absl::InvalidArgumentError(
+        "drop_last and unpadded exclude each other: unpadded gives every "
+        "sample, and drop_last leaves some out");
+  }
   if (options.num_draws.has_value()) return ValidateDraws(options);
   if (options.first_position >= static_cast<uint64_t>(options.num_samples)) {
     return absl::InvalidArgumentError(
@@ -83,12 +88,17 @@ absl::Status Validate(const SamplerOptions& options) {
   return absl::OkStatus();
 }
 
-// Rows of each rank per epoch. REQUIRES: Validate(options) is OK.
+// This rank's rows per epoch. REQUIRES: Validate(options) is OK.
 uint64_t NumRows(const SamplerOptions& options) {
   const uint64_t num_positions =
       options.num_draws.value_or(static_cast<uint64_t>(options.num_samples)) -
       options.first_position;
   const auto world_size = static_cast<uint64_t>(options.world_size);
+  if (options.unpadded) {
+    const auto rank = static_cast<uint64_t>(options.rank);
+    return rank < num_positions ? (num_positions - rank - 1) / world_size + 1
+                                : 0;
+  }
   const bool has_rest = num_positions % world_size != 0;
   return num_positions / world_size + (has_rest && !options.drop_last ? 1 : 0);
 }

@@ -10,6 +10,8 @@
 //   without drop_last  ceil(N / w); positions from N on are padding and wrap
 //                      around: position p is position p mod N
 //   with drop_last     floor(N / w); the last N mod w positions are left out
+// But with `unpadded` a rank gets its positions below N and no more: the ranks
+// may differ by one row, and in the number of batches, which may be 0.
 // A rank's samples are then cut into batches of batch_size, as by torch's
 // BatchSampler: the last one is short without drop_last, and left out with it.
 // A batch_size above floor(N / w) with drop_last gives no batches, which is
@@ -17,8 +19,8 @@
 //
 // Only the last round of w positions is padded: a rank has at most one padding
 // row per epoch, the last row of its last batch. With w > N, the ranks from N
-// on have only that row. All ranks have the same number of batches, of the same
-// sizes.
+// on have only that row. Unless unpadded, all ranks have the same number of
+// batches, of the same sizes.
 //
 // With a subset, positions are positions in the subset.
 //
@@ -51,6 +53,7 @@ struct SamplerOptions {
   int64_t batch_size = 0;   // at least 1
   bool shuffle = false;
   bool drop_last = false;
+  bool unpadded = false;  // excludes drop_last
   uint64_t seed = 0;
   int64_t rank = 0;             // 0..world_size - 1
   int64_t world_size = 1;       // at least 1
@@ -79,7 +82,7 @@ class Sampler {
       const SamplerOptions& options);
   ~Sampler();
 
-  // The same for every rank and epoch; may be 0.
+  // The same for every epoch and, unless unpadded, for every rank; may be 0.
   int64_t batches_per_epoch() const {
     return static_cast<int64_t>(num_batches_);
   }

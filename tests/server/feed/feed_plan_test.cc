@@ -171,6 +171,9 @@ TEST_F(FeedPlanTest, WhatCannotBeServedIsNamed) {
       "weighted_order { num_samples: 100 num_draws: 9 } ";
   const std::vector<std::pair<std::string, std::string>> orders = {
       {"rank: 2 world_size: 2", "rank is 2; with world_size 2"},
+      {"drop_last: true unpadded: true", "drop_last and unpadded exclude"},
+      {"rank: 2 world_size: 3 unpadded: true start { batch: 10 }",
+       "an epoch has 9 batches"},
       {"first_position: 100", "first_position is 100; with 100 samples"},
       {"subset { indices: 7 } first_position: 1", "with 1 samples"},
       {weighted + "first_position: 9", "first_position is 9; with 9 draws"},

@@ -313,6 +313,42 @@ TEST(SamplerTest, AnEpochGoesOnWithOtherRanksAndBatches) {
   }
 }
 
+TEST(SamplerTest, UnpaddedRanksGetEachPositionOnce) {
+  for (const bool shuffle : {false, true}) {
+    for (const int64_t n : {1, 2, 7, 1000, 65537}) {
+      const std::vector<int64_t> order = GlobalOrder(n, shuffle, 9, 2);
+      for (const int64_t world_size : {1, 2, 3, 8}) {
+        // From the beginning, and the rest of an epoch that others began.
+        for (const int64_t first : {int64_t{0}, n / 2, n - 1}) {
+          std::vector<int64_t> seen(n, -1);
+          for (int64_t rank = 0; rank < world_size; ++rank) {
+            auto sampler =
+                Make({.num_samples = n,
+                      .batch_size = 64,
+                      .shuffle = shuffle,
+                      .unpadded = true,
+                      .seed = 9,
+                      .rank = rank,
+                      .world_size = world_size,
+                      .first_position = static_cast<uint64_t>(first)});
+            const RankEpoch epoch = Collect(*sampler, 64, 2);
+            EXPECT_TRUE(epoch.padding_rows.empty());
+            EXPECT_EQ(sampler->batches_per_epoch(),
+                      (static_cast<int64_t>(epoch.indices.size()) + 63) / 64);
+            for (size_t row = 0; row < epoch.indices.size(); ++row) {
+              const int64_t position = first + rank + row * world_size;
+              ASSERT_LT(position, n);
+              seen[position] = epoch.indices[row];
+            }
+          }
+          ASSERT_TRUE(std::equal(seen.begin() + first, seen.end(),
+                                 order.begin() + first));
+        }
+      }
+    }
+  }
+}
+
 TEST(SamplerTest, TheRestOfAnEpochDropsWhatIsNoWholeBatch) {
   auto sampler = Make({.num_samples = 20,
                        .batch_size = 4,
