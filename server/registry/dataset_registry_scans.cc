@@ -251,7 +251,7 @@ DatasetRegistry::EntryPtr DatasetRegistry::Join(
     }
     DATASETD_RETURN_IF_ERROR(CheckSame(*present, *call));
     if (present->is_planned && present->spec_id != opened->spec_id) {
-      return DatasetTable::NameTaken(*present, call->caller);
+      return DatasetTable::FilesChanged(*present);
     }
     DATASETD_RETURN_IF_ERROR(Attach(*present, call));
     return nullptr;

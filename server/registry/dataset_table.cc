@@ -123,8 +123,16 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
       present.spec->path().empty() ? "a client" : present.spec->path().c_str(),
       " on ", present.device, ", spec id ",
       present.spec_id.empty() ? "not known yet" : present.spec_id.c_str(),
-      "), or its files have changed; choose another name, get it as it is, or "
-      "unload it"));
+      "); choose another name, get it as it is, or unload it"));
+}
+
+absl::Status DatasetTable::FilesChanged(const DatasetEntry& present) {
+  return absl::AlreadyExistsError(absl::StrCat(
+      "dataset '", present.spec->name(), "': files of ", present.spec->path(),
+      " were added, removed or changed since it was loaded, and it is still "
+      "there with the old ones. A Dataset that is open keeps them, as `ds` of "
+      "an earlier cell: call ds.close() (or unload it) and load again, or load "
+      "the files of now under another name (name=)"));
 }
 
 absl::Status DatasetTable::CheckLimits(const Caller& caller,

@@ -51,6 +51,8 @@ class DatasetTable {
   // The error for a name in use by another dataset.
   static absl::Status NameTaken(const DatasetEntry& present,
                                 const Caller& caller);
+  // The error for a load of the same spec whose files are others now.
+  static absl::Status FilesChanged(const DatasetEntry& present);
   // RESOURCE_EXHAUSTED if the caller or all users have too many datasets to
   // load another. `self` is not counted; may be null. If it is restored,
   // neither are those that are restored after it.

@@ -355,7 +355,7 @@ TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
   file_ = "/data/changed";
   EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob),
               StatusIs(absl::StatusCode::kAlreadyExists,
-                       HasSubstr("its files have changed")));
+                       HasSubstr("call ds.close() (or unload it)")));
   file_ = "";
   EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   EXPECT_EQ(AwaitSettled("a").num_holders, 2);
