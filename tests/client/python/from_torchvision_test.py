@@ -841,3 +841,58 @@ def test_labels_that_a_function_finds_are_refused():
         T.from_torchvision(
             v2("CutMix", alpha=1.0, num_classes=9, _labels_getter=target)
         )
+
+
+# -- What is nobody's ----------------------------------------------------------
+
+
+class GaussianBlur:  # as MoCo's
+    def __init__(self, sigma):
+        self.sigma = sigma
+
+    def __call__(self, image):
+        return image
+
+
+class solarize(GaussianBlur):
+    pass
+
+
+class TwoCropsTransform:  # as MoCo's
+    def __init__(self, base_transform):
+        self.base_transform = base_transform
+
+    def __call__(self, image):
+        return [self.base_transform(image), self.base_transform(image)]
+
+
+class ManyCrops(TwoCropsTransform):  # as DINO's
+    def __init__(self, one):
+        self.crops = [one, one, one]
+
+
+@pytest.mark.parametrize("wrap", ["alone", "list", "compose", "own ops"])
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda one: GaussianBlur([0.1, 2.0]), "datasetd.transforms.Gaussian"),
+        (lambda one: solarize(0), "use datasetd.transforms.RandomSolarize"),
+        (TwoCropsTransform, r"views= of the DataLoader: views=\{'q'"),
+        (ManyCrops, r"views= of the DataLoader: views=\{'q'"),
+    ],
+)
+def test_callables_of_scripts_are_answered_with_what_works(
+    client, make, words, wrap
+):
+    flip = V.RandomHorizontalFlip()
+    pipeline = make(V.Compose([flip]))
+    if wrap == "list":
+        pipeline = [flip, pipeline]
+    elif wrap == "own ops":
+        pipeline = [T.Invert(), pipeline]
+    elif wrap == "compose":
+        pipeline = V.Compose([flip, pipeline, flip])
+    data = {"image": np.zeros((4, 8, 8, 3), np.uint8)}
+    with client.push_dataset("cropped", data) as dataset:
+        with pytest.raises(datasetd.InvalidArgument, match=words):
+            datasetd.DataLoader(dataset, transforms=pipeline)

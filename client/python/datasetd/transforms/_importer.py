@@ -15,7 +15,16 @@ from typing import (
 )
 
 from ..errors import InvalidArgument
-from . import _checks, colour, dtypes, erasing, moves, policies, resampling
+from . import (
+    _checks,
+    colour,
+    dtypes,
+    erasing,
+    groups,
+    moves,
+    policies,
+    resampling,
+)
 from ._base import Transform
 from ._checks import FillByKind
 from .groups import CutMix, MixUp, RandomApply
@@ -30,6 +39,14 @@ _OPS: Dict[str, Type[Transform]] = {
     and issubclass(op, Transform)
     and op.__module__ == module.__name__
 }
+
+_PUBLIC = [
+    name
+    for module in (
+        colour, dtypes, erasing, groups, moves, policies, resampling
+    )
+    for name in module.__all__
+]
 
 # Images before one of these are Pillow's, and before ToPILImage they are not.
 _TO_TENSOR = ("ToTensor", "PILToTensor", "ToImage", "ToImageTensor")
@@ -95,6 +112,30 @@ def is_for_masks(transform: Any) -> bool:
         _is_torchvision(op) and ".v2" in _module(op)
         for op in _flatten(transform)
     )
+
+
+def advice(op: Any) -> str:
+    """Returns what works in the place of a callable that is neither
+    torchvision's nor this package's; empty if nothing is known."""
+    name = getattr(op, "__name__", _name(op)).lower().replace("_", "")
+    for own in _PUBLIC:
+        if own.lower() in (name, "random" + name):
+            return f"use datasetd.transforms.{own}, which the daemon runs"
+    values = list(getattr(op, "__dict__", {}).values())
+    if callable(op) and any(map(_is_pipeline, values)):
+        return (
+            "if it makes several images of one, as for two crops, give a list "
+            "for each as views= of the DataLoader: views={'q': [...], 'k': "
+            "[...]} makes the fields q and k of a batch"
+        )
+    return ""
+
+
+def _is_pipeline(value: Any) -> bool:
+    """True for transforms, and a list of such."""
+    if isinstance(value, (list, tuple)):
+        return len(value) > 0 and all(map(_is_pipeline, value))
+    return isinstance(value, Transform) or _is_torchvision(value)
 
 
 class _Fields(NamedTuple):
@@ -215,7 +256,7 @@ def _converted(op: Any, name: str, place: _Place) -> List[Transform]:
             raise InvalidArgument("it makes a transform, and is none: call it")
         raise InvalidArgument(
             "it is not torchvision's, and cannot run in the daemon: "
-            + _IN_THE_LOOP
+            + (advice(op) or _IN_THE_LOOP)
         )
     if name in _NOTHING:
         return []

@@ -17,7 +17,7 @@ from typing import (
 
 from ..errors import InvalidArgument
 from ._base import Transform
-from ._importer import from_torchvision, is_for_masks
+from ._importer import advice, from_torchvision, is_for_masks
 from .dtypes import Normalize, ToDtype
 from .groups import BatchOp, RandomApply
 
@@ -114,16 +114,23 @@ def _checked_list(
         return from_torchvision(ops, moved if moves_masks(ops) else (), image)
     if not isinstance(ops, (list, tuple)):
         raise InvalidArgument(
-            f"{name}: {ops!r}; expected a list of transforms; for those of "
-            "torchvision see datasetd.transforms.from_torchvision"
-        )
-    for op in ops:
-        if not isinstance(op, Transform):
-            raise InvalidArgument(
-                f"{name}: {op!r} is no datasetd.transforms class; those of "
-                "torchvision run in this process, not in the daemon: see "
+            f"{name}: {ops!r}; expected a list of transforms; "
+            + (
+                advice(ops)
+                or "for those of torchvision see "
                 "datasetd.transforms.from_torchvision"
             )
+        )
+    others = [op for op in ops if not isinstance(op, Transform)]
+    for op in sorted(others, key=_is_torchvision):
+        raise InvalidArgument(
+            f"{name}: {op!r} is no datasetd.transforms class; "
+            + (
+                (not _is_torchvision(op) and advice(op))
+                or "those of torchvision run in this process, not in the "
+                "daemon: see datasetd.transforms.from_torchvision"
+            )
+        )
     return ops
 
 
