@@ -258,11 +258,12 @@ def test_weights_are_copied(dataset):
     with weighted(dataset, weights=weights) as batches:
         weights[:] = 1
         first = iter(batches)
+        seen = next(first).indices.tolist()
         # A second feed gets them, too.
         assert rows(batches) != expected
         batches.set_epoch(0)
         assert rows(batches) == expected
-        assert rows(first) == expected
+        assert seen + rows(first) == expected
 
 
 def test_peek_and_an_iterator_beside_another(dataset):
@@ -350,3 +351,22 @@ def test_balanced_needs_labels(client):
     )
     with pytest.raises(datasetd.InvalidArgument, match=r"are \['a', 'b'\]"):
         weighted(pushed, weights="balanced")
+
+
+@pytest.mark.parametrize("name", ["label", "class_of"])
+def test_balanced_leaves_out_what_has_no_class(client, name):
+    labels = np.repeat([-1, 0, 1, -100], [80, 9, 1, 10])
+    with client.push_dataset(f"half-labelled-{name}", {name: labels}) as pushed:
+        with pytest.warns(
+            UserWarning, match=f"90 of 100 samples have a '{name}' below 0"
+        ):
+            batches = weighted(pushed, weights="balanced")
+        with batches:
+            seen = np.concatenate([labels[rows(batches)] for _ in range(30)])
+        assert set(seen.tolist()) == {0, 1}
+        assert abs((seen == 1).mean() - 0.5) < 0.05
+        unlabelled = pushed.select(range(50))
+        with pytest.raises(
+            datasetd.InvalidArgument, match=f"all 50 values of '{name}' are"
+        ):
+            weighted(unlabelled, weights="balanced")

@@ -28,17 +28,18 @@ def balanced_weights(
             "weights='balanced' reads the labels, which "
             "framework='dlpack' cannot: pass one weight per sample"
         )
+    field = _label_field(dataset)
     with open_loader(
         dataset,
         batch_size=4096,
-        fields=[_label_field(dataset)],
+        fields=[field],
         framework=framework,
         rank=0,
         world_size=1,
         # Not a subset, which has a limit.
         sampler=samples,
     ) as loader:
-        return balanced([batch[0] for batch in loader._iterate()])
+        return balanced([batch[0] for batch in loader._iterate()], field)
 
 
 def _label_field(dataset: Dataset) -> str:

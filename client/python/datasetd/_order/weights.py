@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 from typing import Any, Iterable, List, Optional, Union
 
+from .._warnings import warn
 from ..errors import InvalidArgument
 
 # Numbers, one per sample, or "balanced".
@@ -56,19 +57,34 @@ class Weighted:
         ).hexdigest()
 
 
-def balanced(labels: List[Any]) -> Any:
-    """Returns weights by which all classes are equally frequent. `labels` are
-    the batches of a field, as arrays of a framework on any device."""
+def balanced(labels: List[Any], field: str) -> Any:
+    """Returns weights by which all classes are equally frequent, with 0 for
+    samples without a class, whose label is below 0; a warning says so. `labels`
+    are the batches of `field`, as arrays of a framework on any device."""
     import numpy
 
-    _, classes, counts = numpy.unique(
-        numpy.concatenate(
-            [
-                numpy.asarray(batch.cpu() if hasattr(batch, "cpu") else batch)
-                for batch in labels
-            ]
-        ),
-        return_inverse=True,
-        return_counts=True,
+    values = numpy.concatenate(
+        [
+            numpy.asarray(batch.cpu() if hasattr(batch, "cpu") else batch)
+            for batch in labels
+        ]
     )
-    return 1.0 / counts[classes]
+    is_labelled = values >= 0
+    num_unlabelled = len(values) - int(is_labelled.sum())
+    if num_unlabelled == len(values):
+        raise InvalidArgument(
+            f"weights='balanced': all {len(values)} values of '{field}' are "
+            "below 0, which is no class: pass one weight per sample"
+        )
+    if num_unlabelled:
+        warn(
+            f"weights='balanced': {num_unlabelled} of {len(values)} samples "
+            f"have a '{field}' below 0, which is no class, and are never drawn "
+            "(weight 0); to draw them, pass one weight per sample"
+        )
+    weights = numpy.zeros(len(values))
+    _, classes, counts = numpy.unique(
+        values[is_labelled], return_inverse=True, return_counts=True
+    )
+    weights[is_labelled] = 1.0 / counts[classes]
+    return weights
