@@ -4,6 +4,7 @@ import datasetd
 import numpy as np
 import pytest
 from conftest import copies, indices_of, load, loader
+from datasetd import transforms as T
 
 
 def test_set_epoch_to_the_loaded_epoch_keeps_the_position(dataset):
@@ -74,6 +75,43 @@ def test_a_state_that_needs_a_client_which_is_closed(daemon, data_root):
         assert batches.seed == batches.state_dict()["seed"] == seed
         batches.load_state_dict(dict(state, batch_size=5, batch=3))
         with pytest.raises(datasetd.Closed, match="the client is closed"):
-            iter(batches)
+            next(iter(batches))
         batches.load_state_dict(state)
         np.testing.assert_array_equal(indices_of(copies(batches)), whole)
+
+
+def test_a_state_of_another_pipeline_names_the_way_on(dataset):
+    with loader(dataset) as batches:
+        state = dict(batches.state_dict(), epoch=2, batch=3)
+    with loader(dataset, seed=None, transforms=[T.Resize(4)]) as batches:
+        with pytest.raises(
+            datasetd.FailedPrecondition,
+            match=r"transforms_hash is .*other transforms than when the state "
+            r"was saved.*call set_epoch\(2\) \(that epoch again\) or "
+            r"set_epoch\(3\).*seed=5 keeps the order",
+        ):
+            batches.load_state_dict(state)
+    with loader(dataset, transforms=[T.Resize(4)]) as batches, loader(
+        dataset
+    ) as before:
+        for epoch in (2, 3):
+            for each in (batches, before):
+                each.set_epoch(epoch)
+            assert (
+                indices_of(copies(batches)).tolist()
+                == indices_of(copies(before)).tolist()
+            )
+
+
+@pytest.mark.parametrize(
+    "key, words",
+    [
+        ("content_hash", "the dataset has other samples than when"),
+        ("seed", "Leave seed= out, and the loader takes the state's"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_explained(dataset, key, words):
+    with loader(dataset) as batches:
+        state = dict(batches.state_dict(), **{key: 17})
+        with pytest.raises(datasetd.FailedPrecondition, match=words):
+            batches.load_state_dict(state)

@@ -69,6 +69,7 @@ def checked_position(
                 f"state_dict: {key} is {state.get(key)!r}, this loader has "
                 f"{job.get(key)!r}"
                 + (f" (at batch {index} of epoch {epoch})" if index else "")
+                + _advice(key, state, epoch, index)
             )
     if num_samples is None:
         return (epoch, index), 0
@@ -92,6 +93,31 @@ def checked_position(
     if all(state[key] == job[key] for key in _SHARE):
         return (epoch, index), first
     return (epoch, 0), first + index * batch_size * world_size
+
+
+def _advice(
+    key: str, state: Mapping[str, Any], epoch: int, index: int
+) -> str:
+    """Returns the difference in words, and what to do."""
+    what = {
+        "content_hash": "the dataset has other samples than",
+        "transforms_hash": "the loader has other transforms than",
+        "subset": "the loader has another subset than",
+        "weights": "the loader has other weights than",
+        "seed": "the loader has another seed than",
+    }.get(key)
+    if what is None:
+        return ""
+    text = f": {what} when the state was saved. "
+    if key == "seed":
+        return text + "Leave seed= out, and the loader takes the state's"
+    again = f"set_epoch({epoch})"
+    if index:
+        again += f" (that epoch again) or set_epoch({epoch + 1})"
+    return (
+        f"{text}To go on with what it has now, call {again} instead of "
+        f"load_state_dict(); seed={state.get('seed')!r} keeps the order"
+    )
 
 
 def _has_other_parts(
@@ -129,12 +155,17 @@ def _nodes_text(partition: Mapping[str, Any]) -> str:
 
 
 def batches_per_epoch(
-    num_samples: int, batch_size: int, world_size: int, drop_last: bool
+    num_samples: int,
+    batch_size: int,
+    world_size: int,
+    drop_last: bool,
+    rank: int = 0,
 ) -> int:
-    """Returns the batches of each rank for `num_samples` of the order."""
+    """Returns the batches of each rank for `num_samples` of the order, or where
+    shares are not padded, those of `rank`; rank 0 has as many as any."""
     if drop_last:
         return num_samples // world_size // batch_size
-    num_rows = -(-num_samples // world_size)
+    num_rows = -(-max(0, num_samples - rank) // world_size)
     return -(-num_rows // batch_size)
 
 
