@@ -71,6 +71,7 @@ ROOMS = {
 
 GROUND = [
     "datasetd/_arguments.py",
+    "datasetd/_attributes.py",
     "datasetd/_descriptions.py",
     "datasetd/_version.py",
     "datasetd/_warnings.py",

@@ -1,15 +1,17 @@
 """Dataset and Subset as a torch user handles them: indexing, columns, splits,
 and loaders of subsets."""
 
+import copy
 import itertools
 import os
+import pickle
 import signal
 
 import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import run_examples
+from conftest import run_examples, run_python
 from datasetd import transforms as T
 
 _NUMBERS = itertools.count()
@@ -424,3 +426,174 @@ def test_closing_while_the_daemon_does_not_answer(client, monkeypatch):
 def test_the_examples_of_the_page(daemon):
     printed = run_examples("LOADING_PAGE", daemon)
     assert printed == ["2 2\n", "333 800 200 8\n"]
+
+
+# -- Attributes of others' datasets --------------------------------------------
+
+
+@pytest.fixture(params=["dataset", "subset", "of torch's subset"])
+def samples(request, dataset):
+    """Each way by which scripts come to a dataset."""
+    if request.param == "dataset":
+        return dataset
+    if request.param == "subset":
+        return dataset.select(range(10))
+    return torch.utils.data.Subset(dataset, range(10)).dataset
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("transform", "transforms= of datasetd.DataLoader"),
+        ("transforms", "transforms= of datasetd.DataLoader"),
+        ("target_transform", "transforms= of datasetd.DataLoader"),
+        ("targets", r"push_dataset\(name, data\)"),
+        ("label", r"push_dataset\(name, data\)"),
+        ("samples", r"select\(indices\)"),
+        ("imgs", r"select\(indices\)"),
+        ("data", r"push_dataset\(name, data\)"),
+        ("classes", "class_names= of push_dataset"),
+        ("class_to_idx", "class_names= of push_dataset"),
+        ("anything", "nothing would read it"),
+        ("name", "cannot be set"),
+    ],
+)
+def test_what_cannot_be_set(samples, name, words):
+    before = len(samples), samples.classes, samples.name
+    with pytest.raises(
+        AttributeError, match=f"{name} of a datasetd.*cannot be set.*{words}"
+        if words != "cannot be set" else words
+    ):
+        setattr(samples, name, [1, 2])
+    assert (len(samples), samples.classes, samples.name) == before
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("targets", r"column\('label'\)"),
+        ("labels", r"column\('label'\)"),
+        ("label", r"column\('label'\)"),
+        ("image", r"column\('image'\)"),
+        ("imgs", r"column\('image'\)"),
+        ("samples", r"column\('image'\)"),
+        ("data", r"column\('image'\)"),
+        ("transform", "transforms= of datasetd.DataLoader"),
+        ("shuffle", r"DataLoader\(shuffle=True\)"),
+        ("train_test_split", r"dataset\.split\(0\.8\)"),
+        ("filter", r"select\(dataset.column\('label'\) == 3\)"),
+        ("map", "transforms= of datasetd.DataLoader"),
+        ("anything", "no attribute 'anything'$"),
+    ],
+)
+def test_what_is_called_otherwise(samples, name, words):
+    with pytest.raises(AttributeError, match=words):
+        getattr(samples, name)
+    assert not hasattr(samples, name)
+
+
+def test_the_labels_may_have_another_name(client):
+    columns = {"x": np.zeros((4, 2), np.float32), "kind": np.arange(4)}
+    with client.push_dataset("kinds", columns) as kinds:
+        with pytest.raises(AttributeError, match=r"column\('kind'\)"):
+            kinds.targets
+
+
+# -- Other processes -----------------------------------------------------------
+
+
+def test_a_pickle_is_a_hold_of_its_own(client, daemon):
+    pushed = client.push_dataset("sent", {"x": np.arange(50)})
+    part = pushed.select([7, 3, 5])
+    again = pickle.loads(pickle.dumps(pushed))
+    assert (again.name, again.content_hash, len(again)) == (
+        "sent", pushed.content_hash, 50,
+    )  # fmt: skip
+    subset, other = pickle.loads(pickle.dumps([part, pushed]))
+    assert subset.column("x").tolist() == [7, 3, 5]
+    assert subset.client is other.client is again.client is not client
+    assert copy.deepcopy(pushed)[9].x == 9
+    sent = pickle.dumps(part)
+    pushed.close()
+    # It is there as long as somebody has it.
+    assert pickle.loads(sent).indices.tolist() == [7, 3, 5]
+    again.client.close()
+    assert pickle.loads(sent).indices.tolist() == [7, 3, 5]
+
+
+def test_a_pickle_of_what_is_not_there_any_more(client):
+    pushed = client.push_dataset("gone", {"x": np.arange(50)})
+    sent = pickle.dumps(pushed)
+    client.unload_dataset("gone")
+    with pytest.raises(
+        datasetd.NotFound, match="'gone', which another process sent, is not"
+    ):
+        pickle.loads(sent)
+    client.push_dataset("gone", {"x": np.arange(51)})
+    with pytest.raises(
+        datasetd.FailedPrecondition, match="'gone'.* has other samples here"
+    ):
+        pickle.loads(sent)
+    with datasetd.start_local(device="cpu") as local:
+        pushed = local.connect().push_dataset("ended", {"x": np.arange(5)})
+        sent = pickle.dumps(pushed)
+    with pytest.raises(datasetd.DaemonGone):
+        pickle.loads(sent)
+
+
+_HOGWILD = """
+import datasetd, numpy as np, sys, torch, torch.multiprocessing as mp
+
+def train(rank, dataset, results):
+    with datasetd.DataLoader(dataset, 8, shuffle=True, seed=rank) as loader:
+        seen = sorted(i for b in loader for i in b.x.tolist())
+    results.put((rank, seen))
+
+if __name__ == "__main__":
+    with datasetd.start_local(device="cpu") as local:
+        data = {"x": np.arange(40)}
+        dataset = local.connect().push_dataset("d", data)
+        context = mp.get_context(sys.argv[1])
+        results = context.SimpleQueue()
+        for sent in (dataset, dataset.select(range(30))):
+            processes = [
+                context.Process(target=train, args=(rank, sent, results))
+                for rank in range(2)
+            ]
+            for process in processes:
+                process.start()
+            for _ in processes:
+                rank, seen = results.get()
+                assert seen == list(range(len(sent))), seen
+            for process in processes:
+                process.join()
+                assert process.exitcode == 0
+        # torch's own loader, over what is left over.
+        left = torch.utils.data.Subset(dataset, range(32, 40))
+        for given in (dataset.select(range(32, 40)), left):
+            batches = torch.utils.data.DataLoader(
+                given, batch_size=3, num_workers=2,
+                multiprocessing_context=sys.argv[1])
+            seen = [i for x, in batches for i in x.tolist()]
+            assert seen == list(range(32, 40)), seen
+    print("done")
+"""
+
+
+def test_processes_that_are_given_a_dataset(tmp_path):
+    script = tmp_path / "hogwild.py"
+    script.write_text(_HOGWILD)
+    done = run_python(script, "spawn")
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_forked_workers_of_torch_are_refused_with_a_way(dataset):
+    batches = torch.utils.data.DataLoader(
+        dataset.select(range(4)), num_workers=1,
+        multiprocessing_context="fork",
+    )
+    with pytest.raises(
+        datasetd.UsedAfterFork,
+        match="(?s)num_workers=0, or multiprocessing_context='spawn'",
+    ):
+        next(iter(batches))

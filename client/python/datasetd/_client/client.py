@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
+import weakref
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -17,6 +18,7 @@ from typing import (
     NoReturn,
     Optional,
     Sequence,
+    Tuple,
     Union,
     overload,
 )
@@ -34,7 +36,7 @@ from .._push import encoded, push
 from .._push.data import with_kinds
 from .._push.samples import Fields
 from .._ranks import nodes
-from ..errors import InvalidArgument
+from ..errors import FailedPrecondition, InvalidArgument, NotFound
 from ..transforms._pipeline import Pipelines, pipelines_message
 from . import formats, loading
 from .loading import Progress
@@ -546,6 +548,31 @@ class Client:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
+    @staticmethod
+    def _attach(address: str, name: str, content_hash: str) -> Dataset:
+        """Returns the dataset of a pickle, through a client that all such
+        datasets of this process share."""
+        key = os.getpid(), address
+        client = _attached.get(key)
+        if client is None or client._session._connection is None:
+            client = _attached[key] = Client(address)
+        try:
+            dataset = client.get_dataset(name)
+        except NotFound as error:
+            raise NotFound(
+                f"dataset {name!r}, which another process sent, is not there: "
+                "keep the Dataset open in that process until this one has it; "
+                f"another user's private dataset is not seen here ({error})"
+            ) from None
+        if content_hash and dataset.content_hash != content_hash:
+            dataset.close()
+            raise FailedPrecondition(
+                f"dataset {name!r}, which another process sent, has other "
+                f"samples here: content_hash {dataset.content_hash}, was "
+                f"{content_hash}: it was unloaded and loaded anew meanwhile"
+            )
+        return dataset
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a datasetd.Client is a connection of its process: in the other "
@@ -554,6 +581,12 @@ class Client:
 
     def __repr__(self) -> str:
         return f"datasetd.Client({self.address!r})"
+
+
+# The clients of Client._attach, by process and address.
+_attached: "weakref.WeakValueDictionary[Tuple[int, str], Client]" = (
+    weakref.WeakValueDictionary()
+)
 
 
 def connect(address: Optional[str] = None, timeout: float = 10.0) -> Client:

@@ -9,7 +9,6 @@ from typing import (
     Callable,
     Dict,
     List,
-    NoReturn,
     Optional,
 )
 
@@ -34,7 +33,8 @@ class Dataset(Samples):
     """A dataset that the daemon keeps for this client.
 
     Returned by Client.load_dataset, push_dataset and get_dataset. The daemon
-    may drop it once every client has closed it or ended.
+    may drop it once every client has closed it or ended. It can be pickled, as
+    address, name and content hash: the process that unpickles it holds it, too.
 
     `dataset[i]` is a sample and `dataset[[3, 1]]` a Batch, iterating yields
     every sample, column() returns a field of all; select() and split() return
@@ -83,6 +83,7 @@ class Dataset(Samples):
         self.notes: List[str] = notes_of(message)
         self.num_bad_samples = int(message["num_bad_samples"])
         self.bad_samples = bad_samples_of(message)
+        self._is_made = True
 
     @property
     def client(self) -> "Client":
@@ -122,11 +123,13 @@ class Dataset(Samples):
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a datasetd.Dataset belongs to its process: in the other one, "
-            f"call get_dataset({self.name!r}) of a client of its own"
-        )
+    def __reduce__(self) -> Any:
+        """Pickles where the dataset is: whoever unpickles it gets a hold of its
+        own. Raises NotFound there, or FailedPrecondition, if it is not there
+        any more."""
+        address = self._session.address
+        attach = type(self._client)._attach
+        return attach, (address, self.name, self.content_hash)
 
     def __repr__(self) -> str:
         return (

@@ -19,6 +19,7 @@ from typing import (
 )
 
 from .._arguments import has_items_of
+from .._attributes import Fixed, missing
 from .._batches.batch import Batch
 from .._batches.frameworks import size_bytes
 from .._descriptions import Field
@@ -38,7 +39,56 @@ _BLOCK_BYTES = 4 << 20
 _MAX_BLOCK_ROWS = 1 << 17
 
 
-class Samples:
+# What works in the place of torchvision's and others' attributes.
+_TRANSFORMS = (
+    "each job chooses its own: transforms= of datasetd.DataLoader, or "
+    "pretransforms= of the load, once for all"
+)
+_LABELS = "column({label!r}) has it for all samples"
+_OTHERS = (
+    "the samples are resident and do not change: push_dataset(name, data) of "
+    "the client makes a dataset of others, and select(indices) a Subset"
+)
+_NAMES = "class_names= of push_dataset names the classes of a new dataset"
+_READING = {
+    **dict.fromkeys(
+        ("transform", "transforms", "target_transform"), _TRANSFORMS
+    ),
+    **dict.fromkeys(("targets", "labels", "target", "y"), _LABELS),
+    **dict.fromkeys(
+        ("samples", "imgs", "images", "data"),
+        "column({image!r}) has it for all samples, and [i] is one sample; the "
+        "paths of its files are not kept",
+    ),
+    "shuffle": "DataLoader(shuffle=True) draws a new order for each epoch, "
+    "and select(indices) is in any order",
+    "train_test_split": "train, test = dataset.split(0.8)",
+    "random_split": "train, test = dataset.split(0.8)",
+    "filter": "dataset.select(dataset.column({label!r}) == 3)",
+    "map": _TRANSFORMS,
+    "num_classes": "len(classes)",
+    "batch_size": "batch_size= of datasetd.DataLoader",
+}
+_SETTING = {
+    **dict.fromkeys(
+        ("transform", "transforms", "target_transform"), _TRANSFORMS
+    ),
+    **dict.fromkeys(
+        ("targets", "labels", "target", "y", "samples", "imgs", "images")
+        + ("data", "indices", "dataset", "fields", "num_samples"),
+        _OTHERS,
+    ),
+    **dict.fromkeys(("classes", "class_names", "class_to_idx"), _NAMES),
+}
+
+
+def _first(usual: str, fields: Iterable[Field]) -> str:
+    """Returns the usual name, or that of the first field if none has it."""
+    names = [field.name for field in fields]
+    return usual if usual in names or not names else names[0]
+
+
+class Samples(Fixed):
     """Random access to samples; base class of Dataset and Subset.
 
     `samples[indices]`, with a list, a slice, an array or a boolean mask, is a
@@ -51,6 +101,27 @@ class Samples:
     name: str
     fields: List[Field]
     class_names: List[str]
+
+    _INSTEAD_OF_SETTING = _SETTING
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, which says what there is."""
+            fields = self.__dict__.get("fields", ())
+            if any(name == field.name for field in fields):
+                instead = f"column({name!r}) has it for all samples"
+            else:
+                instead = _READING.get(name, "").format(
+                    label=_first("label", (f for f in fields if not f.shape)),
+                    image=_first("image", (f for f in fields if f.is_image)),
+                )
+            raise missing(self, name, instead)
+
+    def _instead_of_setting(self, name: str) -> str:
+        if any(name == field.name for field in self.fields):
+            return _OTHERS
+        return super()._instead_of_setting(name)
 
     def _whole(self) -> "Dataset":
         raise NotImplementedError
@@ -216,6 +287,7 @@ class Subset(Samples):
         self.name = dataset.name
         self.fields = dataset.fields
         self.class_names = dataset.class_names
+        self._is_made = True
 
     @property
     def client(self) -> "Client":
@@ -229,6 +301,9 @@ class Subset(Samples):
 
     def _to_indices(self, positions: Any) -> Any:
         return self.indices[positions]
+
+    def __reduce__(self) -> Any:
+        return Subset, (self.dataset, self.indices)
 
     def __repr__(self) -> str:
         return f"datasetd.Subset({len(self)} samples of {self.dataset!r})"
@@ -373,8 +448,9 @@ def _fetched(
         if torch is None or torch.utils.data.get_worker_info() is None:
             raise
         raise UsedAfterFork(
-            f"{error}. In torch's own DataLoader that needs num_workers=0: to "
-            "train, give the dataset to datasetd.DataLoader"
+            f"{error}. In torch's own DataLoader that needs num_workers=0, or "
+            "multiprocessing_context='spawn': to train, give the dataset to "
+            "datasetd.DataLoader"
         ) from None
 
 
