@@ -398,11 +398,11 @@ def test_seek_beyond_the_last_epoch_is_an_error_and_no_hang(world):
                              timeout=30) as loader:
         loader.set_epoch(2**32)
         with _raises(datasetd.InvalidArgument, "epoch 4294967296"):
-            iter(loader)
+            next(iter(loader))
         loader.set_epoch(2**32 - 1)
         assert sum(1 for _ in loader) == 2
         with _raises(datasetd.InvalidArgument, "epoch 4294967296"):
-            iter(loader)
+            next(iter(loader))
         loader.set_epoch(0)
         assert sum(1 for _ in loader) == 2
 

@@ -392,7 +392,7 @@ def test_a_feed_that_was_refused_reconnects(monkeypatch):
             for _ in range(2):
                 with pytest.raises(datasetd.ResourceExhausted,
                                    match="no memory .to open the loader's"):
-                    iter(loader)
+                    next(iter(loader))
         world.restart()
         assert sum(1 for _ in loader) == 30
 

@@ -11,7 +11,7 @@ import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import load, loader, run_python
+from conftest import NUM_SAMPLES, load, loader, run_python
 from datasetd import transforms as T
 from datasetd._batches import frameworks
 
@@ -384,3 +384,103 @@ def test_jax_where_there_is_none(dataset, monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(datasetd.InvalidArgument, match="is not installed"):
         loader(dataset, framework="jax")
+
+
+# -- What it is ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy", "dlpack"])
+def test_a_batch_says_what_it_is(dataset, framework):
+    with loader(
+        dataset, framework=framework, rank=1, world_size=2, batch_size=26
+    ) as batches:
+        first, last = batches
+        text = repr(first)
+        assert text == (
+            "datasetd.Batch(epoch 0, index 0, image: uint8 [26, 3, 8, 10], "
+            "label: int64 [26], on cpu)"
+        )
+        assert f"{last}".startswith(
+            "datasetd.Batch(epoch 0, index 1, 1 of 26 padding, image: "
+        )
+    # What others make of it has no epoch.
+    made = type(first)(["some", None])
+    assert repr(made) == "datasetd.Batch(image: str, label: NoneType)"
+
+
+def test_a_field_that_is_not_there(dataset):
+    with loader(dataset) as batches:
+        batch = next(iter(batches))
+        for name in ("labels", "images", "idx"):
+            with pytest.raises(
+                AttributeError, match=rf"{name}'.* \['image', 'label'\]"
+            ):
+                getattr(batch, name)
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_a_batch_that_is_saved_is_a_copy(dataset, framework, tmp_path):
+    path = tmp_path / "batch.pt"
+    options = {"weights_only": False} if hasattr(torch, "compile") else {}
+    with loader(dataset, framework=framework) as batches:
+        batch = next(iter(batches))
+        torch.save(batch, path)
+        again = torch.load(path, **options)
+        np.testing.assert_array_equal(
+            np.asarray(again.image), np.asarray(batch.image)
+        )
+        assert (again.epoch, again.index) == (0, 0)
+        assert np.asarray(again.indices).tolist() == batch.indices.tolist()
+
+
+# -- Padding -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_valid_is_false_for_padding(dataset, framework):
+    seen = []
+    for rank in range(4):
+        with loader(
+            dataset, framework=framework, rank=rank, world_size=4
+        ) as batches, loader(
+            dataset, framework=framework, rank=rank, world_size=4,
+            with_valid=True,
+        ) as with_valid:
+            for batch, other in zip(batches, with_valid):
+                rows = batch.num_samples - batch.num_padding
+                expected = [i < rows for i in range(batch.num_samples)]
+                image, label, valid = other
+                assert other.keys() == ("image", "label", "valid")
+                assert str(valid.dtype).endswith("bool")
+                for mask in (batch.valid, valid, other.valid, other["valid"],
+                             other.clone().valid, batch.clone().valid):
+                    assert mask.tolist() == expected
+                # Another batch's is another one.
+                valid[:] = False
+                assert batch.valid.tolist() == expected
+                seen += label[np.asarray(batch.valid).tolist()].tolist()
+                assert other.indices.tolist() == batch.indices.tolist()
+    assert sorted(seen) == list(range(NUM_SAMPLES))
+
+
+def test_valid_of_copies_and_of_a_partition(dataset, client):
+    with loader(dataset, with_valid=True, prefetch=1) as batches:
+        with pytest.warns(UserWarning, match="are kept"):
+            kept = list(batches)
+        for batch in kept:
+            assert batch.valid.tolist() == [True] * batch.num_samples
+            batch.record_stream(0)
+    with loader(dataset, framework="dlpack") as batches:
+        with pytest.raises(datasetd.FailedPrecondition, match="num_padding"):
+            next(iter(batches)).valid
+
+
+def test_a_field_of_the_name_valid_stays(client):
+    columns = {"valid": np.arange(6), "x": np.zeros(6)}
+    with client.push_dataset("validities", columns) as dataset:
+        with loader(dataset, shuffle=False) as batches:
+            assert next(iter(batches)).valid.tolist() == list(range(6))
+        with pytest.raises(datasetd.InvalidArgument, match="a field 'valid'"):
+            loader(dataset, with_valid=True)
+        with loader(dataset, fields=["x"], with_valid=True) as batches:
+            assert next(iter(batches)).valid.tolist() == [True] * 6

@@ -250,7 +250,7 @@ def test_the_next_epoch_begins_once_its_memory_is_free():
                     datasetd.ResourceExhausted,
                     match="budget of 16.0 MiB .*held batches of the feed",
                 ):
-                    iter(loader)
+                    next(iter(loader))
             del batch
             assert [batch.epoch for batch in loader] == [1] * 8
 
@@ -353,3 +353,123 @@ def test_states_that_are_wrong(images, change, message):
     state = dict(other.state_dict(), **change)
     with pytest.raises(datasetd.InvalidArgument, match=message):
         loader.load_state_dict(state)
+
+
+# -- Without padding -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    "order",
+    [
+        {},
+        {"shuffle": True},
+        {"shuffle": True, "subset": range(90, 3, -2)},
+        {"weights": np.arange(1, 104), "expected": 103},
+    ],
+    ids=["in order", "shuffled", "subset", "weights"],
+)
+def test_pad_false_gives_each_sample_once_over_all_ranks(
+    dataset, world_size, order
+):
+    """At random points the job goes on with other ranks."""
+    order = dict(order)
+    wanted = sorted(order.get("subset", range(103)))
+    is_drawn = order.pop("expected", None)
+
+    def make(rank, size, batch_size):
+        return datasetd.DataLoader(
+            dataset, batch_size, rank=rank, world_size=size, pad=False, seed=4,
+            framework="numpy", **order,
+        )  # fmt: skip
+
+    def rows(loaders, first):
+        sizes = []
+        for loader in loaders:
+            expected, seen = len(iter(loader)), []
+            for batch in loader:
+                assert batch.num_padding == 0 and batch.valid.all()
+                seen.append(batch.indices.tolist())
+            assert len(seen) == expected
+            sizes.append(sum(map(len, seen)))
+            first += sum(seen, [])
+        assert max(sizes) - min(sizes) <= 1 and sizes == sorted(sizes)[::-1]
+        return first
+
+    random = np.random.default_rng(world_size)
+    for size in {world_size, 3}:
+        loaders = [make(rank, size, 5) for rank in range(size)]
+        whole = rows(loaders, [])
+        if not is_drawn:
+            assert sorted(whole) == wanted
+        assert len(whole) == len(wanted)
+        # The ranks stop together after some batches, and rank 0's state holds.
+        first, common = [], min(map(len, loaders))
+        stop = int(random.integers(0, common + 1)) if common else 0
+        for loader in loaders:
+            loader.set_epoch(0)
+            batches = iter(loader)
+            for _ in range(stop):
+                first += next(batches).indices.tolist()
+        state = loaders[0].state_dict()
+        for loader in loaders:
+            loader.close()
+        if state["epoch"] or not stop:
+            continue
+        for ranks, batch_size in ((size, 5), (world_size, 5), (2, 7), (8, 1)):
+            loaders = [make(rank, ranks, batch_size) for rank in range(ranks)]
+            for loader in loaders:
+                loader.load_state_dict(state)
+            seen = rows(loaders, list(first))
+            assert sorted(seen) == sorted(whole)
+            # And the epoch after it is a whole one.
+            after = rows(loaders, [])
+            assert len(after) == len(whole)
+            assert {loader.state_dict()["epoch"] for loader in loaders[:1]} == {2}
+            for loader in loaders:
+                loader.close()
+
+
+def test_ranks_with_fewer_batches_end_before(dataset):
+    loaders = [
+        datasetd.DataLoader(
+            dataset, 5, subset=range(11), rank=rank, world_size=2, pad=False
+        )
+        for rank in range(2)
+    ]
+    assert [len(loader) for loader in loaders] == [2, 1]
+    assert [len(loader.sampler) for loader in loaders] == [6, 5]
+    next(iter(loaders[0]))
+    state = loaders[0].state_dict()
+    for loader, expected in zip(loaders, ([10], [])):
+        loader.load_state_dict(state)
+        assert [b.indices.tolist() for b in loader] == [[i] for i in expected]
+        loader.close()
+    # More ranks than samples.
+    loaders = [
+        datasetd.DataLoader(
+            dataset, 5, subset=range(3), rank=rank, world_size=5, pad=False
+        )
+        for rank in range(5)
+    ]
+    for _ in range(2):
+        assert [[b.indices.tolist() for b in loader] for loader in loaders] == [
+            [[0]], [[1]], [[2]], [], [],
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"drop_last": True},
+        {"sampler": range(4)},
+        {"batch_sampler": [[1, 2]]},
+        {"partition": (0, 1)},
+    ],
+)
+def test_pad_false_excludes(dataset, arguments):
+    (other,) = arguments
+    with pytest.raises(
+        datasetd.InvalidArgument, match=f"pad=False and {other}= exclude"
+    ):
+        datasetd.DataLoader(dataset, pad=False, **arguments)

@@ -58,7 +58,7 @@ def test_torchs_defaults_are_silent(dataset):
         warnings.simplefilter("error")
         with datasetd.DataLoader(dataset, **given) as batches:
             assert len(batches) == NUM_SAMPLES
-            assert batches.timeout is None
+            assert batches.timeout == 0
 
 
 @pytest.mark.parametrize(

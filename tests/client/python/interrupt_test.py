@@ -100,7 +100,7 @@ def test_an_interrupted_opening_is_made_up_for(dataset, monkeypatch):
 
         monkeypatch.setattr(feed, "_open", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            iter(loader)
+            next(iter(loader))
         for ours, theirs in zip(loader, other):
             np.testing.assert_array_equal(ours.indices, theirs.indices)
 

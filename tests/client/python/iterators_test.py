@@ -1,10 +1,21 @@
 """Several iterators of one loader, and peek()."""
 
+import os
+import signal
+import warnings
+
 import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import NUM_SAMPLES, copies, indices_of, loader, poll_until
+from conftest import (
+    NUM_SAMPLES,
+    copies,
+    indices_of,
+    load,
+    loader,
+    poll_until,
+)
 from datasetd import transforms as T
 
 N = 11  # batches of an epoch
@@ -68,122 +79,74 @@ def test_all_iterators_complete(dataset, epochs):
         assert [len(list(it)) for it in iterators] == [0, 0, 0]
 
 
-def test_an_iterator_that_was_never_used_begins_nothing(dataset, epochs):
-    """As wrappers call iter() to see whether an object is iterable."""
-    with loader(dataset) as batches:
-        iter(batches)
-        assert rows(batches) == epochs[0]
-        batches.set_epoch(3)
-        iter(batches)
-        assert batches.state_dict()["epoch"] == 3
-        assert rows(batches) == epochs[3]
-        iter(batches)
-        assert rows(batches) == epochs[4]
-        iterator = iter(batches)
-        # An iterator that waits to be used keeps its epoch.
-        assert batches.state_dict()["epoch"] == 5
-        assert next(iter(batches)).epoch == 6
-        assert next(iterator).epoch == 5
-
-
-def test_several_iterators_that_were_never_used_begin_nothing(dataset, epochs):
-    with loader(dataset) as batches:
-        state = batches.state_dict()
-        unused = [iter(batches) for _ in range(3)]
-        assert batches.state_dict()["epoch"] == 2
-        del unused
-        assert batches.state_dict() == state
-        assert rows(batches) == epochs[0]
-        used, unused = iter(batches), [iter(batches) for _ in range(2)]
-        assert rows(used) == epochs[1]
-        del unused
-        assert rows(batches) == epochs[2]
-
-
 @pytest.mark.parametrize("has_sampler", [False, True])
-@pytest.mark.parametrize("is_under_way", [False, True])
-def test_an_unused_iterator_does_not_change_the_state(
-    dataset, is_under_way, has_sampler
+def test_an_epoch_begins_with_its_first_batch(dataset, has_sampler):
+    sampler = Counting()
+    options = {"shuffle": False, "sampler": sampler} if has_sampler else {}
+    with loader(dataset, **options) as batches:
+        state = batches.state_dict()
+        early, late, unused = (iter(batches) for _ in range(3))
+        assert (len(early), sampler.runs) == (N, 0)
+        assert batches.state_dict() == state
+        peeked = batches.peek()
+        assert next(late) is peeked and peeked.epoch == 0
+        assert batches.state_dict()["batch"] == 1
+        assert [b.epoch for b in copies(early)] == [1] * N
+        # What is said after iter() holds, too.
+        batches.set_epoch(7)
+        assert batches.state_dict()["epoch"] == 7
+        assert [b.epoch for b in copies(unused)] == [7] * N
+        assert [b.epoch for b in copies(batches)] == [8] * N
+        assert len(copies(late)) == N - 1
+
+
+def test_a_position_that_is_loaded_after_iter(dataset, epochs):
+    with loader(dataset) as batches:
+        iterators = [iter(batches), iter(batches)]
+        batches.load_state_dict({**batches.state_dict(), "epoch": 2, "batch": 4})
+        assert len(iterators[1]) == N - 4
+        batches.set_epoch(2)  # keeps it
+        assert rows(iterators[1]) == epochs[2][40:]
+        assert rows(iterators[0]) == epochs[3]
+
+
+class Late(Counting):
+    """Gives nothing once, for which its loader waits in vain."""
+
+    def __iter__(self):
+        if not self.runs:
+            self.runs += 1
+            raise KeyboardInterrupt
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("begins", [next, list])
+def test_a_first_batch_that_fails_leaves_the_loader_where_it_was(
+    dataset, begins
 ):
-    """Neither beside an iterator under way, nor after one that was left."""
-    order = np.random.default_rng(2).permutation(NUM_SAMPLES).tolist()
-    arguments = {"shuffle": False, "sampler": order} if has_sampler else {}
-    with loader(dataset, **arguments) as batches:
+    with loader(dataset, shuffle=False, sampler=Late()) as batches:
+        batches.load_state_dict({**batches.state_dict(), "epoch": 3})
         iterator = iter(batches)
-        for _ in range(3):
-            next(iterator)
-        state = batches.state_dict()
-        assert (state["epoch"], state["batch"]) == (0, 3)
-        if not is_under_way:
-            del iterator
-        for _ in range(2):
-            iter(batches)
-            assert batches.state_dict() == state
-        if is_under_way:
-            rest = rows(iterator)
-    with loader(dataset, **arguments) as again:
-        again.load_state_dict(state)
-        if is_under_way:
-            assert rows(again) == rest
-        else:
-            assert next(iter(again)).index == 3
-
-
-def test_an_unused_iterator_keeps_a_requested_epoch(dataset, epochs):
-    """One that set_epoch() followed."""
-    with loader(dataset) as batches:
-        unused = [iter(batches), iter(batches)]
-        batches.set_epoch(3)
-        del unused
+        with pytest.raises(KeyboardInterrupt):
+            begins(iterator)
         assert batches.state_dict()["epoch"] == 3
-        assert rows(batches) == epochs[3]
-        assert rows(batches) == epochs[4]
-        # A loaded position within the epoch is kept, too.
-        state = dict(batches.state_dict(), epoch=2, batch=4)
-        batches.load_state_dict(state)
-        unused = iter(batches)
-        batches.set_epoch(2)
-        del unused
-        assert batches.state_dict() == state
-        assert rows(batches) == epochs[2][40:]
+        assert {b.epoch for b in copies(iterator)} == {3}
 
 
-def test_an_unused_iterator_does_not_set_back_another(dataset, epochs):
-    with loader(dataset) as batches:
+def test_an_epoch_that_a_lost_daemon_kept_from_beginning(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as local:
+        batches = loader(load(local.connect(), data_root))
         iterator = iter(batches)
         for _ in range(3):
             next(iterator)
-        unused = [iter(batches), iter(batches)]
-        for _ in range(4):
-            next(iterator)
-        del unused
+        del iterator
         state = batches.state_dict()
-        assert (state["epoch"], state["batch"]) == (0, 7)
-        assert rows(iterator) == epochs[0][70:]
-        assert rows(batches) == epochs[1]
-
-
-@pytest.mark.parametrize("has_sampler", [False, True])
-def test_an_unused_iterator_keeps_a_loaded_position(dataset, has_sampler):
-    order = np.random.default_rng(2).permutation(NUM_SAMPLES).tolist()
-    arguments = {"shuffle": False, "sampler": order} if has_sampler else {}
-
-    def make():
-        return loader(dataset, **arguments)
-
-    with make() as batches:
-        iterator = iter(batches)
-        for _ in range(4):
-            next(iterator)
-        state = batches.state_dict()
-        rest = rows(iterator)
-    with make() as batches:
-        batches.load_state_dict(state)
-        for _ in range(2):
-            iter(batches)
-        batches.set_epoch(0)
+        os.kill(local.pid, signal.SIGKILL)
+        local._process.wait()
+        with pytest.raises(datasetd.DaemonGone):
+            next(iter(batches))
         assert batches.state_dict() == state
-        assert rows(batches) == rest
+        batches.close()
 
 
 class Failing(Counting):
@@ -199,21 +162,6 @@ class Failing(Counting):
             yield index
 
 
-def test_an_unused_iterator_whose_sampler_failed_keeps_a_loaded_position(
-    dataset,
-):
-    sampler = Failing()
-    sampler.is_armed = False
-    with loader(dataset, shuffle=False, sampler=sampler) as batches:
-        state = dict(batches.state_dict(), epoch=3)
-        batches.load_state_dict(state)
-        sampler.is_armed = True
-        iter(batches)
-        assert not sampler.is_armed
-        assert batches.state_dict() == state
-        assert {batch.epoch for batch in batches} == {3}
-
-
 def test_an_error_of_a_sampler_tells_where_it_was_raised(dataset):
     with loader(dataset, shuffle=False, sampler=Failing()) as batches:
         iterator = iter(batches)
@@ -222,6 +170,67 @@ def test_an_error_of_a_sampler_tells_where_it_was_raised(dataset):
         with pytest.raises(OSError, match="the disk") as caught:
             next(iterator)
     assert 'raise OSError("the disk")' in str(caught.value.__cause__)
+
+
+@pytest.fixture
+def unsaid(monkeypatch):
+    """Every warning is the first one."""
+    from datasetd import _warnings
+
+    monkeypatch.setattr(_warnings, "_said", set())
+
+
+def _next_of_iter(batches):
+    next(iter(batches))
+
+
+def _broken_loop(batches):
+    for _ in batches:
+        break
+
+
+def _held_until_the_next(batches):
+    batches._held = iter(batches)
+    next(batches._held)
+
+
+@pytest.mark.parametrize("has_sampler", [False, True])
+@pytest.mark.parametrize(
+    "look", [_next_of_iter, _broken_loop, _held_until_the_next]
+)
+def test_looks_that_begin_epochs_are_said_once(
+    dataset, unsaid, look, has_sampler
+):
+    options = {"shuffle": False, "sampler": Counting()} if has_sampler else {}
+    with loader(dataset, **options) as batches:
+        with pytest.warns(UserWarning, match=r"loader\.peek\(\)") as caught:
+            for _ in range(3):
+                look(batches)
+                assert len(copies(batches)) == N
+        assert len(caught) == 1
+        assert "the iterator of epoch 0 was dropped" in str(caught[0].message)
+
+
+def test_a_look_that_the_job_knows_of_is_not_said(dataset, tiny, unsaid):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with loader(dataset) as batches:
+            for epoch in range(2):
+                batches.peek()
+                next(iter(batches))
+                batches.set_epoch(epoch)
+                next(zip(batches))  # as limit_train_batches=1
+                batches.sampler.set_epoch(epoch + 1)
+                state = batches.state_dict()
+                next(iter(batches))
+                batches.load_state_dict(state)
+                outer = iter(batches)
+                assert len(rows(batches)) and next(outer).index == 0
+                for _ in range(2):
+                    next(outer)
+        with loader(tiny) as batches:  # the whole epoch is one batch
+            for _ in range(3):
+                next(iter(batches))
 
 
 def test_a_loop_within_a_loop(dataset, epochs):
@@ -260,10 +269,10 @@ def test_iterators_one_after_another_share_their_buffers(client, dataset):
                     break
             next(iter(batches))
         assert count() == 1
-        older = iter(batches)
-        newer = iter(batches)
+        older, newer = iter(batches), iter(batches)
+        assert count() == 1
+        next(older), next(newer)
         assert count() == 2
-        next(newer)
         del older, newer, batch
         poll_until(lambda: count() == 1, "one feed", timeout=10)
 
@@ -297,64 +306,6 @@ def test_a_framework_that_counts_epochs_moves_the_loader_forward(
         assert batches.sampler is sampler
 
 
-def test_an_unused_iterator_moves_to_the_epoch_that_is_told(
-    dataset, epochs
-):
-    with loader(dataset) as batches:
-        state = {**batches.state_dict(), "epoch": 2, "batch": 3}
-        batches.load_state_dict(state)
-        held = iter(batches)
-        batches.sampler.set_epoch(2)
-        assert rows(batches) == epochs[2][30:]
-        del held
-        assert rows(batches) == epochs[3]
-    with loader(dataset) as batches:
-        state = {**batches.state_dict(), "epoch": 1, "batch": 3}
-        batches.load_state_dict(state)
-        held = iter(batches)
-        batches.sampler.set_epoch(3)
-        state = batches.state_dict()
-        assert (state["epoch"], state["batch"]) == (3, 0)
-        assert rows(held) == epochs[3]
-        assert rows(batches) == epochs[4]
-    with loader(dataset) as batches:
-        held = iter(batches)
-        batches.sampler.set_epoch(3)
-        again = iter(batches)
-        assert rows(again) == epochs[3]
-        assert rows(batches) == epochs[4]
-        del held
-    with loader(dataset) as batches:
-        held = iter(batches)
-        batches.sampler.set_epoch(3)
-        del held
-        assert rows(batches) == epochs[3]
-    with loader(dataset, batch_size=5) as batches:
-        state = {**batches.state_dict(), "batch": 3, "batch_size": 10}
-        batches.load_state_dict(state)  # the rest of the epoch, cut anew
-        held = iter(batches)
-        assert len(held) == 15  # of 73 samples
-        batches.sampler.set_epoch(1)
-        assert rows(held) == epochs[1]
-        assert rows(batches) == epochs[2]
-    with loader(dataset, partition=(0, 1)) as batches:
-        expected = [rows(batches) for _ in range(3)]
-    with loader(dataset, partition=(0, 1)) as batches:
-        held = iter(batches)
-        batches.sampler.set_epoch(1)
-        assert rows(held) == expected[1]
-        assert rows(batches) == expected[2]
-    with loader(dataset) as batches:
-        held = iter(batches)
-        batches.sampler.set_epoch(0)
-        first = next(held).indices.tolist()
-        state = batches.state_dict()
-        assert (state["epoch"], state["batch"]) == (0, 1)
-        assert first + rows(held) == epochs[0]
-        batches.sampler.set_epoch(1)
-        assert rows(batches) == epochs[1]
-
-
 def test_state_is_that_of_the_batch_returned_last(dataset, epochs):
     with loader(dataset) as batches:
 
@@ -365,11 +316,11 @@ def test_state_is_that_of_the_batch_returned_last(dataset, epochs):
         older = iter(batches)
         next(older)
         newer = iter(batches)
-        assert place() == (1, 0)
-        next(older)
-        assert place() == (0, 2)
+        assert place() == (0, 1)
         next(newer)
         assert place() == (1, 1)
+        next(older)
+        assert place() == (0, 2)
         # One that ends leaves its end, whoever else is under way.
         assert len(list(newer)) == N - 1
         assert place() == (2, 0)
@@ -393,39 +344,6 @@ def test_close_ends_every_iterator(dataset):
 
 
 # -- peek ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("has_sampler", [False, True])
-def test_an_unused_iterator_that_goes_after_a_peek(dataset, epochs, has_sampler):
-    options = {"shuffle": False, "sampler": Counting()} if has_sampler else {}
-    with loader(dataset, **options) as batches:
-        unused = iter(batches)
-        # That epoch would be the unused iterator's.
-        assert batches.peek().epoch == 1
-        del unused
-        if not has_sampler:
-            assert batches.peek().epoch == 0
-        seen = copies(batches)
-        assert {b.epoch for b in seen} == {0}
-        if not has_sampler:
-            assert indices_of(seen).tolist() == epochs[0]
-        assert {b.epoch for b in copies(batches)} == {1}
-
-
-def test_a_loaded_place_outlives_a_peek_beside_an_unused_iterator(
-    dataset, epochs
-):
-    with loader(dataset) as batches:
-        state = {**batches.state_dict(), "epoch": 0, "batch": 5}
-        batches.load_state_dict(state)
-        unused = iter(batches)
-        assert batches.peek().epoch == 1
-        del unused
-        rest = copies(batches)
-        assert [(b.epoch, b.index) for b in rest] == [
-            (0, i) for i in range(5, N)
-        ]
-        assert rows(batches) == epochs[1]
 
 
 def test_peek_moves_nothing(dataset, epochs):
@@ -550,7 +468,7 @@ def test_peek_beside_an_iterator_of_a_stateful_sampler(dataset):
     with loader(dataset, shuffle=False, sampler=Stateful()) as batches:
         iterator = iter(batches)
         seen = next(iterator).indices.tolist()
-        for look in (batches.peek, batches.__iter__):
+        for look in (batches.peek, iter(batches).__next__):
             with pytest.raises(
                 datasetd.FailedPrecondition, match="state of one iteration"
             ):

@@ -197,34 +197,154 @@ def test_what_wrappers_look_for(dataset):
     """Lightning tells `sampler` the epoch; others read the rest."""
     sampler = torch.utils.data.RandomSampler(range(NUM_SAMPLES))
     with loader(dataset, shuffle=False, sampler=sampler) as batches:
-        assert batches.sampler is sampler and batches.batch_sampler is None
+        assert batches.sampler is sampler
+        assert batches.batch_sampler.sampler is sampler
         assert batches.dataset is dataset and len(batches.dataset) == 103
         assert (batches.batch_size, batches.drop_last) == (10, False)
-        assert batches.timeout is None
+        assert batches.timeout == 0
         batches.timeout = 2
         assert batches.timeout == 2.0
         with pytest.raises(datasetd.InvalidArgument, match="timeout='x'"):
             batches.timeout = "x"
+        torchs = torch.utils.data.DataLoader(range(3))
+        for name in (
+            "num_workers", "pin_memory", "pin_memory_device",
+            "persistent_workers", "generator", "worker_init_fn",
+            "multiprocessing_context",
+        ):  # fmt: skip
+            assert getattr(batches, name) == getattr(torchs, name), name
+        assert batches.prefetch_factor is None  # before torch 2.0 it was 2
+        assert callable(batches.collate_fn)
     by_batch = torch.utils.data.BatchSampler(sampler, 7, False)
-    with loader(
-        dataset, shuffle=False, batch_size=1, batch_sampler=by_batch
-    ) as batches:
-        assert batches.batch_sampler is by_batch and batches.sampler is None
-        assert batches.batch_size == 7
-    with pytest.raises(
-        datasetd.InvalidArgument, match="batch_size=4 and batch_sampler="
-    ):
-        datasetd.DataLoader(dataset, 4, batch_sampler=by_batch)
     with datasetd.DataLoader(dataset, batch_sampler=by_batch) as batches:
+        assert batches.batch_sampler is by_batch
+        assert batches.sampler is sampler and batches.batch_size == 7
         # A DataLoader that is made of the parts would lose the transforms.
+        wrapped = torch.utils.data.DataLoader(
+            batches.dataset,
+            batch_sampler=batches.batch_sampler,
+            collate_fn=getattr(batches, "collate_fn", None),
+        )
         with pytest.raises(
             datasetd.InvalidArgument, match=r"give loader\.as_torch\(\) to"
         ):
-            torch.utils.data.DataLoader(
-                batches.dataset,
-                batch_sampler=batches.batch_sampler,
-                collate_fn=getattr(batches, "collate_fn", None),
-            )
+            next(iter(wrapped))
+
+
+class Pairs(torch.utils.data.BatchSampler):
+    """Its batch_size counts pairs."""
+
+    def __iter__(self):
+        for batch in super().__iter__():
+            yield [2 * i + j for i in batch for j in range(2)]
+
+
+def test_batch_size_beside_a_batch_sampler_is_the_largest_batch(dataset):
+    pairs = Pairs(range(20), 7, False)
+    for batch_size in (14, 30):
+        with datasetd.DataLoader(
+            dataset, batch_size, batch_sampler=pairs
+        ) as batches:
+            assert batches.batch_size == batch_size
+            assert [b.num_samples for b in copies_of(batches)] == [14, 14, 12]
+    for batch_size, largest in ((1, 7), (13, 13)):
+        with datasetd.DataLoader(
+            dataset, batch_size, batch_sampler=pairs
+        ) as batches:
+            with pytest.raises(
+                datasetd.InvalidArgument, match=f"expected 1 to {largest} "
+            ):
+                next(iter(batches))
+
+
+def copies_of(batches):
+    return [batch.clone() for batch in batches]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"drop_last": True},
+        {"subset": range(90, 20, -3)},
+        {"rank": 1, "world_size": 3},
+        {"rank": 2, "world_size": 3, "drop_last": True},
+        {"rank": 2, "world_size": 3, "pad": False},
+        {"shuffle": False, "weights": np.arange(NUM_SAMPLES)},
+        {"shuffle": False, "framework": "dlpack"},
+        {"partition": (0, 1)},
+        {"shuffle": False, "sampler": range(95, 1, -4)},
+        {"transforms": [T.RandomCrop(4)]},
+    ],
+)
+def test_the_sampler_is_the_order_of_the_next_epoch(dataset, arguments):
+    with loader(dataset, **arguments) as batches:
+
+        def expected():
+            return [
+                np.from_dlpack(b.indices).tolist()
+                if arguments.get("framework")
+                else b.indices.tolist()
+                for b in batches
+            ]
+
+        for epoch in range(2):
+            state = batches.state_dict()
+            order = list(batches.sampler)
+            by_batch = list(batches.batch_sampler)
+            assert batches.state_dict() == state
+            assert len(by_batch) == len(batches.batch_sampler) == len(batches)
+            epoch = expected()
+            assert by_batch == epoch
+            dropped = batches.drop_last * (len(batches.sampler) % 10)
+            assert order == sum(epoch, [])
+            assert len(order) + dropped == len(batches.sampler)
+        if not arguments.get("sampler"):
+            assert batches.sampler.num_samples == len(batches.sampler)
+        batches.set_epoch(4)
+        next(iter(batches))
+        state = batches.state_dict()
+        batches.load_state_dict(state)
+        rest = list(batches.batch_sampler)
+        assert rest == expected() and len(rest) == len(batches) - 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "batch_size", "sampler", "batch_sampler", "transforms", "shuffle",
+        "drop_last", "dataset", "num_workers", "collate_fn", "pin_memory",
+        "weights", "seed", "views", "rank", "generator", "pad",
+    ],
+)  # fmt: skip
+def test_an_attribute_that_would_change_nothing(dataset, name):
+    with loader(dataset) as batches:
+        with pytest.raises(
+            AttributeError,
+            match=rf"{name} of a datasetd.DataLoader cannot be set: .*make "
+            rf"another DataLoader\({name}=...\)",
+        ):
+            setattr(batches, name, 7)
+        # As torch's own does, under another name.
+        assert batches.batch_size == 10
+
+
+def test_an_attribute_that_nobody_reads(dataset):
+    with loader(dataset) as batches:
+        for name in ("transform", "batchsize", "current_epoch"):
+            with pytest.raises(AttributeError, match="nothing would read it"):
+                setattr(batches, name, 7)
+        batches._of_a_wrapper = 7
+
+    class Own(datasetd.DataLoader):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.own = 7
+
+    with Own(dataset) as batches:
+        assert batches.own == 7
+        with pytest.raises(AttributeError, match="another DataLoader"):
+            batches.batch_size = 7
 
 
 def test_each_process_makes_its_own(daemon, client, dataset):
@@ -236,10 +356,9 @@ def test_each_process_makes_its_own(daemon, client, dataset):
         for thing, words in (
             (batches, "make one in the other, and hand over state_dict"),
             (iterator, "belongs to its process"),
-            (dataset, r"call get_dataset\('hundred'\)"),
             (client, rf"datasetd.connect\('{daemon.address}'\)"),
             (daemon, "connect to its address"),
-            (batch, r"clone\(\) it"),
+            (batch, "take its fields with a framework"),
             (batch.image, "copy it to an array"),
         ):
             for send in (pickle.dumps, copy.copy, copy.deepcopy):

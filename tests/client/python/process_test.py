@@ -85,25 +85,6 @@ def test_a_state_with_another_seed_while_the_daemon_is_gone(data_root):
         np.testing.assert_array_equal(rows, expected[30:])
 
 
-def test_an_unused_iterator_that_found_no_daemon_begins_nothing(data_root):
-    order = range(102, -1, -1)
-    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
-        dataset = load(daemon.connect(), data_root)
-        with loader(
-            dataset, shuffle=False, sampler=order, reconnect=30
-        ) as batches:
-            batches.load_state_dict(dict(batches.state_dict(), epoch=4))
-            os.kill(daemon.pid, signal.SIGKILL)
-            daemon._process.wait()
-            iter(batches)
-            assert batches.state_dict()["epoch"] == 4
-            with successor(daemon, data_root):
-                seen = copies(batches)
-                batches.close()
-        assert {batch.epoch for batch in seen} == {4}
-        assert indices_of(seen).tolist() == list(order)
-
-
 @pytest.mark.parametrize("look", ["loader", "peek", "fetch"])
 def test_a_dataset_that_still_loads_when_another_loader_is_back(
     data_root, monkeypatch, look

@@ -340,7 +340,7 @@ answers = [
         dict(shuffle=True, seed=rank, rank=rank, world_size=3),
         dict(shuffle=True, seed=rank, name=f"of rank {rank}"),
         dict(sampler=[rank, 2], seed=rank),
-        dict(batch_size=4 + 4 * rank, seed=1),
+        dict(batch_size=4 + 4 * rank, seed=1, world_size="auto"),
     )
 ]
 print(json.dumps(answers))
@@ -386,6 +386,7 @@ loader = datasetd.DataLoader(dataset, seed=1)
 counts = [Counting.calls]
 for _ in range(4):
     iterator = iter(loader)
+    next(iterator)
     counts.append(Counting.calls)
     for batch in iterator:
         pass
@@ -462,4 +463,187 @@ def test_processes_of_jax(dataset, monkeypatch, seed):
                 datasetd.FailedPrecondition,
                 match="seed is 5 on rank 0 and 6 on rank 1",
             ):
-                iter(batches)
+                next(iter(batches))
+
+
+# -- Shares that the user did not ask for --------------------------------------
+
+_SAID = """
+begin()
+rank = torch.distributed.get_rank()
+def told(**arguments):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with datasetd.DataLoader(dataset, 8, **arguments) as loader:
+            sizes = [len(rows(loader)) for _ in range(2)]
+    return sizes[0], [str(warning.message) for warning in caught]
+def told_first(**arguments):
+    from datasetd import _warnings
+    _warnings._said.clear()
+    return told(**arguments)
+"""
+
+
+def test_a_share_that_nobody_asked_for_is_said_once(daemon, dataset, tmp_path):
+    """A loop that evaluates on one rank, or on each, would see a half."""
+    for rank, (answer, _) in enumerate(
+        run_ranks(
+            daemon,
+            tmp_path,
+            _SAID
+            + """
+print(json.dumps([
+    told(), told(), told_first(drop_last=True),
+    told_first(subset=range(9)),
+    told_first(world_size=1), told_first(world_size="auto"),
+    told_first(rank="auto"), told_first(rank=rank, world_size=2),
+    told_first(shuffle=True), told_first(weights=[1] * 103),
+    told_first(pad=False), told_first(partition=(0, 1)),
+    told_first(sampler=range(rank, 103, 2)),
+]))
+""",
+        )
+    ):
+        (size, (said,)), again, (dropped, (said_too,)), *rest = answer
+        assert size == 52 and again == [52, []] and dropped == 51
+        assert said.startswith(
+            f"dataset 'hundred': 52 of 103 samples on this rank, {rank} of 2"
+        )
+        assert "give world_size=1; world_size='auto'" in said
+        assert "51 of 103 samples" in said_too
+        (size, (said,)), *rest = rest
+        assert size == 5 and "5 of 9 samples" in said
+        assert rest == [
+            [103, []], [52, []], [52, []], [52, []], [52, []], [52, []],
+            [52 - rank, []], [52, []], [52 - rank, []],
+        ]  # fmt: skip
+
+
+def test_a_share_that_came_after_the_loader_is_said(daemon, dataset, tmp_path):
+    for answer, errors in run_ranks(
+        daemon,
+        tmp_path,
+        """
+loader = datasetd.DataLoader(dataset, batch_size=8)
+begin()
+print(json.dumps(len(rows(loader))))
+""",
+    ):
+        assert answer == 52
+        assert "<string>" in errors and "52 of 103 samples" in errors
+
+
+_SAMPLERS = """
+class Own:
+    def __init__(self, order): self.order = order
+    def __iter__(self): return iter(self.order)
+class Sized(Own):
+    def __len__(self): return len(self.order)
+tud = torch.utils.data
+torch.manual_seed(rank)
+half = range(rank, 103, 2)
+part = dataset.select(range(50))
+own_part = dataset.select(list(half))
+def alike():
+    torch.manual_seed(1)
+    return tud.RandomSampler(range(50))
+def batches(sampler):
+    return tud.BatchSampler(sampler, 8, False)
+"""
+
+
+def test_samplers_that_give_all_ranks_the_same(daemon, dataset, tmp_path):
+    (rank0, _), (rank1, _) = run_ranks(
+        daemon,
+        tmp_path,
+        _SAID + _SAMPLERS
+        + """
+def said_of(**arguments):
+    given = arguments.pop("dataset", dataset)
+    global told
+    from datasetd import _warnings
+    _warnings._said.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with datasetd.DataLoader(given, 8, **arguments) as loader:
+            rows(loader)
+    torch.distributed.barrier()
+    return [str(warning.message) for warning in caught]
+# Whoever has as many indices as there are samples is told without the others.
+alone = [
+    said_of(sampler=tud.RandomSampler(range(103))),
+    said_of(sampler=tud.SequentialSampler(range(103))),
+    said_of(sampler=Sized(range(102, -1, -1))),
+    said_of(sampler=tud.WeightedRandomSampler([1.0] * 103, 103)),
+    said_of(batch_sampler=batches(tud.RandomSampler(range(103)))),
+    said_of(batch_sampler=[[i, i + 1] for i in range(0, 102, 1)]),
+]
+# The second rank that comes sees what the first took.
+together = [
+    said_of(sampler=Own(range(103))),
+    said_of(sampler=range(20)),
+    said_of(dataset=part, sampler=alike()),
+    said_of(dataset=part, sampler=tud.RandomSampler(part)),
+    said_of(sampler=tud.DistributedSampler(range(103), 2, 0)),
+]
+silent = [
+    said_of(sampler=tud.DistributedSampler(range(103))),
+    said_of(batch_sampler=batches(tud.DistributedSampler(range(103)))),
+    said_of(sampler=list(half)),
+    said_of(sampler=Own(half)),
+    said_of(sampler=tud.SubsetRandomSampler(list(half))),
+    said_of(dataset=own_part, sampler=tud.RandomSampler(own_part)),
+    said_of(sampler=range(103), world_size="auto"),
+    said_of(sampler=range(103), rank=rank, world_size=2),
+    said_of(sampler=range(103), world_size=1),
+    said_of(),
+][:-1]
+print(json.dumps([alone, together, silent]))
+""",
+    )
+    for rank in (rank0, rank1):
+        for (said,) in rank[0]:
+            assert said.startswith(
+                "dataset 'hundred': each rank takes all samples, since"
+            )
+            assert "give torch.utils.data.DistributedSampler(dataset), or" in said
+            assert "rank=, world_size=" in said
+        assert rank[2] == [[]] * 9
+    for first, second in zip(rank0[1], rank1[1]):
+        (said,) = first + second
+        assert "take the same samples" in said
+
+
+def test_a_rank_that_shuffles_alone_is_told_why(daemon, dataset, tmp_path):
+    """The other one is in another collective, has none, or has ended."""
+    for other in ("torch.distributed.barrier()", "pass"):
+        (_, _), (answer, _) = run_ranks(
+            daemon,
+            tmp_path,
+            """
+torch.distributed.init_process_group(
+    "gloo", init_method="file://" + os.environ["MEETING"],
+    rank=int(os.environ["AS_RANK"]), world_size=2,
+    timeout=datetime.timedelta(seconds=3))
+answer = None
+if torch.distributed.get_rank():
+    try:
+        datasetd.DataLoader(dataset, shuffle=True)
+    except datasetd.FailedPrecondition as error:
+        answer = str(error)
+    # The cures.
+    for arguments in (dict(world_size=1), dict(seed=1)):
+        datasetd.DataLoader(dataset, shuffle=True, **arguments)
+else:
+    try:
+        OTHER
+    except RuntimeError:
+        pass
+print(json.dumps(answer), flush=True)
+os._exit(0)
+""".replace("OTHER", other),
+        )
+        (tmp_path / "meeting").unlink()
+        assert "rank 1 of 2 made a loader that shuffles" in answer
+        assert "Make it on every rank" in answer and "world_size=1" in answer
+        assert "gloo" not in answer and "seed=" in answer

@@ -20,6 +20,7 @@ from typing import (
     overload,
 )
 
+from .._attributes import missing
 from .._connection import library
 from . import dlpack, frameworks
 from .dlpack import FieldInfo, Handle
@@ -96,6 +97,12 @@ class Batch(Tuple[ArrayT, ...]):
         def __getattr__(self, name: str) -> ArrayT:
             """A field."""
 
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, which says what there is."""
+            raise missing(self, name, f"its fields are {list(self.keys())}")
+
     # -- Fields ---------------------------------------------------------------
 
     @overload
@@ -159,6 +166,17 @@ class Batch(Tuple[ArrayT, ...]):
         return self._held().num_padding
 
     @property
+    def valid(self) -> ArrayT:
+        """A mask [num_samples] of booleans, on the device: false for the rows
+        that are padding, True for all others."""
+        if "valid" in self._positions:
+            return self["valid"]
+        result: ArrayT = frameworks.mask_like(
+            self[0], self.num_samples, self.num_padding
+        )
+        return result
+
+    @property
     def indices(self) -> ArrayT:
         """Sample indices: int64 [num_samples], on the device."""
         held = self._held()
@@ -167,6 +185,19 @@ class Batch(Tuple[ArrayT, ...]):
             if isinstance(held, Detached)
             else self._origin.indices(held)
         )
+        return result
+
+    def with_valid(self) -> "Batch[ArrayT]":
+        """Returns the batch with `valid` as one more value, the last."""
+        kind = batch_class((*self._positions, "valid"))
+        result = kind((*self, self.valid))
+        for name in ("_origin", "_handle", "_copied_on"):
+            if name in self.__dict__:
+                setattr(result, name, self.__dict__[name])
+        if "_origin" in self.__dict__ and result._copied_on is None:
+            framework = self._origin.framework
+            if framework.device[0] == dlpack.CUDA:
+                result._copied_on = framework.stream()
         return result
 
     # -- Memory ---------------------------------------------------------------
@@ -244,12 +275,32 @@ class Batch(Tuple[ArrayT, ...]):
             ) from None
 
     def __reduce__(self) -> Any:
+        """Pickles a copy."""
         held = self.__dict__.get("_handle")
-        if isinstance(held, Handle):
+        if not isinstance(held, Handle):
+            return _rebuilt, (self.keys(), tuple(self), held)
+        if not self._origin.framework.can_copy:
             raise TypeError(
-                "a datasetd.Batch is memory of this process: clone() it"
+                "a datasetd.Batch of framework='dlpack' is memory of this "
+                "process: take its fields with a framework, and copy those"
             )
-        return _rebuilt, (self.keys(), tuple(self), held)
+        return self.clone().__reduce__()
+
+    def __repr__(self) -> str:
+        """Says what it is; for the values look at the fields."""
+        held = self.__dict__.get("_handle")
+        where = device = ""
+        if held is not None:
+            where = f"epoch {held.epoch}, index {held.index}, "
+            if held.num_padding:
+                where += f"{held.num_padding} of {held.num_samples} padding, "
+        fields = ", ".join(
+            f"{name}: {frameworks.description(value)}"
+            for name, value in self.items()
+        )
+        if len(self):
+            device = frameworks.device_text(self[0])
+        return f"datasetd.Batch({where}{fields}{device and ', on '}{device})"
 
 
 def detached(held: Union[Handle, Detached], indices: Any) -> Detached:

@@ -311,6 +311,7 @@ class JaxFramework(Framework):
         super().__init__(device, fields)
         import jax.dlpack
 
+        self._jax: Any = jax
         self._from_dlpack: Any = jax.dlpack.from_dlpack
 
     def copies(self, info: FieldInfo, images: Container[str]) -> bool:
@@ -319,7 +320,55 @@ class JaxFramework(Framework):
         return self.device[0] == CUDA or super().copies(info, images)
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
-        return self._from_dlpack(Tensor(handle, field, self.device, info))
+        tensor = Tensor(handle, field, self.device, info)
+        if info.dtype in _HALVED and not self._jax.config.jax_enable_x64:
+            self._check_halved(tensor, info)
+        return self._from_dlpack(tensor)
+
+    def _check_halved(self, tensor: Tensor, info: FieldInfo) -> None:
+        """Raises InvalidArgument if a value of a 64-bit field does not fit the
+        32 bits that JAX makes of it, without a word."""
+        if self.device[0] == CPU:
+            import numpy
+
+            low, high = _range(numpy.from_dlpack(tensor), numpy)
+        else:
+            enable: Any = getattr(self._jax, "enable_x64", None)
+            if enable is None:  # of earlier versions
+                import jax.experimental
+
+                enable = jax.experimental.enable_x64
+            with enable(True):
+                low, high = _range(
+                    self._from_dlpack(tensor), self._jax.numpy
+                )
+        dtype, least, most = _HALVED[info.dtype]
+        for value in (low, high):
+            if not least <= value <= most:
+                raise InvalidArgument(
+                    f"field '{info.name}': {value} does not fit {dtype}, which "
+                    f"JAX makes of {info.dtype}: call jax.config.update("
+                    "'jax_enable_x64', True), leave the field out (fields=), "
+                    "or push it with smaller numbers"
+                )
+
+
+def _range(array: Any, module: Any) -> Tuple[Any, Any]:
+    """Returns the least and the greatest value, without NaN."""
+    if not array.size:
+        return 0, 0
+    if "float" in str(array.dtype):
+        # The greatest that is finite: an infinite one stays as it is.
+        array = module.where(module.isfinite(array), array, 0)
+    return array.min().item(), array.max().item()
+
+
+# What JAX makes of 64 bits unless jax_enable_x64 is set.
+_FLOAT32_MAX = float.fromhex("0x1.fffffep127")
+_HALVED = {
+    "int64": ("int32", -(2**31), 2**31 - 1),
+    "float64": ("float32", -_FLOAT32_MAX, _FLOAT32_MAX),
+}
 
 
 def size_bytes(dtype: str, shape: Tuple[int, ...]) -> int:
@@ -340,6 +389,59 @@ def copy_of(array: Any) -> Any:
             "with a framework, such as torch.from_dlpack, and copy that"
         )
     return array.copy("K") if hasattr(array, "strides") else array
+
+
+def description(array: Any) -> str:
+    """Returns dtype and shape; of what has none, the type."""
+    if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+        return type(array).__name__
+    dtype = str(array.dtype).replace("torch.", "")
+    return f"{dtype} {list(array.shape)}"
+
+
+def device_text(array: Any) -> str:
+    """Returns the array's device; empty if it has none."""
+    if isinstance(array, Tensor):
+        kind, number = array.__dlpack_device__()
+        return "cpu" if kind == CPU else f"cuda:{number}"
+    if hasattr(array, "block_until_ready"):
+        return ", ".join(map(str, array.devices()))
+    if hasattr(array, "is_cuda"):  # torch
+        return str(array.device)
+    return "cpu" if hasattr(array, "strides") else ""
+
+
+def as_list(array: Any) -> List[int]:
+    """Returns the values of an array of indices."""
+    if isinstance(array, Tensor):
+        import numpy
+
+        array = numpy.from_dlpack(array)
+    result: List[int] = array.tolist()
+    return result
+
+
+def mask_like(array: Any, num_rows: int, num_false: int) -> Any:
+    """Returns a mask of the framework and device of `array`: true, but for the
+    last `num_false` rows. A new one each time, since the job may change it."""
+    num_true = num_rows - num_false
+    if isinstance(array, Tensor):
+        raise FailedPrecondition(
+            "valid: framework='dlpack' has no memory for a mask: the last "
+            "num_padding rows of a batch are padding"
+        )
+    if hasattr(array, "is_cuda"):  # torch
+        mask = array.new_ones(num_rows, dtype=sys.modules["torch"].bool)
+        if num_false:
+            mask[num_true:] = False
+        return mask
+    import numpy
+
+    values = numpy.arange(num_rows) < num_true
+    if hasattr(array, "block_until_ready"):
+        (device,) = array.devices()
+        return sys.modules["jax"].device_put(values, device)
+    return values
 
 
 def _jax_copy(array: Any) -> Any:

@@ -150,6 +150,11 @@ class OrderQueue:
             for i in range(0, len(pending), self._block_size)
         ]
 
+    def first_digest(self) -> str:
+        """Returns a hash of the epoch up to the batch that is to be passed
+        next; empty if there is none."""
+        return self._pending[0].digest.hex() if self._pending else ""
+
     def has_more(self) -> bool:
         """False at the end of the epoch; raises what ended it before."""
         if self._pending:

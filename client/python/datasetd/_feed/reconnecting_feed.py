@@ -48,6 +48,8 @@ class Job:
     # Returns how many rows of the batch at an index are padding, of a client's
     # order; None: none are.
     num_padding: Optional[Callable[[int], int]]
+    # Whether Batch.valid is a value of each batch.
+    with_valid: bool = False
 
     def __post_init__(self) -> None:
         self.waited = Waited()
@@ -247,7 +249,7 @@ class ReconnectingFeed:
                 continue
             if self._job.num_padding is not None:
                 set_padding(batch, self._job.num_padding(batch.index))
-            return batch
+            return batch.with_valid() if self._job.with_valid else batch
 
     def begin(
         self, position: Position, order_state: Optional[Dict[str, Any]] = None
@@ -295,7 +297,7 @@ class ReconnectingFeed:
             raise ResourceExhausted(
                 f"{error} (to open the loader's feed anew: held batches of the "
                 "feed before keep its memory; drop them, as by `del batch`, "
-                "and call iter() again)"
+                "and take the batch again)"
             ) from None
         except Error as error:
             job = self._job

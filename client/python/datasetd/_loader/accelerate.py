@@ -7,7 +7,7 @@ gather_for_metrics() drops the samples that pad the ranks' shares.
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
 from .._warnings import warn_once
 
@@ -17,7 +17,7 @@ class _Epoch:
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
-        # Asked now: after the last batch the loader is in the next epoch.
+        # Asked before its first batch.
         self._num_padding: int = loader._num_padding()
         self._num_rows = 0  # of this rank's last batch
         self.end_of_dataloader = False
@@ -55,15 +55,19 @@ class _Told:
     def __init__(self, loader: Any, batches: Any, state: Any) -> None:
         self._batches = batches
         self._state = state
-        self._epoch = _Epoch(loader)
+        self._loader = loader
+        self._epoch: Optional[_Epoch] = None
         self._is_known = False
 
     def __iter__(self) -> "_Told":
         return self
 
     def __next__(self) -> Any:
-        if not self._is_known and not self._epoch.end_of_dataloader:
-            self._state._add_dataloader(self._epoch)
+        epoch = self._epoch
+        if epoch is None:
+            epoch = self._epoch = _Epoch(self._loader)
+        if not self._is_known and not epoch.end_of_dataloader:
+            self._state._add_dataloader(epoch)
             self._is_known = True
         try:
             batch = next(self._batches)
@@ -71,7 +75,7 @@ class _Told:
             self._end()
             raise
         if self._is_last():
-            self._epoch.end(batch)
+            epoch.end(batch)
         return batch
 
     def _is_last(self) -> bool:

@@ -33,6 +33,7 @@ def chosen_subset(
     subset: Any,
     shuffle: bool,
     drop_last: bool,
+    pad: bool,
     partition: Any,
 ) -> Any:
     """Returns the indices of the samples that the loader is for; None: all, or
@@ -45,23 +46,31 @@ def chosen_subset(
             "partition= and a sampler exclude each other: a sampler's indices "
             "are this rank's already, and give each rank as many"
         )
+    if not pad:
+        _exclude(
+            "pad=False",
+            drop_last=drop_last,
+            sampler=has_sampler,
+            batch_sampler=has_batch_sampler,
+            partition=partition is not None,
+        )
     if weights is not None:
         _exclude(
-            "weights",
+            "weights=",
             sampler=has_sampler,
             batch_sampler=has_batch_sampler,
             shuffle=shuffle,
         )
     if has_batch_sampler:
         _exclude(
-            "batch_sampler",
+            "batch_sampler=",
             sampler=has_sampler,
             shuffle=shuffle,
             drop_last=drop_last,
             subset=subset is not None,
         )
     if has_sampler:
-        _exclude("sampler", shuffle=shuffle, subset=subset is not None)
+        _exclude("sampler=", shuffle=shuffle, subset=subset is not None)
     if own_subset is None:
         return subset
     if subset is not None:
@@ -76,7 +85,7 @@ def _exclude(argument: str, **others: bool) -> None:
     for other, is_given in others.items():
         if is_given:
             raise InvalidArgument(
-                f"{argument}= and {other}= exclude each other"
+                f"{argument} and {other}= exclude each other"
             )
 
 
@@ -101,6 +110,17 @@ def feed_options(
     if fields is not None or views is not None:
         options["field_names"] = [field.name for field in chosen]
     return options, frozenset(field.name for field in chosen if field.is_image)
+
+
+def check_valid(names: Any, dataset: Dataset) -> None:
+    """Checks that with_valid= finds its name free; None: all fields."""
+    if names is None:
+        names = [field.name for field in dataset.fields]
+    if "valid" in names:
+        raise InvalidArgument(
+            f"with_valid=: dataset '{dataset.name}' has a field 'valid' of its "
+            "own: choose fields= without it"
+        )
 
 
 def loader_device(dataset: Dataset, device: Any) -> str:

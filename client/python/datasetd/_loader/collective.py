@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from .._feed.reconnecting_feed import ReconnectingFeed
 from .._ranks.agreement import Agreement
+from .._warnings import warn_once
 from ..errors import FailedPrecondition
 from .feeds import Feeds
 from .job_order import JobOrder
@@ -23,12 +25,16 @@ class Collective:
         feeds: Feeds,
         start: NextEpoch,
         agreement: Agreement,
+        name: str,
     ) -> None:
+        """`name` is the dataset's."""
         self._share = share
         self._order = order
         self._feeds = feeds
         self._start = start
         self._agreement = agreement
+        self._name = name
+        self._has_compared = False
 
     def follow(self) -> None:
         """Takes the ranks of torch.distributed until they are fixed. With a
@@ -57,6 +63,7 @@ class Collective:
         if not self._share.is_fixed:
             self.follow()
             self.set_seed(self._share.agreed_seed())
+            self.warn_of_share()
         self._share.fix()
 
     def set_seed(self, seed: int) -> None:
@@ -69,6 +76,62 @@ class Collective:
     def check(self, identity: Mapping[str, Any]) -> None:
         """Compares what must be equal on all ranks; see Agreement."""
         self._agreement.check(self._share.ranks, identity)
+
+    def warn_of_share(self) -> None:
+        """Warns once of a loader whose samples are not what a user expects who
+        said nothing of ranks: a part of them, in the place of all, or all on
+        every rank."""
+        share, order = self._share, self._order
+        rank, world_size = share.ranks
+        if share.is_named or world_size == 1:
+            return
+        if order.is_given:
+            is_alike = order.takes_all() and not order.has_own_subset
+            if is_alike and not order.is_for_ranks():
+                self._warn_of_sampler("each rank takes all samples")
+        elif order.is_global and order.kind == "sequential" and order.pad:
+            num_samples = self._feeds.newest.num_samples
+            num_rows = num_samples // world_size
+            if num_samples % world_size and not order.drop_last:
+                num_rows += 1
+            warn_once(
+                f"share of {self._name}",
+                f"dataset '{self._name}': {num_rows} of {num_samples} samples "
+                f"on this rank, {rank} of {world_size}: the ranks of "
+                "torch.distributed divide a loader. For all samples on this "
+                "rank, as in an evaluation by one rank or by each, give "
+                "world_size=1; world_size='auto' (or rank=, world_size=) says "
+                "that the share is meant",
+            )
+
+    def compare_samples(self, feed: ReconnectingFeed) -> None:
+        """Warns once if the sampler gives what it gives another rank. Called
+        when the first epoch has begun."""
+        share, order = self._share, self._order
+        if self._has_compared or not order.is_given or feed.queue is None:
+            return
+        self._has_compared = True
+        first = feed.queue.first_digest()
+        if share.is_named or share.ranks.world_size == 1 or not first:
+            return
+        rank = self._agreement.equal_rank(
+            share.ranks, order.samples_record(first)
+        )
+        if rank is not None:
+            self._warn_of_sampler(
+                f"ranks {rank} and {share.ranks.rank} take the same samples"
+            )
+
+    def _warn_of_sampler(self, what: str) -> None:
+        warn_once(
+            f"sampler of {self._name}",
+            f"dataset '{self._name}': {what}, since the indices of a sampler "
+            f"are not divided over the {self._share.ranks.world_size} ranks of "
+            "torch.distributed: give torch.utils.data.DistributedSampler("
+            "dataset), or leave sampler= out, and the loader divides the "
+            "samples (rank=, world_size=). world_size='auto' says that it is "
+            "meant",
+        )
 
     def _keep_loaded(self, world_size: int) -> None:
         """Keeps the loaded place when the number of ranks changes."""

@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Optional
+import dataclasses
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+)
 
 from .._batches.batch import Batch
-from .._feed.epochs import EpochIterator, Place, Progress, SamplerIterator
+from .._batches.frameworks import as_list
 from .._feed.fetch import Fetcher
+from .._feed.order_queue import OrderQueue
 from .._feed.reconnecting_feed import Job, Position, ReconnectingFeed
 from ..errors import FailedPrecondition, OutOfRange, ResourceExhausted
 from .job_order import JobOrder
 from .next_epoch import NextEpoch
+
+
+class Progress(NamedTuple):
+    """How far a loader is: attributes of its feed, and of its queue's order."""
+
+    position: Position
+    first_position: int
+    order_state: Dict[str, Any]
+
+
+def _progress_of(feed: ReconnectingFeed) -> Progress:
+    return Progress(
+        feed.position,
+        feed.first_position,
+        {} if feed.queue is None else feed.queue.state,
+    )
+
+
+def _drawn(queue: OrderQueue) -> Iterator[List[int]]:
+    while True:
+        drawn = queue.order.draw()
+        if drawn is None:
+            return
+        yield drawn.indices.tolist()
 
 
 class Feeds:
@@ -18,7 +53,7 @@ class Feeds:
     under way, and the fetcher's.
 
     Attributes: newest, the feed of the newest iterator; current, the one that
-    began or gave a batch last; progress, where the loader is.
+    gave a batch last.
     """
 
     def __init__(
@@ -32,56 +67,91 @@ class Feeds:
         self._job = job
         self._order = order
         self.newest = ReconnectingFeed(job, order.new_queue())
-        self._place = Place(self.newest)
-        # At the beginning of the next epoch, by peek().
+        self.current = self.newest
+        # Where `current` was, while it is at an epoch that has not begun.
+        self._left: Optional[Progress] = None
+        # At the next epoch, which has not begun.
         self._peeked: Optional[ReconnectingFeed] = None
         self._open_fetcher = open_fetcher
         self._fetcher: Optional[Fetcher] = None
 
     @property
-    def current(self) -> ReconnectingFeed:
-        return self._place.feed
-
-    @property
     def progress(self) -> Progress:
-        return self._place.progress()
+        """Where the loader is."""
+        return self._left or _progress_of(self.current)
 
-    def iterate(self, start: NextEpoch) -> EpochIterator:
-        """Begins the next epoch."""
-        before = self.progress
-        self._place.keep(before)  # until there is an iterator
-        feed, self._peeked = self._peeked_at(start), None
-        if feed is None:
-            feed = self._begun(start)
-        self.newest = feed
-        if feed.queue is None:
-            return EpochIterator(feed, self._place, before)
-        return SamplerIterator(feed, self._place, before, feed.queue)
-
-    def move(self, unused: EpochIterator, epoch: int) -> None:
-        """Makes the newest iterator, which is unused, begin `epoch`."""
-        self._peeked = None
-        self._set_first_position(0)
-        self._order.set_epoch(epoch)
-        self.newest.begin((epoch, 0))
-        unused.epoch = epoch
-
-    def peek(self, start: NextEpoch) -> Batch[Any]:
-        """Returns the first batch of the next epoch."""
-        feed = self._peeked_at(start)
-        if feed is None:
-            feed = self._peeked = self._begun(start, keep=True)
+    def next_feed(
+        self, start: NextEpoch, keep: bool = False
+    ) -> ReconnectingFeed:
+        """Returns a feed at the next epoch, which begin() begins. With `keep`
+        no other feed leaves its place."""
+        feed = self._peeked
+        if feed is None or feed.position != start.position():
+            left = self._left
+            self._left = self.progress
+            feed = self._peeked = self._at(start, keep)
+            if feed is not self.current:
+                self._left = left
         try:
             if feed.queue is not None:
                 feed.queue.top_up(feed.send)
+        except BaseException:
+            self._peeked = None  # the sampler begins anew
+            raise
+        return feed
+
+    def begin(self, feed: ReconnectingFeed) -> None:
+        """The epoch of next_feed() has begun."""
+        self.newest, self._peeked = feed, None
+        self.move(feed)
+
+    def move(self, feed: ReconnectingFeed) -> None:
+        """A batch comes from `feed`."""
+        self.current, self._left = feed, None
+
+    def peek(self, start: NextEpoch) -> Batch[Any]:
+        """Returns the first batch of the next epoch."""
+        feed = self.next_feed(start, keep=True)
+        try:
             has_more = feed.queue.has_more() if feed.queue else feed.num_batches
         except BaseException:
-            # So that iter() begins anew, and meets the sampler's error again.
+            # The epoch begins anew, and meets the sampler's error again.
             self._peeked = None
             raise
         if not has_more:
             raise OutOfRange("peek(): the next epoch has no batches")
         return feed.peek()
+
+    def indices(self, start: NextEpoch) -> Iterator[List[int]]:
+        """Yields the sample indices of each batch of the next epoch."""
+        position, first = start.position(), start.first_position
+        queue = self._order.new_queue()
+        if queue is not None:
+            self._order.set_epoch(position[0])
+            queue.order.begin(position[1], None, None, None)
+            return _drawn(queue)
+        return self._sent(position, first)
+
+    def _sent(self, position: Position, first: int) -> Iterator[List[int]]:
+        """Yields those of the daemon's order, by a feed of its own that has one
+        small field, if there is one."""
+        options: Dict[str, Any] = {
+            **self._job.options,
+            "first_position": str(first),
+        }
+        for field in self._job.dataset.fields:
+            if not field.shape:
+                options.update(fields={}, field_names=[field.name])
+                break
+        job = dataclasses.replace(
+            self._job, options=options, with_valid=False
+        )
+        try:
+            feed = ReconnectingFeed(job, None, position)
+            while feed.num_batches and feed.position[0] == position[0]:
+                yield as_list(feed.take().indices)
+        finally:
+            job.close()
 
     def fetch(self, indices: Iterable[int], epoch: int) -> Batch[Any]:
         """Returns the samples `indices`, as the job's feeds make them."""
@@ -92,14 +162,6 @@ class Feeds:
                 seed=seed, timeout=self._job.timeout
             )
         return self._fetcher.fetch(indices, epoch)
-
-    def _peeked_at(self, start: NextEpoch) -> Optional[ReconnectingFeed]:
-        """Returns peek()'s feed if it is at the next position, which an
-        iterator that was dropped unused moves back."""
-        feed = self._peeked
-        if feed is not None and feed.position != start.position():
-            return None
-        return feed
 
     def forget_peeked(self) -> None:
         """The next epoch is another one than peek() took."""
@@ -129,7 +191,7 @@ class Feeds:
         """Sets how often feeds draw by weights in an epoch, from now on."""
         self._job.change(weighted_order={"num_draws": str(num_draws)})
 
-    def _begun(self, start: NextEpoch, keep: bool = False) -> ReconnectingFeed:
+    def _at(self, start: NextEpoch, keep: bool) -> ReconnectingFeed:
         """Returns a feed at the next position that no iterator uses; with
         `keep` one that was there, or a new one."""
         position = start.position()

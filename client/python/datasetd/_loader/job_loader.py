@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+import inspect
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -10,6 +10,7 @@ from typing import (
     Generic,
     Iterable,
     Iterator,
+    List,
     Mapping,
     NoReturn,
     Optional,
@@ -17,13 +18,16 @@ from typing import (
 )
 
 from .._arguments import checked_int, loader_timeout
+from .._attributes import Fixed
 from .._batches.batch import ArrayT, Batch
 from .._datasets.parts import whole_name
-from .._feed.reconnecting_feed import Job
+from .._feed.reconnecting_feed import Job, ReconnectingFeed
 from .._ranks.agreement import Agreement
+from .._warnings import warn_once
 from ..errors import FailedPrecondition, InvalidArgument
 from . import accelerate, benchmark, torch_loader
 from .collective import Collective
+from .epochs import EpochIterator
 from .feeds import Feeds
 from .job_order import JobOrder
 from .next_epoch import NextEpoch
@@ -35,6 +39,7 @@ from .resume import (
     checked_order_state,
     checked_position,
 )
+from .samplers import LoaderBatchSampler, LoaderSampler
 from .share import Share
 
 if TYPE_CHECKING:
@@ -43,25 +48,43 @@ if TYPE_CHECKING:
 _Self = TypeVar("_Self", bound="JobLoader[Any]")
 
 
-class EpochFollower:
-    """A loader's `sampler` where it was given none: what Lightning tells of
-    epochs goes to the loader."""
+def _make_no_batch(_: Any) -> NoReturn:
+    """A loader's `collate_fn`. Called by the torch DataLoader that is made of a
+    loader's dataset and samplers, such as by Accelerate's skip_first_batches:
+    its batches would be samples without transforms."""
+    raise InvalidArgument(
+        "collate_fn: a datasetd.DataLoader has none, and a DataLoader of "
+        "torch that is made of its parts has no transforms and no ranks: "
+        "give loader.as_torch() to what makes one (Trainer of "
+        "transformers, accelerate.skip_first_batches, "
+        "Accelerator.prepare_data_loader)"
+    )
 
-    def __init__(self, loader: "JobLoader[Any]") -> None:
-        self._loader = weakref.ref(loader)
 
-    def set_epoch(self, epoch: int) -> None:
-        loader = self._loader()
-        if loader is not None:
-            loader._follow_epoch(epoch)
-
-
-class JobLoader(Generic[ArrayT]):
+class JobLoader(Fixed, Generic[ArrayT]):
     """The work of a DataLoader, whose documentation holds here, too."""
 
+    # As in torch's DataLoader, for what looks there: there are no workers.
+    num_workers = 0
+    persistent_workers = False
+    prefetch_factor = None
+    pin_memory = False
+    pin_memory_device = ""
+    in_order = True
+    worker_init_fn = None
+    multiprocessing_context = None
+    collate_fn = staticmethod(_make_no_batch)
+
     def __init__(
-        self, job: Job, share: Share, order: JobOrder, feeds: Feeds
+        self,
+        job: Job,
+        share: Share,
+        order: JobOrder,
+        feeds: Feeds,
+        generator: Any,
     ) -> None:
+        """`generator` is that of the seed."""
+        self.generator = generator
         self.batch_size = order.batch_size
         self.shuffle = order.shuffle
         self.drop_last = order.drop_last
@@ -70,12 +93,17 @@ class JobLoader(Generic[ArrayT]):
         self._order = order
         self._feeds = feeds
         self._start = NextEpoch()
+        # The epoch of an iterator that was dropped after its first batch.
+        self._looked_at: Optional[int] = None
+        self._is_wrapped = False  # by as_torch()
         agreement = Agreement(
             whole_name(job.dataset.name), job.options["name"]
         )
         self._collective = Collective(
-            share, order, feeds, self._start, agreement
+            share, order, feeds, self._start, agreement, job.dataset.name
         )
+        self._collective.warn_of_share()
+        self._is_made = True
 
     # -- Iterating ------------------------------------------------------------
 
@@ -90,8 +118,17 @@ class JobLoader(Generic[ArrayT]):
         feed = self._feeds.newest
         if feed.queue is not None:
             return len(feed)
+        return self._num_batches(self.num_samples)
+
+    def _num_batches(self, num_samples: int) -> int:
+        """Returns this rank's batches of the last `num_samples` of an epoch.
+        REQUIRES: the daemon makes the order."""
         return batches_per_epoch(
-            self.num_samples, self.batch_size, self.world_size, self.drop_last
+            num_samples,
+            self.batch_size,
+            self.world_size,
+            self.drop_last,
+            0 if self._order.pad else self.rank,
         )
 
     def __iter__(self) -> Iterator[Batch[ArrayT]]:
@@ -99,59 +136,84 @@ class JobLoader(Generic[ArrayT]):
 
     def _iterate(self) -> Iterator[Batch[ArrayT]]:
         """iter() for the package's own loaders: no part of the job's epochs."""
-        self._settle()
-        self._start.repeat_unused()
-        self._collective.check(self._identity())
-        epoch, _ = self._start.position()
-        iterator = self._feeds.iterate(self._start)
-        self._start.begin(epoch, iterator.use)
-        return iterator
+        self._feeds.newest.check_free()
+        return EpochIterator(self)
 
     def _settle(self) -> None:
         """Fixes what the next epoch is."""
         self._feeds.newest.check_free()
         self._collective.settle()
-        self._start.forget_unused()
+
+    # See Epochs.
+
+    def _next_feed(self) -> ReconnectingFeed:
+        self._settle()
+        identity = self._identity()
+        if not self._order.pad:
+            identity["pad"] = False
+        self._collective.check(identity)
+        return self._feeds.next_feed(self._start)
+
+    def _begin(self, feed: ReconnectingFeed, epoch: int) -> None:
+        self._start.begin(epoch)
+        self._feeds.begin(feed)
+        self._collective.compare_samples(feed)
+        looked_at, self._looked_at = self._looked_at, None
+        # A framework may take one batch of each epoch on purpose.
+        is_meant = self._is_wrapped and not self._is_random()
+        if looked_at is not None and not is_meant:
+            warn_once(
+                "look",
+                f"the iterator of epoch {looked_at} was dropped after its "
+                f"first batch, and epoch {epoch} begins: every iter() that "
+                "gives a batch begins an epoch, as in next(iter(loader)). To "
+                "look at a batch use loader.peek(), which begins none; "
+                "set_epoch() names the epoch that is to come",
+            )
+
+    def _move(self, feed: ReconnectingFeed) -> None:
+        self._feeds.move(feed)
+
+    def _num_left(self) -> int:
+        index = self._start.position()[1]
+        if not self._order.is_global:
+            return len(self) - index
+        num_samples = self.num_samples - self._start.first_position
+        return self._num_batches(num_samples) - index
+
+    def _look(self, epoch: int) -> None:
+        self._looked_at = epoch
 
     def peek(self) -> Batch[ArrayT]:
-        """Returns the first batch that the next iter() will give.
+        """Returns the first batch of the next epoch.
 
-        It is the same Batch object. Nothing else changes: the next iter() gives
+        It is the same Batch object. Nothing else changes: the next epoch gives
         it again, iterators under way go on, and state_dict() and the epoch stay
         as they are. set_epoch() and load_state_dict() make a new choice. A
-        sampler is iterated for the epoch now, instead of by iter(). Raises
+        sampler is iterated for the epoch now. Raises
         OutOfRange if the next epoch has no batches.
         """
         self._settle()
         return self._feeds.peek(self._start)
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iter() begin at `epoch`.
+        """Makes `epoch` the next one.
 
         A loaded position within the same epoch is kept.
         """
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
-        self._start.forget_unused()
+        self._looked_at = None
         self._feeds.forget_peeked()
         self._order.tell_sampler(number)
         self._start.request(number)
 
     def _follow_epoch(self, epoch: int) -> None:
         """As set_epoch(), by a framework that may count from the start of its
-        process instead: moves the loader forward only. As torch's samplers,
-        also moves an iterator that is still unused, which may be made anew."""
+        process instead: moves the loader forward only."""
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
-        unused = self._start.unused()
-        if unused is None or self._order.is_given:
-            if number > self._start.position()[0]:
-                self.set_epoch(number)
-            return
-        if number > unused.epoch:
-            self._feeds.newest.check_free()
-            self._feeds.move(unused, number)
-            self._start.move_unused(number)
-        if number == unused.epoch:
-            self._start.allow_repeat()
+        self._looked_at = None
+        if number > self._start.position()[0]:
+            self.set_epoch(number)
 
     def fetch(
         self, indices: Iterable[int], epoch: Optional[int] = None
@@ -177,7 +239,6 @@ class JobLoader(Generic[ArrayT]):
         Contains plain values, the same for all ranks.
         """
         self._collective.follow()
-        self._start.forget_unused()
         progress = self._feeds.progress
         position, first = progress.position, progress.first_position
         order = progress.order_state
@@ -205,15 +266,15 @@ class JobLoader(Generic[ArrayT]):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iter() continue where state_dict() was taken.
+        """Makes the next epoch continue where state_dict() was taken.
 
         The loader takes the state's seed unless it was given one. Raises
         FailedPrecondition, naming the field, if the state belongs to another
         job. batch_size and world_size may differ: then the next epoch is the
         rest of the one that was interrupted, cut anew, so that all ranks
         together get each sample once (or, with weights, each draw). With a
-        sampler they may differ at batch 0 only. iter() checks that a sampler
-        yields the same indices.
+        sampler they may differ at batch 0 only. The first batch checks that a
+        sampler yields the same indices.
         """
         self._collective.follow()
         identity = self._identity()
@@ -235,8 +296,15 @@ class JobLoader(Generic[ArrayT]):
         order_state = None
         if queue is not None and self._order.is_given:
             order_state = checked_order_state(state, position[1])
+        if not self._order.pad:
+            epoch, index = position
+            if index >= self._num_batches(self.num_samples - first):
+                # Other ranks have more batches: what is left, is theirs.
+                first += index * self.batch_size * self.world_size
+                position = epoch, 0
         self._collective.set_seed(identity["seed"])
         self._share.keep_seed()
+        self._looked_at = None
         self._feeds.forget_peeked()
         if told is not None:
             self._order.tell_sampler(told)
@@ -298,12 +366,49 @@ class JobLoader(Generic[ArrayT]):
 
     # -- For others -----------------------------------------------------------
 
+    @property
+    def sampler(self) -> Any:
+        """The sampler that was given; else the order of this rank's samples,
+        which has a length, and iterates over the indices of the next epoch."""
+        sampler, batch_sampler = self._order.given
+        if sampler is not None:
+            return sampler
+        if batch_sampler is not None:
+            return getattr(batch_sampler, "sampler", None)
+        return LoaderSampler(self)
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The batch sampler that was given; else one of lists of the indices of
+        this rank's batches in the next epoch."""
+        _, batch_sampler = self._order.given
+        if batch_sampler is not None:
+            return batch_sampler
+        return LoaderBatchSampler(self)
+
+    def _instead_of_setting(self, name: str) -> str:
+        parameters = (
+            inspect.signature(kind.__init__).parameters
+            for kind in type(self).__mro__
+            if issubclass(kind, JobLoader)
+        )
+        if not hasattr(JobLoader, name) and not any(
+            name in of_kind for of_kind in parameters
+        ):
+            return ""
+        return (
+            "the daemon makes the batches as the arguments of the loader say: "
+            f"make another DataLoader({name}=...). Its "
+            "load_state_dict(old.state_dict()) goes on where this one is, if "
+            "samples, seed, order and transforms are the same, and "
+            "set_epoch(e) at any epoch"
+        )
+
     def _iter_after(self, count: int) -> Iterator[Batch[ArrayT]]:
         """iter() without the first `count` batches, which are not made."""
         if not count:
             return iter(self)
         self._collective.settle()
-        self._start.forget_unused()
         self._feeds.forget_peeked()
         if self._start.order_state is not None:
             raise FailedPrecondition(
@@ -311,51 +416,55 @@ class JobLoader(Generic[ArrayT]):
                 "the sampler's order: no batches can be skipped from there"
             )
         epoch, index = self._start.position()
-        index += count
-        first = self._start.first_position
-        partition = self._order.partition
-        num_batches = (
-            batches_per_epoch(
-                self.num_samples - first,
-                self._order.batch_size,
-                self.world_size,
-                self._order.drop_last,
-            )
-            if partition is None
-            else len(partition)
+        is_left = self._order.is_given or count < self._num_left()
+        self._start.load(
+            (epoch, index + count), self._start.first_position, None
         )
-        self._start.load((epoch, index), first, None)
-        is_known = self._feeds.newest.queue is None or partition is not None
-        if is_known and index >= num_batches:
+        if not is_left:
             self._start.skip(epoch)
             return iter(())
         return iter(self)
+
+    def _is_random(self) -> bool:
+        return self._order.kind in ("random", "weighted")
 
     def _has_partition(self) -> bool:
         return self._order.partition is not None
 
     def _num_padding(self) -> int:
-        """Returns how many samples the epoch repeats, over all ranks."""
+        """Returns how many samples the next epoch repeats, over all ranks."""
+        self._collective.follow()
         order = self._order
         if order.partition is not None and order.is_partition:
             return order.partition.num_padding_of_all()
-        if order.drop_last or order.weighted or not order.is_global:
+        if (
+            order.drop_last
+            or order.weighted
+            or not order.pad
+            or not order.is_global
+        ):
             return 0
-        first = self._feeds.progress.first_position
+        first = self._start.first_position
         return -(self.num_samples - first) % self.world_size
 
-    @property
-    def collate_fn(self) -> NoReturn:
-        """Raises InvalidArgument: read by what makes a torch DataLoader of a
-        loader's dataset and samplers, such as Accelerate's skip_first_batches.
-        Its batches would be samples without transforms."""
-        raise InvalidArgument(
-            "collate_fn: a datasetd.DataLoader has none, and a DataLoader of "
-            "torch that is made of its parts has no transforms and no ranks: "
-            "give loader.as_torch() to what makes one (Trainer of "
-            "transformers, accelerate.skip_first_batches, "
-            "Accelerator.prepare_data_loader)"
-        )
+    def _num_rows(self) -> int:
+        """Returns the rows of this rank in a whole epoch, before batches are
+        dropped."""
+        self._collective.follow()
+        partition = self._order.partition
+        if partition is not None:
+            return partition.num_rows
+        num_samples, (rank, size) = self.num_samples, self._share.ranks
+        if self.drop_last:
+            return num_samples // size
+        rest = 0 if self._order.pad else rank
+        return -(-max(0, num_samples - rest) // size)
+
+    def _next_indices(self) -> Iterator[List[int]]:
+        """Yields the sample indices of the batches of the next epoch, which
+        does not begin."""
+        self._settle()
+        return self._feeds.indices(self._start)
 
     def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
         """Returns a torch.utils.data.DataLoader over this loader's batches.
@@ -367,14 +476,15 @@ class JobLoader(Generic[ArrayT]):
         and no framework divides them again. skip_first_batches of Accelerate
         is a seek.
         """
+        self._is_wrapped = True
         return torch_loader.make(self)
 
     # -- Life -----------------------------------------------------------------
 
     @property
     def timeout(self) -> Optional[float]:
-        """Timeout in seconds; None: no limit. May be set."""
-        return self._job.timeout
+        """Timeout in seconds; 0: no limit. May be set."""
+        return self._job.timeout or 0
 
     @timeout.setter
     def timeout(self, seconds: Optional[float]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Dict, Iterable, Optional, Set
+from typing import Any, Dict, Iterable, Optional, Set, Tuple
 
 from .._datasets.dataset import Dataset
 from .._datasets.parts import check_node
@@ -51,7 +51,7 @@ class JobOrder:
     """The order of a loader's batches: the daemon's, which may draw by weights,
     or one that is sent, of a sampler or of a partition.
 
-    Attributes: batch_size, shuffle, drop_last; partition, weighted, and
+    Attributes: batch_size, shuffle, drop_last, pad; partition, weighted, and
     samples, the indices of a subset, each None if there is none; is_given,
     whether a sampler of the user decides, which the loader cannot run anew.
     """
@@ -63,12 +63,14 @@ class JobOrder:
         batch_size: int,
         shuffle: bool,
         drop_last: bool,
+        pad: bool,
     ) -> None:
         """The daemon's order, of `subset` or else of all samples."""
         self._dataset = dataset
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.drop_last = drop_last
+        self.pad = pad
         self.samples: "Optional[array.array[int]]" = None
         self._num_samples = len(dataset)
         self._subset_hash: Optional[str] = None
@@ -113,6 +115,13 @@ class JobOrder:
         self._own_subset = subset
         self.is_given = True
 
+    @property
+    def given(self) -> Tuple[Any, Any]:
+        """The user's sampler and batch sampler; each None if there is none."""
+        if not self.is_given:
+            return None, None
+        return self._sampler, self._batch_sampler
+
     def has_sampler_state(self) -> bool:
         """True if the user's sampler keeps the state of its iteration."""
         source = self._batch_sampler or self._sampler
@@ -141,6 +150,8 @@ class JobOrder:
             "shuffle": self.shuffle and not self.is_partition,
             "drop_last": self.drop_last and not is_sent,
         }
+        if not self.pad:
+            options["unpadded"] = True
         if is_sent:
             options["client_order"] = {
                 "draws_by_sample": draws_by_sample or self.is_partition
@@ -190,6 +201,51 @@ class JobOrder:
                 if callable(getattr(sampler, "set_epoch", None)):
                     return sampler
         return None
+
+    def is_for_ranks(self) -> bool:
+        """True if the user's sampler knows of ranks, as torch's
+        DistributedSampler and those made after it."""
+        inner = getattr(self._batch_sampler, "sampler", None)
+        return any(
+            hasattr(sampler, name)
+            for sampler in (self._sampler, self._batch_sampler, inner)
+            for name in ("num_replicas", "num_processes", "rank")
+        )
+
+    def takes_all(self) -> bool:
+        """True if the user's sampler has as many indices as there are samples,
+        or more."""
+        sampler, batches = self._sampler, self._batch_sampler
+        num_samples = self._num_samples
+        if self._own_subset is not None:
+            num_samples = len(self._own_subset)
+        if sampler is None:
+            sampler = getattr(batches, "sampler", None)
+        try:
+            if sampler is not None:
+                return len(sampler) >= num_samples
+            if isinstance(batches, (list, tuple)):
+                return sum(map(len, batches)) >= num_samples
+            # The last batch may be short, or left out.
+            return (len(batches) + 1) * self.batch_size > num_samples
+        except TypeError:
+            return False
+
+    def samples_record(self, first: str) -> Dict[str, Any]:
+        """Returns what tells that another rank takes the same samples, if it
+        has an equal value; `first` is a hash of the first batch's."""
+        record: Dict[str, Any] = {"first": first}
+        if self._own_subset is not None and self.takes_all():
+            record["subset"] = digest(
+                index_array("subset", self._own_subset)
+            ).hex()
+        return record
+
+    @property
+    def has_own_subset(self) -> bool:
+        """Whether a sampler's indices are a Subset's, which may be another one
+        on each rank."""
+        return self._own_subset is not None
 
     def agree(
         self, agreement: Agreement, ranks: Ranks, content_hash: str

@@ -30,6 +30,7 @@ from ..errors import InvalidArgument
 from ..transforms._pipeline import Pipelines
 from . import torch_arguments as _torch_arguments
 from .arguments import (
+    check_valid,
     chosen_subset,
     dataset_of,
     feed_options,
@@ -38,7 +39,7 @@ from .arguments import (
 )
 from .balanced import balanced_weights
 from .feeds import Feeds
-from .job_loader import EpochFollower, JobLoader
+from .job_loader import JobLoader
 from .job_order import JobOrder
 from .share import Share
 
@@ -71,17 +72,23 @@ class DataLoader(JobLoader[ArrayT]):
         torch.utils.data.Sampler or a list: the order of each epoch. Excludes
         shuffle.
       batch_sampler: an iterable of lists of indices, one per batch. Excludes
-        shuffle, sampler and drop_last. batch_size is then the largest batch,
-        unless batch_sampler.batch_size is set.
+        shuffle, sampler and drop_last. batch_size is then the largest batch;
+        by default the batch_size of batch_sampler, if it has one.
       seed: seed of order and augmentation. None: with shuffle or weights drawn
         from `generator`, else from torch's default generator if torch is
         imported (so that torch.manual_seed governs it), else at random; equal
         on all ranks. Without both 0. Attribute `seed` tells it.
       generator: draws the seed: a torch.Generator or numpy.random.Generator.
       drop_last: drops an incomplete last batch; else it is short.
-      rank, world_size: this rank's share of one global order. "auto": those of
-        torch.distributed if it is initialised, up to the first iter(); else
-        rank 0 of 1.
+      pad: whether ranks whose share is smaller repeat a sample, so that all
+        have equally many rows (Batch.valid, num_padding). False, for
+        evaluation: every sample exactly once over all ranks, whose last
+        batches, len() and, by one, number of batches may differ. Excludes
+        drop_last, samplers and partition.
+      rank, world_size: this rank's share of one global order. None or "auto":
+        those of torch.distributed if it is initialised, up to the first batch;
+        else rank 0 of 1. "auto" says that the share is meant: without it a
+        warning tells once that a loader without shuffle has not all samples.
       partition: "node" or (index, count): each node holds a part of the
         samples, and its ranks divide that alone. See below.
       prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
@@ -115,6 +122,8 @@ class DataLoader(JobLoader[ArrayT]):
         in this process, or a UUID, "GPU-...". None: the GPU that this process
         uses, as torch.cuda.set_device says, or if it uses none yet, the
         dataset's first. A GPU without a replica is an error.
+      with_valid: Batch.valid is the last value of each batch, too, with the
+        name "valid".
       name: shown by `datasetctl feeds`.
       timeout: seconds to wait for a batch, and for the daemon to accept a
         sampler's indices; None or 0: no limit.
@@ -125,15 +134,16 @@ class DataLoader(JobLoader[ArrayT]):
       torch_arguments: torch's num_workers, pin_memory and the like are ignored
         with a warning.
 
-    Arguments that wrappers use are attributes, as in torch's DataLoader:
-    dataset, batch_size, drop_last, sampler, batch_sampler, timeout.
+    Attributes are those of torch's DataLoader, for wrappers: dataset,
+    batch_size, drop_last, sampler, batch_sampler, generator, timeout, and
+    num_workers=0, pin_memory=False and the like. None but timeout can be set.
 
-    iter() begins at the loaded position after load_state_dict; else at epoch e
-    after set_epoch(e); else at the epoch after the last one begun, finished or
-    not (first 0). An iterator that is dropped before its first batch has begun
-    nothing. Iterators of one loader are independent: a second one, made
-    while the first exists and has not ended, opens buffers of its own. peek()
-    looks at a batch without beginning an epoch.
+    An epoch begins with its first batch: at the loaded position after
+    load_state_dict; else at epoch e after set_epoch(e); else at the epoch after
+    the last one begun, finished or not (first 0). iter() alone changes nothing.
+    Iterators of one loader are independent: a second one, used while the first
+    exists and has not ended, opens buffers of its own. peek() looks at a batch
+    without beginning an epoch.
 
     Batches share the daemon's memory, which has room for prefetch + 2 of them,
     and stay valid until they are freed, even after close(). Fields that are no
@@ -144,23 +154,23 @@ class DataLoader(JobLoader[ArrayT]):
     framework="dlpack", which has no memory of its own, nothing is copied.
 
     A sampler runs in this process, ahead of the batches, and is iterated once
-    per epoch, by iter(). set_epoch() passes it the epoch if it has set_epoch;
-    load_state_dict() passes it the epoch that it was told then, and none if it
-    was told none. A sampler may repeat an index, so augmentation is seeded by
-    position, not by sample. To resume, a sampler with state_dict and
+    per epoch, when that begins. set_epoch() passes it the epoch if it has
+    set_epoch; load_state_dict() passes it the epoch that it was told then, and
+    none if it was told none. A sampler may repeat an index, so augmentation is
+    seeded by position, not by sample. To resume, a sampler with state_dict and
     load_state_dict continues from its state; any other is run again up to the
     batch, and it is an error if it yields different indices. With a sampler,
     rank and world_size only separate the random draws of the ranks.
 
     If torch.distributed has several processes and no seed is given, shuffle
     and weights make this a collective call, in which rank 0's seed is sent to
-    all; so is the first iter() if it was initialised only later.
+    all; so is the first batch if it was initialised only later.
 
     Ranks of torch.distributed or jax.distributed compare content hash,
-    transforms, seed, subset and weights at the first iter(): without waiting
+    transforms, seed, subset and weights at the first batch: without waiting
     for each other, with the rank that came first. FailedPrecondition names the
-    ranks and what differs; ranks that came before raise it at their second
-    iter().
+    ranks and what differs; ranks that came before raise it at their next
+    epoch.
 
     With partition= the dataset is this node's part, as load and push_dataset
     with part= make it. "node" is the node of the launcher (torchrun, Slurm).
@@ -168,7 +178,7 @@ class DataLoader(JobLoader[ArrayT]):
     many rows as the rank with the fewest samples, and the rest of the order,
     which shuffle changes each epoch, is left out; else as many as the rank
     with the most, and ranks with fewer repeat the beginning of their node's
-    order (Batch.num_padding). The first of iter, len, num_samples, peek,
+    order (Batch.num_padding). The first of a batch, len, num_samples, peek,
     state_dict and load_state_dict waits for all ranks. Node 0 has `seed`,
     other nodes seeds made of it. Excludes samplers; weights are of the node's
     samples. To resume within an epoch, nodes, parts and ranks must be the
@@ -202,6 +212,7 @@ class DataLoader(JobLoader[ArrayT]):
         seed: Optional[int] = ...,
         generator: Any = ...,
         drop_last: bool = ...,
+        pad: bool = ...,
         rank: Number = ...,
         world_size: Number = ...,
         partition: Optional[nodes.Given] = ...,
@@ -215,6 +226,7 @@ class DataLoader(JobLoader[ArrayT]):
         views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
         device: Device = ...,
+        with_valid: bool = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
         reconnect: Union[bool, float] = ...,
@@ -233,6 +245,7 @@ class DataLoader(JobLoader[ArrayT]):
         seed: Optional[int] = ...,
         generator: Any = ...,
         drop_last: bool = ...,
+        pad: bool = ...,
         rank: Number = ...,
         world_size: Number = ...,
         partition: Optional[nodes.Given] = ...,
@@ -246,6 +259,7 @@ class DataLoader(JobLoader[ArrayT]):
         views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
         device: Device = ...,
+        with_valid: bool = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
         reconnect: Union[bool, float] = ...,
@@ -264,6 +278,7 @@ class DataLoader(JobLoader[ArrayT]):
         seed: Optional[int] = ...,
         generator: Any = ...,
         drop_last: bool = ...,
+        pad: bool = ...,
         rank: Number = ...,
         world_size: Number = ...,
         partition: Optional[nodes.Given] = ...,
@@ -277,6 +292,7 @@ class DataLoader(JobLoader[ArrayT]):
         views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
         device: Device = ...,
+        with_valid: bool = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
         reconnect: Union[bool, float] = ...,
@@ -294,8 +310,9 @@ class DataLoader(JobLoader[ArrayT]):
         seed: Optional[int] = None,
         generator: Any = None,
         drop_last: bool = False,
-        rank: Number = "auto",
-        world_size: Number = "auto",
+        pad: bool = True,
+        rank: Number = None,
+        world_size: Number = None,
         partition: Optional[nodes.Given] = None,
         prefetch: Optional[int] = None,
         transforms: Pipelines = (),
@@ -307,6 +324,7 @@ class DataLoader(JobLoader[ArrayT]):
         views: Optional[Mapping[str, Pipelines]] = None,
         on_held: str = "copy",
         device: Device = None,
+        with_valid: bool = False,
         name: str = "",
         timeout: Optional[float] = None,
         reconnect: Union[bool, float] = False,
@@ -317,13 +335,9 @@ class DataLoader(JobLoader[ArrayT]):
                 torch_arguments, inspect.signature(DataLoader).parameters
             )
         self.dataset = dataset
-        self.sampler: Union[None, Iterable[int], EpochFollower] = sampler
-        if sampler is None and batch_sampler is None:
-            self.sampler = EpochFollower(self)
-        self.batch_sampler = batch_sampler
         whole, own_subset = dataset_of(dataset)
         batch_size = checked_int("batch_size", batch_size, 1, 2**32 - 1)
-        shuffle, drop_last = bool(shuffle), bool(drop_last)
+        shuffle, drop_last, pad = bool(shuffle), bool(drop_last), bool(pad)
         share = Share(rank, world_size)
         framework = frameworks.resolve(framework)
         if not isinstance(name, str):
@@ -336,6 +350,7 @@ class DataLoader(JobLoader[ArrayT]):
             subset,
             shuffle,
             drop_last,
+            pad,
             partition,
         )
         held = Held(on_held, f"a loader of dataset '{whole.name}'")
@@ -345,7 +360,9 @@ class DataLoader(JobLoader[ArrayT]):
             whole, name, fields, views, transforms, layout, prefetch
         )
         options["device"] = loader_device(whole, device)
-        order = JobOrder(whole, subset, batch_size, shuffle, drop_last)
+        if with_valid:
+            check_valid(options.get("field_names"), whole)
+        order = JobOrder(whole, subset, batch_size, shuffle, drop_last, pad)
         if isinstance(weights, str):
             weights = balanced_weights(
                 weights, DataLoader, whole, order.samples, framework
@@ -376,6 +393,7 @@ class DataLoader(JobLoader[ArrayT]):
             order.partition.num_padding
             if order.partition is not None and order.is_partition
             else None,
+            bool(with_valid),
         )
         feeds = Feeds(
             job,
@@ -393,7 +411,7 @@ class DataLoader(JobLoader[ArrayT]):
                 reconnect=seconds,
             ),
         )
-        super().__init__(job, share, order, feeds)
+        super().__init__(job, share, order, feeds, generator)
 
 
 class _FetchLoader(DataLoader[Any]):

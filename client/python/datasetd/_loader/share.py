@@ -19,11 +19,13 @@ class Share:
     """Ranks that were not given are those of torch.distributed, until they are
     fixed.
 
-    Attributes: ranks; seed; is_fixed; has_seed, whether the user gave the seed.
+    Attributes: ranks; seed; is_fixed; has_seed, whether the user gave the seed;
+    is_named, whether the user said anything of ranks.
     """
 
     def __init__(self, rank: Number, world_size: Number) -> None:
         self._asked = rank, world_size
+        self.is_named = rank is not None or world_size is not None
         self.ranks = resolve(rank, world_size)
         self.is_fixed = False
         self.seed = 0
@@ -65,7 +67,7 @@ class Share:
     def fix(self) -> None:
         """Keeps the ranks from now on. Warns, when it is called first, of
         others that a launcher tells, and then of torch.distributed's."""
-        is_auto = self._asked[1] == "auto"
+        is_auto = self._asked[1] in (None, "auto")
         if self.is_fixed:
             if is_auto:
                 warn_if_changed(self.ranks)

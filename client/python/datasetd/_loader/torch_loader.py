@@ -15,6 +15,8 @@ from typing import (
     Optional,
 )
 
+from ..errors import InvalidArgument
+
 if TYPE_CHECKING:
     from .job_loader import JobLoader
 
@@ -58,7 +60,22 @@ def make(loader: "JobLoader[Any]") -> Any:
         resume, makes a DataLoader of the rest of them: a seek.
         """
 
-        def __init__(self) -> None:
+        def __init__(
+            self,
+            sampler: Any = None,
+            batch_size: Optional[int] = None,
+            drop_last: Optional[bool] = None,
+        ) -> None:
+            """The arguments are those with which Lightning makes another one:
+            the order and the size of the batches stay the loader's."""
+            if loader._is_random() and isinstance(
+                sampler, torch.utils.data.SequentialSampler
+            ):
+                raise InvalidArgument(
+                    "as_torch(): the same batches in every epoch are wanted, "
+                    "as by Trainer(overfit_batches=), and this loader takes "
+                    "others: make it without shuffle= and weights="
+                )
             self.batch_size = loader.batch_size
             self.drop_last = loader.drop_last
 

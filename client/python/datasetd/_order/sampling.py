@@ -120,16 +120,11 @@ class SamplerOrder:
 
     @staticmethod
     def _largest_batch(batch_sampler: Any, batch_size: int) -> int:
-        own = getattr(batch_sampler, "batch_size", None)
-        if isinstance(own, int) and own > 0:
-            if batch_size not in (1, own):
-                raise InvalidArgument(
-                    f"batch_size={batch_size} and batch_sampler= exclude each "
-                    f"other: the batch_size of batch_sampler is {own}"
-                )
-            return own
         if batch_size != 1:
             return batch_size
+        own = getattr(batch_sampler, "batch_size", None)
+        if isinstance(own, int) and own > 0:
+            return own
         if isinstance(batch_sampler, (list, tuple)):
             return max((len(batch) for batch in batch_sampler), default=1) or 1
         raise InvalidArgument(

@@ -37,7 +37,7 @@ _OWN_WITH_SAMPLER = (*_OWN, "seed", "subset")
 # jax.distributed's own time limit for processes to come.
 _JAX_WAIT_MS = 300_000
 # How long the ranks of MPI wait for each other: to be compared, which goes on
-# at the next iter(), and to be given their shares.
+# at the next epoch, and to be given their shares.
 _MPI_COMPARE_SECONDS = 20.0
 _MPI_GATHER_SECONDS = 300.0
 # Ranks that are named where many have not come.
@@ -62,7 +62,7 @@ class Agreement:
     """One loader's comparison with the same loader of other ranks.
 
     These are the loaders of the same dataset name and the same `name`, in the
-    order of their first iter(). Each is compared with the first one that came,
+    order of their first batch. Each is compared with the first one that came,
     so that no rank waits for another, or needs another to come. Whoever
     differs raises, and leaves word for the others. Ranks of MPI alone have no
     such store, and wait for each other up to a time limit.
@@ -81,7 +81,7 @@ class Agreement:
         self._is_compared = self._is_done = False
 
     def check(self, ranks: _ranks.Ranks, identity: Mapping[str, Any]) -> None:
-        """Called by each iter(): the first compares, the second looks whether
+        """Called by each epoch: the first compares, the second looks whether
         a rank that came later differs, further ones do nothing. Raises
         FailedPrecondition, which names the ranks and what differs."""
         if self._is_done:
@@ -104,6 +104,27 @@ class Agreement:
         except RuntimeError as error:  # of the store
             warn_once("store", f"the ranks are not compared: {error}")
         self._is_done = True
+
+    def equal_rank(
+        self, ranks: _ranks.Ranks, record: Mapping[str, str]
+    ) -> Optional[int]:
+        """Returns the rank that came first, if it has an equal value in its
+        record; None: not, or it is not known. REQUIRES: check()."""
+        if self._store is None:
+            return None
+        text = json.dumps({"rank": ranks.rank, "record": dict(record)})
+        try:
+            first = json.loads(
+                self._store.put(self._identity_key + "-samples", text)
+            )
+        except RuntimeError:  # of the store
+            return None
+        is_equal = any(
+            first["record"].get(key) == record[key] for key in record
+        )
+        if first["rank"] == ranks.rank or not is_equal:
+            return None
+        return int(first["rank"])
 
     def gather(
         self,
@@ -165,10 +186,10 @@ class Agreement:
         if texts is None:
             warn_once(
                 "store",
-                "not all ranks of MPI have come to the first iter() of a "
+                "not all ranks of MPI have come to the first batch of a "
                 f"loader of '{self._loader[0]}' within "
                 f"{_MPI_COMPARE_SECONDS:.0f} s: they are compared at the next "
-                "iter()",
+                "epoch",
             )
             return False
         found = [json.loads(text) for text in texts]

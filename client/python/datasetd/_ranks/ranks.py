@@ -10,8 +10,8 @@ from .._arguments import checked_int
 from .._warnings import warn_once
 from ..errors import InvalidArgument
 
-# An int, or "auto".
-Number = Union[int, str]
+# An int, or "auto"; None: "auto", which the user did not say.
+Number = Union[None, int, str]
 
 # Each launcher, and the variables in which it gives a process its rank and the
 # number of ranks.
@@ -44,7 +44,10 @@ def of_torch() -> Optional[Ranks]:
 
 
 def resolve(rank: Number, world_size: Number) -> Ranks:
-    """Replaces "auto" by torch.distributed's number, or by rank 0 of 1."""
+    """Replaces "auto" and None by torch.distributed's number, or by rank 0 of
+    1."""
+    rank = "auto" if rank is None else rank
+    world_size = "auto" if world_size is None else world_size
     for name, value in (("rank", rank), ("world_size", world_size)):
         if isinstance(value, str) and value != "auto":
             raise InvalidArgument(
@@ -130,6 +133,6 @@ def warn_if_changed(ranks: Ranks) -> None:
             "changed",
             f"torch.distributed now says rank {found.rank} of "
             f"{found.world_size}, but a loader keeps the ranks of its first "
-            f"iter(), {ranks.rank} of {ranks.world_size}: make it after "
+            f"batch, {ranks.rank} of {ranks.world_size}: make it after "
             "init_process_group(), or pass rank=, world_size=",
         )

@@ -6,7 +6,7 @@ import secrets
 import sys
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..errors import FailedPrecondition, InvalidArgument
 from . import ranks
 
 
@@ -46,5 +46,17 @@ def agreed(seed: int, world_size: int) -> int:
             f"{world_size} processes: pass seed=, equal on all ranks"
         )
     numbers = [seed]
-    sys.modules["torch"].distributed.broadcast_object_list(numbers, src=0)
-    return int(numbers[0])
+    try:
+        sys.modules["torch"].distributed.broadcast_object_list(numbers, src=0)
+        return int(numbers[0])
+    except Exception as error:
+        # Of the backend, which says nothing of loaders: another rank was not
+        # there in time, has ended, or was in another collective call.
+        raise FailedPrecondition(
+            f"seed: rank {found.rank} of {world_size} made a loader that "
+            "shuffles or draws by weights, and not all other ranks made it, "
+            "too: without seed= that is a collective call, in which the ranks "
+            "agree on one. Make it on every rank, in the same order; or on "
+            "this rank alone with world_size=1 (all samples); or give seed=, "
+            "equal on all ranks"
+        ) from error
