@@ -113,7 +113,7 @@ class Page:
         with (around or contextlib.nullcontext)(environment) as changed:
             # The workers of a cluster die, and not the program.
             is_killed = kill is not None and around is None
-            printed = _run_ranks(ranks, cwd, changed, is_killed)
+            printed = run_ranks(ranks, cwd, changed, is_killed)
         if kill is not None:
             assert (records / "killed-0").exists(), printed
         return printed, _read(records)
@@ -137,7 +137,7 @@ class Page:
         return whole
 
 
-def _run_ranks(ranks, cwd, environment, is_killed):
+def run_ranks(ranks, cwd, environment, is_killed):
     """Runs train.py with the environment that torchrun gives each rank;
     torch 1.13's own does not run on Python 3.11. Returns what they print."""
     # Bound, so that nobody else is given the port; rank 0 listens there.

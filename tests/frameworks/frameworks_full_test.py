@@ -18,6 +18,7 @@ _ENVIRONMENT = [
     "pytest==9.2.0",
     "torch==2.15.0",
     "torchdata==0.11.0",
+    "torchmetrics==1.9.0",
     "lightning==2.6.6",
     "accelerate==1.15.0",
     "transformers==5.23.0",
@@ -60,6 +61,7 @@ def python():
     [
         "accelerate_test",
         "ddp_test",
+        "evaluation_test",
         "fsdp_test",
         "hf_datasets_test",
         "hf_trainer_test",

@@ -4,6 +4,7 @@ import datasetd
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from conftest import NUM_SAMPLES
 from datasetd import transforms as T
 from examples import losses
@@ -79,3 +80,53 @@ def test_a_resume(dataset):
         np.testing.assert_array_equal(
             np.concatenate([b.image for b in loader]), np.concatenate(rest)
         )
+
+
+@pytest.mark.parametrize(
+    "values, dtype",
+    [
+        (np.array([5, 2**33]), "int32"),
+        (np.array([5, -(2**31) - 1]), "int32"),
+        (np.array([[1, 2], [3, 2**40]]), "int32"),
+        (np.array([1.0, 1e300]), "float32"),
+    ],
+)
+def test_what_jax_would_cut_to_32_bits(daemon, values, dtype):
+    """JAX itself makes 0, or inf, of it."""
+    with daemon.connect() as client, client.push_dataset(
+        f"wide-{abs(hash(values.tobytes()))}", {"user_id": values, "x": np.arange(2)}
+    ) as dataset:
+        with datasetd.DataLoader(dataset, 2, framework="jax") as loader:
+            for _ in range(2):
+                with pytest.raises(
+                    datasetd.InvalidArgument,
+                    match=f"'user_id': .* does not fit {dtype}.*"
+                    "jax_enable_x64.*fields=",
+                ):
+                    next(iter(loader))
+        with datasetd.DataLoader(
+            dataset, 2, framework="jax", fields=["x"]
+        ) as loader:
+            assert next(iter(loader)).x.tolist() == [0, 1]
+        jax.config.update("jax_enable_x64", True)
+        try:
+            with datasetd.DataLoader(dataset, 2, framework="jax") as loader:
+                batch = next(iter(loader))
+                assert batch.user_id.tolist() == values.tolist()
+        finally:
+            jax.config.update("jax_enable_x64", False)
+
+
+def test_what_fits_32_bits(daemon):
+    columns = {
+        "i": np.array([2**31 - 1, -(2**31)]),
+        "f": np.array([np.inf, np.finfo(np.float32).max, np.nan])[:2],
+    }
+    with daemon.connect() as client, client.push_dataset(
+        "narrow", columns
+    ) as dataset, datasetd.DataLoader(dataset, 2, framework="jax") as loader:
+        (batch,) = loader
+        assert batch.i.tolist() == columns["i"].tolist()
+        assert batch.f.tolist() == columns["f"].tolist()
+        assert batch.valid.tolist() == [True, True]
+        assert "i: int32 [2], f: float32 [2]" in repr(batch)

@@ -118,3 +118,33 @@ def test_validate_and_predict(dataset):
         with pytest.warns(UserWarning, match="5 batches .* are kept"):
             images = trainer.predict(model, loader)
         assert torch.equal(torch.cat(images), whole.image)
+
+
+@pytest.mark.parametrize("count", [1, 2, 0.5])
+def test_overfitting(dataset, count):
+    def fit(shuffle):
+        model = _Recorded()
+        trainer = lightning.Trainer(
+            overfit_batches=count, max_epochs=2, accelerator="cpu",
+            logger=False, enable_progress_bar=False,
+            enable_checkpointing=False,
+        )
+        with datasetd.DataLoader(dataset, 100, shuffle) as loader:
+            trainer.fit(model, loader.as_torch())
+        return model.seen
+
+    wanted = list(range({1: 100, 2: 200, 0.5: 200}[count]))
+    assert fit(False) == wanted * 2
+    with pytest.raises(
+        datasetd.InvalidArgument, match=r"overfit_batches=\).*without shuffle="
+    ):
+        fit(True)
+
+
+def test_predict_takes_the_loader_as_torch(dataset):
+    trainer = lightning.Trainer(
+        accelerator="cpu", logger=False, enable_progress_bar=False
+    )
+    with datasetd.DataLoader(dataset, batch_size=100) as loader:
+        images = trainer.predict(_Kept(), loader.as_torch())
+        assert torch.equal(torch.cat(images), dataset[:].image)

@@ -33,7 +33,7 @@ def _record(loader, batch):
     for value in batch:
         digest.update(numpy.asarray(value).tobytes())
     line = {
-        "loader": f"{os.getpid()}.{loader.recorded}",
+        "loader": f"{os.getpid()}.{loader._recorded}",
         "rank": loader.rank,
         "world_size": loader.world_size,
         "epoch": batch.epoch,
@@ -69,8 +69,8 @@ _numbers = itertools.count()
 
 
 def _recorded(loader):
-    if not hasattr(loader, "recorded"):
-        loader.recorded = next(_numbers)
+    if not hasattr(loader, "_recorded"):
+        loader._recorded = next(_numbers)
     return _Recorded(loader, _iter(loader))
 
 
