@@ -249,7 +249,9 @@ absl::Status Server::Impl::Start() {
           .decode_limits = {.sample_bytes =
                                 BytesOf(config_.max_sample_memory_mib()),
                             .total_bytes =
-                                BytesOf(config_.decode_memory_mib())}},
+                                BytesOf(config_.decode_memory_mib())},
+          .evict_unused_after = FromProto(config_.evict_unused_after()),
+          .max_unused_percent = config_.max_unused_percent()},
       devices_.get(), open_source, &clock_,
       [this](DatasetEvent event, const DatasetInfo& info,
              const Caller& caller) { OnDataset(event, info, caller); });

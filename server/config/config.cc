@@ -139,6 +139,7 @@ absl::Status CheckNumbers(const v1::Config& config) {
            {"memory_budget_mib", config.memory_budget_mib(), kMaxMib},
            {"pinned_budget_mib", config.pinned_budget_mib(), kMaxMib},
            {"push_spool_mib", config.push_spool_mib(), kMaxCacheMib},
+           {"max_unused_percent", config.max_unused_percent(), 100},
            {"text_budget_mib", config.text_budget_mib(), kMaxMib},
            {"max_connections", config.max_connections(), kMaxConnections},
            {"max_inflated_mib", config.max_inflated_mib(), kMaxCacheMib},
@@ -244,6 +245,7 @@ void ApplyDefaults(v1::Config* config) {
   complete.set_max_datasets(1024);
   complete.set_text_budget_mib(256);
   complete.set_max_sample_memory_mib(1024);
+  complete.set_max_unused_percent(100);
   v1::TransformLimits& limits = *complete.mutable_transform_limits();
   limits.set_max_side(kMaxSide);
   limits.set_max_scratch_mib(1024);
@@ -310,6 +312,7 @@ absl::Status ValidateConfig(const v1::Config& config) {
   for (const auto& [key, timeout, may_be_zero] :
        {std::tuple("drain_timeout", config.drain_timeout(), true),
         std::tuple("exit_when_idle", config.exit_when_idle(), true),
+        std::tuple("evict_unused_after", config.evict_unused_after(), true),
         std::tuple("device_wait", config.device_wait(), true),
         std::tuple("attach_timeout", config.attach_timeout(), false),
         std::tuple("idle_timeout", config.idle_timeout(), false),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/background_thread.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 
@@ -16,6 +17,7 @@ constexpr int kMaxScansPerUser = 8;
 constexpr int kNumScanThreads = 4 * kMaxScansPerUser;
 constexpr int kMaxLoadsPerUser = 2;
 constexpr int kNumLoadThreads = 4 * kMaxLoadsPerUser;
+constexpr uint32_t kAllPercent = 100;
 
 // For the buffers of loads: two of the largest, and one of one user's.
 DecodeBudget::Limits StagingLimits(const DecodeBudget::Limits& limits) {
@@ -53,6 +55,9 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
       journal_(options.journal),
       max_suspect_wait_(options.max_suspect_wait),
       max_push_wait_(options.max_push_wait),
+      evict_unused_after_(options.evict_unused_after),
+      max_unused_percent_(options.max_unused_percent),
+      evict_interval_(options.evict_interval),
       decode_budget_(options.decode_limits),
       staging_budget_(StagingLimits(options.decode_limits)),
       list_budget_(ListLimits(options.decode_limits)),
@@ -77,6 +82,10 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
     threads_.emplace_back([this] { RunLoads(); });
   }
   threads_.emplace_back([this] { EndCancelledLoads(); });
+  if (evict_unused_after_ > absl::ZeroDuration() ||
+      max_unused_percent_ < kAllPercent) {
+    threads_.emplace_back([this] { RunEvictions(); });
+  }
 }
 
 void DatasetRegistry::CancelLoads() {
@@ -136,6 +145,50 @@ void DatasetRegistry::MakeRoom(const std::string& device, int64_t bytes) {
   MutexLock lock(&mutex_);
   while (memory_.MakeRoom(*(*found)->budget, bytes, /*for_restored=*/false)) {
   }
+}
+
+void DatasetRegistry::RunEvictions() {
+  BecomeBackgroundThread("evict");
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      const auto is_stopping = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return is_stopping_;
+      };
+      if (mutex_.AwaitWithTimeout(Condition(&is_stopping), evict_interval_)) {
+        return;
+      }
+    }
+    EvictUnused();
+  }
+}
+
+void DatasetRegistry::EvictUnused() {
+  std::vector<const MemoryBudget*> budgets;
+  for (const ServedDevice& device : devices_->devices()) {
+    budgets.push_back(device.budget.get());
+  }
+  if (devices_->pinned() != nullptr) budgets.push_back(devices_->pinned());
+  MutexLock lock(&mutex_);
+  if (evict_unused_after_ > absl::ZeroDuration()) {
+    memory_.EvictUnusedSince(clock_->Monotonic() - evict_unused_after_);
+  }
+  for (const MemoryBudget* const budget : budgets) {
+    memory_.Trim(*budget, static_cast<int64_t>(MaxUnusedBytes(*budget)));
+  }
+}
+
+uint64_t DatasetRegistry::UnusedBytes(const MemoryBudget& budget) const {
+  MutexLock lock(&mutex_);
+  return static_cast<uint64_t>(
+      table_.UnusedBytes(budget, /*for_restored=*/false));
+}
+
+uint64_t DatasetRegistry::MaxUnusedBytes(const MemoryBudget& budget) const {
+  const uint64_t total = budget.total_bytes();
+  return max_unused_percent_ >= kAllPercent
+             ? total
+             : total / kAllPercent * max_unused_percent_;
 }
 
 absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,

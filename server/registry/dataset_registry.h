@@ -112,6 +112,11 @@ class DatasetRegistry {
     absl::Duration max_suspect_wait = absl::Minutes(5);
     // A push waits for the scan of a load of its name, but no longer than this.
     absl::Duration max_push_wait = absl::Seconds(30);
+    // What datasets that are neither held nor used may keep: see v1::Config. 0:
+    // no limit of the time.
+    absl::Duration evict_unused_after;
+    uint32_t max_unused_percent = 100;
+    absl::Duration evict_interval = absl::Seconds(1);
   };
 
   // `devices` and `clock` outlive the registry.
@@ -217,6 +222,16 @@ class DatasetRegistry {
   // enough.
   void MakeRoom(const std::string& device, int64_t bytes);
 
+  // Evicts datasets that are neither held nor used: those beyond the limits of
+  // Options. A thread of the registry does it at every interval if there are
+  // any.
+  void EvictUnused();
+  // The bytes of a budget that datasets take which could be evicted, and the
+  // most that EvictUnused leaves.
+  uint64_t UnusedBytes(const MemoryBudget& budget) const;
+  uint64_t MaxUnusedBytes(const MemoryBudget& budget) const;
+  absl::Duration evict_unused_after() const { return evict_unused_after_; }
+
   // Ends what a device that failed was for: its loads, and the datasets with
   // samples that lie on it alone, which become FAILED. Returns these, whose
   // feeds the caller ends. Replicas elsewhere stay. REQUIRES: its health says
@@ -309,6 +324,7 @@ class DatasetRegistry {
   // Ends loads that are cancelled while they wait for their turn, so that what
   // they reserved is free.
   void EndCancelledLoads();
+  void RunEvictions();
   // Slow. REQUIRES: the entry is LOADING and this thread loads it.
   absl::StatusOr<Replicas> RunLoad(DatasetEntry& entry);
   // Call before the dataset becomes READY, so that a caller who awaits READY
@@ -356,6 +372,9 @@ class DatasetRegistry {
   RestoreJournal* const journal_;
   const absl::Duration max_suspect_wait_;
   const absl::Duration max_push_wait_;
+  const absl::Duration evict_unused_after_;
+  const uint32_t max_unused_percent_;
+  const absl::Duration evict_interval_;
   DecodeBudget decode_budget_;
   DecodeBudget staging_budget_;
   DecodeBudget list_budget_;

@@ -223,6 +223,18 @@ std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
   return unused;
 }
 
+std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnusedSince(
+    absl::Duration time) {
+  std::vector<EntryPtr> unused;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->IsUnused(/*for_restored=*/false) && entry->last_used <= time) {
+      unused.push_back(entry);
+    }
+  }
+  for (const EntryPtr& entry : unused) Remove(*entry);
+  return unused;
+}
+
 void DatasetTable::ForgetOldFailures() {
   std::map<uint32_t, std::vector<EntryPtr>> failures;
   for (const auto& [name, entry] : entries_) {

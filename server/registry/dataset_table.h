@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/per_user_limit.h"
 #include "server/registry/dataset_entry.h"
@@ -72,6 +73,8 @@ class DatasetTable {
   // none is left.
   std::vector<EntryPtr> TakeUnused(const MemoryBudget& budget, int64_t bytes,
                                    bool for_restored);
+  // Removes unused datasets that nobody has used since `time`.
+  std::vector<EntryPtr> TakeUnusedSince(absl::Duration time);
   // Removes all but the latest failures of each user, and those that are kept.
   void ForgetOldFailures();
 

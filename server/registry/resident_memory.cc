@@ -125,12 +125,26 @@ bool ResidentMemory::MakeRoom(const MemoryBudget& budget, int64_t bytes,
     return true;
   }
   if (table_->UnusedBytes(budget, for_restored) < missing) return false;
-  Entries evicted = table_->TakeUnused(budget, missing, for_restored);
-  for (const auto& entry : evicted) {
+  Evict(table_->TakeUnused(budget, missing, for_restored));
+  return true;
+}
+
+void ResidentMemory::Trim(const MemoryBudget& budget, int64_t bytes) {
+  const int64_t excess =
+      table_->UnusedBytes(budget, /*for_restored=*/false) - bytes;
+  Evict(table_->TakeUnused(budget, excess, /*for_restored=*/false));
+}
+
+void ResidentMemory::EvictUnusedSince(absl::Duration time) {
+  Evict(table_->TakeUnusedSince(time));
+}
+
+void ResidentMemory::Evict(Entries entries) {
+  if (entries.empty()) return;
+  for (const auto& entry : entries) {
     on_evicted_(*entry);
   }
-  Free(std::move(evicted));
-  return true;
+  Free(std::move(entries));
 }
 
 void ResidentMemory::Free(Entries entries) {

@@ -53,6 +53,11 @@ class ResidentMemory {
   // Likewise, until `bytes` of the budget are free.
   bool MakeRoom(const MemoryBudget& budget, int64_t bytes, bool for_restored);
 
+  // Evicts unused datasets so that those of the budget keep at most `bytes`.
+  void Trim(const MemoryBudget& budget, int64_t bytes);
+  // Evicts unused datasets that nobody has used since `time`.
+  void EvictUnusedSince(absl::Duration time);
+
   // Frees what was taken out of the table, and gives up the mutex meanwhile.
   void Free(Entries entries) ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
@@ -61,6 +66,9 @@ class ResidentMemory {
   bool MakeRoom(const v1::DatasetSpec& spec, const PlacementRequest& request,
                 const Placement& placement, const Caller& caller,
                 bool for_restored, bool* is_possible);
+
+  // Frees them, unless there are none.
+  void Evict(Entries entries);
 
   Mutex* const mutex_;
   DatasetTable* const table_;

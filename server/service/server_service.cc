@@ -41,6 +41,9 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
     device->set_memory_budget_bytes(served.budget->total_bytes());
     device->set_dataset_bytes(
         served.budget->used_bytes_of_kind(MemoryKind::kDataset));
+    device->set_unused_bytes(parts_.datasets->UnusedBytes(*served.budget));
+    device->set_max_unused_bytes(
+        parts_.datasets->MaxUnusedBytes(*served.budget));
     device->set_slab_bytes(
         served.budget->used_bytes_of_kind(MemoryKind::kSlab));
     device->set_scratch_bytes(
@@ -54,6 +57,11 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
   response->set_num_feeds(static_cast<uint32_t>(parts_.feeds->num_feeds()));
   response->set_num_datasets(
       static_cast<uint32_t>(parts_.datasets->num_datasets()));
+  const absl::Duration evict_after = parts_.datasets->evict_unused_after();
+  if (evict_after > absl::ZeroDuration()) {
+    response->mutable_evict_unused_after()->set_seconds(
+        absl::ToInt64Seconds(absl::Ceil(evict_after, absl::Seconds(1))));
+  }
   response->set_is_draining(parts_.context->is_draining());
   for (const std::string& format : parts_.formats) {
     response->add_formats(format);

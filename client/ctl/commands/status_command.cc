@@ -22,6 +22,31 @@ std::string DescribeLoads(const std::vector<v1::Dataset>& datasets) {
   return text.empty() ? text : absl::StrCat("\n", text);
 }
 
+// Returns a line for each device, or for those that keep unused datasets if the
+// daemon has no limit for them.
+std::string DescribeUnused(const v1::GetStatusResponse& status) {
+  std::string text;
+  for (const v1::Device& device : status.devices()) {
+    const bool is_limited =
+        device.max_unused_bytes() < device.memory_budget_bytes();
+    if (device.unused_bytes() == 0 && !is_limited) continue;
+    absl::StrAppend(&text, "\n", device.name(), ": ",
+                    FormatBytes(device.unused_bytes()),
+                    " of datasets that nothing uses");
+    if (is_limited) {
+      absl::StrAppend(&text, ", of at most ",
+                      FormatBytes(device.max_unused_bytes()));
+    }
+    if (status.has_evict_unused_after()) {
+      absl::StrAppend(&text, "; each is evicted after ",
+                      FormatSeconds(static_cast<double>(
+                          status.evict_unused_after().seconds())));
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
 std::string Describe(const v1::GetStatusResponse& status,
                      const std::string& address) {
   std::string text = absl::StrCat(
@@ -48,6 +73,7 @@ std::string Describe(const v1::GetStatusResponse& status,
     }
   }
   absl::StrAppend(&text, FormatTable(rows));
+  absl::StrAppend(&text, DescribeUnused(status));
   // The same for all devices.
   for (const v1::Device& device : status.devices()) {
     if (device.pinned_bytes() == 0) continue;

@@ -109,6 +109,8 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
       {"drain_timeout: -1s", "drain_timeout is '-1s'", "0s"},
       {"drain_timeout: 25h", "drain_timeout", "at most 24h"},
       {"exit_when_idle: -1s", "exit_when_idle is '-1s'", "0s"},
+      {"evict_unused_after: -1s", "evict_unused_after is '-1s'", "0s"},
+      {"max_unused_percent: 101", "max_unused_percent is '101'", "at most 100"},
       {"attach_timeout: 0s", "attach_timeout", "more than 0s"},
       {"log_level: loud", "log_level is 'loud'",
        "trace, debug, info, warn, error, off"},

@@ -43,13 +43,14 @@ constexpr Caller kRoot = {
 
 class DatasetRegistryTest : public ::testing::Test {
  protected:
-  DatasetRegistryTest() {
+  explicit DatasetRegistryTest(const DatasetRegistry::Options& options = {
+                                   .max_datasets_per_user = 3}) {
     std::vector<ServedDevice> devices(1);
     devices[0].backend = CreateHostBackend({.num_threads = 1});
     devices[0].budget = std::make_unique<MemoryBudget>(1000);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
-        DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
+        options, devices_.get(),
         [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (spec.path() == "/missing") {
@@ -520,6 +521,78 @@ TEST_F(DatasetRegistryTest, WhatIsHeldOrUsedIsNeverEvicted) {
   EXPECT_THAT(registry_->Load(NamedSpec("third"), kBob),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
+}
+
+class UnusedTest : public DatasetRegistryTest {
+ protected:
+  UnusedTest()
+      : DatasetRegistryTest({.max_datasets_per_user = 9,
+                             .evict_unused_after = absl::Minutes(30),
+                             .max_unused_percent = 25,
+                             .evict_interval = absl::InfiniteDuration()}) {}
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const DatasetInfo& info : registry_->List()) {
+      names.push_back(info.spec->name());
+    }
+    return names;
+  }
+};
+
+TEST_F(UnusedTest, WhatNothingUsesIsEvictedAfterAWhile) {
+  LoadAndAwait("held", kAlice);
+  LoadAndAwait("read", kBob);
+  LoadAndAwait("unused", kBob);
+  ASSERT_THAT(registry_->Load(With(NamedSpec("pinned"), "pin: true"), kRoot),
+              IsOk());
+  EXPECT_EQ(AwaitSettled("pinned").state, DatasetState::kReady);
+  std::optional<DatasetUse> use = *registry_->Use("read", kAlice);
+  registry_->ReleaseSession(kBob.session_id);
+  registry_->ReleaseSession(kRoot.session_id);
+  const MemoryBudget& budget = *devices_->devices()[0].budget;
+  EXPECT_EQ(registry_->UnusedBytes(budget), 100);
+  clock_.Advance(absl::Minutes(29));
+  registry_->EvictUnused();
+  EXPECT_THAT(Names(), ElementsAre("held", "pinned", "read", "unused"));
+  clock_.Advance(absl::Minutes(1));
+  registry_->EvictUnused();
+  EXPECT_THAT(Names(), ElementsAre("held", "pinned", "read"));
+  EXPECT_EQ(registry_->counters().num_evicted, 1);
+  // The time counts from the end of the last use.
+  use.reset();
+  clock_.Advance(absl::Minutes(29));
+  registry_->EvictUnused();
+  EXPECT_THAT(Names(), ElementsAre("held", "pinned", "read"));
+  clock_.Advance(absl::Minutes(1));
+  registry_->EvictUnused();
+  EXPECT_THAT(Names(), ElementsAre("held", "pinned"));
+}
+
+TEST_F(UnusedTest, WhatNothingUsesKeepsAShareOfTheMemory) {
+  for (const char* const name : {"a", "b", "c", "d"}) {
+    LoadAndAwait(name, kAlice);
+  }
+  const MemoryBudget& budget = *devices_->devices()[0].budget;
+  EXPECT_EQ(registry_->MaxUnusedBytes(budget), 250);
+  registry_->EvictUnused();
+  EXPECT_THAT(Names(), SizeIs(4));
+  // The one that was used last stays longest.
+  ASSERT_THAT(registry_->Release("b", kAlice), IsOk());
+  clock_.Advance(absl::Seconds(1));
+  ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
+  ASSERT_THAT(registry_->Release("c", kAlice), IsOk());
+  EXPECT_EQ(registry_->UnusedBytes(budget), 300);
+  registry_->EvictUnused();
+  EXPECT_THAT(Names(), ElementsAre("a", "c", "d"));
+  EXPECT_EQ(used_bytes(), 300);
+}
+
+TEST_F(DatasetRegistryTest, WithoutLimitsWhatNothingUsesStays) {
+  LoadAndAwait("a", kAlice);
+  registry_->ReleaseSession(kAlice.session_id);
+  clock_.Advance(absl::Hours(1000));
+  registry_->EvictUnused();
+  EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
 TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
