@@ -17,6 +17,7 @@
 #include "client/connection/session.h"
 #include "client/connection/unary_call.h"
 #include "client/device/cuda_driver.h"
+#include "client/path_advice.h"
 
 namespace datasetd::client {
 namespace {
@@ -49,6 +50,9 @@ bool TurnPage(Message* response, Message* request) {
 // Makes the path absolute, as the daemon requires.
 absl::Status MakePathAbsolute(v1::DatasetSpec* spec) {
   if (spec->path().empty()) return absl::OkStatus();
+  if (IsUrl(spec->path())) {
+    return absl::InvalidArgumentError(PathAdvice(spec->path()));
+  }
   std::error_code error;
   const auto path = std::filesystem::absolute(spec->path(), error);
   if (error) {
@@ -102,7 +106,7 @@ absl::StatusOr<Response> ReadStream(Session* session,
   reader->Finish(&status, &queue);
   queue.Await(tell);
   if (is_cancelled) return absl::CancelledError(cancelled);
-  DATASETD_RETURN_IF_ERROR(session->ToStatus(status));
+  DATASETD_RETURN_IF_ERROR(ExplainMissingFile(session->ToStatus(status)));
   return last;
 }
 

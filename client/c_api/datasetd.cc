@@ -22,6 +22,7 @@
 #include "client/connection/error_detail.h"
 #include "client/feed/batch.h"
 #include "client/feed/feed.h"
+#include "client/path_advice.h"
 #include "client/push.h"
 
 using datasetd::client::Batch;
@@ -231,6 +232,10 @@ int32_t datasetd_client_connect(const datasetd_client_options* options,
   absl::StatusOr<Client> connected = Client::Connect(parsed);
   if (connected.ok()) *client = new datasetd_client{*std::move(connected)};
   return Return(connected.status(), error);
+}
+
+char* datasetd_path_advice(const char* path) {
+  return CopyText(datasetd::client::PathAdvice(Text(path)));
 }
 
 void datasetd_client_close(datasetd_client* client) { delete client; }

@@ -91,6 +91,9 @@ typedef struct datasetd_error {
 /* Returns the library's DATASETD_ABI_VERSION. */
 DATASETD_API uint32_t datasetd_abi_version(void);
 DATASETD_API void datasetd_free(char* text);
+/* Returns why there is nothing at a path, as this process sees it, and what to
+ * give instead; an empty text if something is there. */
+DATASETD_API char* datasetd_path_advice(const char* path);
 
 /* --- Client ------------------------------------------------------------- */
 

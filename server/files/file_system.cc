@@ -46,10 +46,10 @@ absl::Status ErrorStatus(int error, const Location& location) {
     case ENOENT:
     case ENOTDIR:
       return absl::NotFoundError(absl::StrCat(
-          path,
-          ": no such file or directory, as seen by the daemon; if it "
-          "exists for you, ",
-          kAdvice));
+          path, ": no such file or directory, as seen by the daemon",
+          // Which root is "/" does not matter.
+          location.root == "/" ? "" : "; if it exists for you, ",
+          location.root == "/" ? "" : kAdvice));
     case EXDEV:
     case ELOOP:
       return absl::PermissionDeniedError(absl::StrCat(

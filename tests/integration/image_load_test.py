@@ -551,7 +551,7 @@ def test_a_load_is_a_dataset_while_its_source_is_scanned(world, endless):
 
 
 def test_a_path_that_is_not_there_is_told_and_leaves_nothing(world):
-    with pytest.raises(datasetd.NotFound, match="as seen by the daemon"):
+    with pytest.raises(datasetd.NotFound, match="no such file or directory"):
         world.client.load_dataset(
             "a", "image_folder", os.path.join(world.data_root, "nowhere"))
     assert world.client.list_datasets() == []

@@ -25,6 +25,7 @@ from typing import (
 
 from . import errors
 from ._client import formats as _formats
+from ._client import folders as _folders
 from ._client.client import Client, connect
 from ._commands import per_node
 from ._datasets.dataset import Dataset, message_of
@@ -90,7 +91,9 @@ def _parser() -> _Parser:
     )
     load.add_argument("name", help="1 to 128 of [A-Za-z0-9._-]")
     load.add_argument("format")
-    load.add_argument("path")
+    load.add_argument(
+        "path", nargs="+", help="a file or directory; of shards also several"
+    )
     load.add_argument(
         "--in_python",
         action="store_true",
@@ -263,6 +266,7 @@ def _errors_of_libraries(path: str) -> Iterator[None]:
 def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
     formats = list(client.status()["formats"])
     progress = sys.stderr.isatty()
+    given: str = _folders.checked_path(arguments.format, arguments.path)
     if arguments.format in formats and not arguments.in_python:
         options = _pairs("--option", arguments.option)
         if arguments.field or arguments.kind:
@@ -273,7 +277,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
         dataset: Dataset = client.load_dataset(
             arguments.name,
             arguments.format,
-            arguments.path,
+            given,
             split=arguments.split,
             device=arguments.device,
             options=options,
@@ -291,7 +295,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
         )
     kinds = _pairs("--kind", arguments.kind)
     name, path, division = _formats.own_shards(
-        arguments.format, arguments.name, arguments.path, **_part(arguments)
+        arguments.format, arguments.name, given, **_part(arguments)
     )
     images, others = _formats.image_options(
         _pairs("--option", arguments.option)

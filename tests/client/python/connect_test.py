@@ -1,9 +1,12 @@
 """connect(): its wait, and what it and load_dataset say of wrong arguments."""
 
+import io
 import os
+import pathlib
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 
 import datasetd
@@ -12,6 +15,11 @@ import pytest
 import torch
 from datasetd._client import folders
 from datasetd._daemon.local import find_daemon
+from PIL import Image
+
+_FILE = io.BytesIO()
+Image.new("RGB", (8, 8)).save(_FILE, "jpeg")
+JPEG = _FILE.getvalue()
 
 
 def test_connect_waits_for_its_timeout(tmp_path):
@@ -177,6 +185,74 @@ def test_the_folder_that_was_meant(client, data_root):
 
 
 def test_a_pushed_dataset_that_a_restart_lost(tmp_path):
+# One format that the daemon reads, and two that this process reads.
+@pytest.mark.parametrize("format", ["image_folder", "csv", "npz"])
+def test_a_path_that_is_not_there(client, data_root, format, monkeypatch):
+    def error_of(path):
+        with pytest.raises((datasetd.NotFound, datasetd.InvalidArgument)) as e:
+            client.load_dataset("x", format, path)
+        assert "data_roots" not in str(e.value)
+        return str(e.value)
+
+    typo = data_root / "hundrde"
+    assert error_of(typo) == (
+        f"{typo}: no such file or directory: did you mean "
+        f"{data_root / 'hundred'}?"
+    )
+    assert "no such file or directory" in error_of("/nowhere/at/all")
+    monkeypatch.chdir(data_root)
+    assert f"did you mean {data_root / 'hundred'}?" in error_of("hundrd")
+    for url in ("https://a.org/x", "s3://bucket/x", "gs://b/x", "hf://x/y"):
+        assert f"{url}: URLs are not read" in error_of(url)
+        assert "datasetd.push(name, data)" in error_of(url)
+    assert "patterns are written {000..009}" in error_of(data_root / "hund*")
+    monkeypatch.setenv("DATA", str(data_root))
+    assert f"give {data_root}/three" in error_of("$DATA/three")
+    assert "paths are written with /" in error_of("hundred\\image.npy")
+    for path in (5, 2.0, {"a": 1}, "", [""]):
+        assert "expected the path of a file" in error_of(path)
+    assert "path is an empty list" in error_of([])
+    assert "lists of shards are for tfrecord and webdataset" in error_of(
+        [data_root / "hundred", data_root / "three"]
+    )
+
+
+def test_a_path_that_the_daemon_alone_does_not_read(client, tmp_path):
+    """Then its data roots are the cause."""
+    (tmp_path / "a").mkdir()
+    with pytest.raises(datasetd.PermissionDenied, match="data_roots: "):
+        client.load_dataset("x", "npy", tmp_path / "a")
+    with pytest.raises(datasetd.NotFound) as raised:
+        client.load_dataset("x", "npy", tmp_path / "b")
+    assert "data_roots" not in str(raised.value)
+
+
+def test_a_list_of_shards(client, data_root, monkeypatch):
+    folder = data_root / "shards"
+    folder.mkdir()
+    for i in (1, 0, 10):
+        with tarfile.open(folder / f"s-{i}.tar", "w") as tar:
+            for key in range(2):
+                for ending, data in (
+                    ("jpg", JPEG), ("cls", b"%d" % (10 * i + key))
+                ):
+                    info = tarfile.TarInfo(f"{key}.{ending}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+    monkeypatch.chdir(folder)
+    shards = [pathlib.Path("s-1.tar"), str(folder / "s-0.tar"), b"s-10.tar"]
+    for paths in (shards, tuple(shards), iter(shards)):
+        with client.load_dataset("shards", "webdataset", paths) as dataset:
+            assert dataset.column("label").tolist() == [10, 11, 0, 1, 100, 101]
+    one = client.load_dataset("one", "webdataset", ["s-0.tar"])
+    assert one.column("label").tolist() == [0, 1]
+    with pytest.raises(datasetd.NotFound, match="mean .*/s-10.tar"):
+        client.load_dataset("x", "webdataset", ["s-0.tar", "s-101.tar"])
+    # In a part, each node has its own.
+    part = client.load_dataset("p", "webdataset", shards, part=(1, 3))
+    assert part.column("label").tolist() == [0, 1]
+
+
     """It is said at once, whatever reconnect= allows."""
     address = tmp_path / "d.sock"
 

@@ -23,8 +23,10 @@ namespace {
 
 using ::datasetd::testing::ScopedUnprivileged;
 using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 absl::Status Keep(const FileInfo&) { return absl::OkStatus(); }
 
@@ -167,6 +169,15 @@ TEST_F(FileSystemTest, MissingIsNotFoundAndSaysWhatToDo) {
   EXPECT_THAT(message, HasSubstr("data_roots"));
   EXPECT_THAT(message, HasSubstr("datasetctl run"));
   EXPECT_EQ(OpenStatus(InRoot("a.bin/x")).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FileSystemTest, MissingBelowTheRootOfAllIsNotTheRootsFault) {
+  const auto all = CreateRootedFileSystem({"/"});
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_THAT((*all)->Open(InRoot("none")).status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr(InRoot("none")),
+                             Not(HasSubstr("data_roots")))));
 }
 
 TEST_F(FileSystemTest, OutsideTheRootsIsDenied) {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import os
 import weakref
 from typing import (
     TYPE_CHECKING,
@@ -38,7 +37,8 @@ from .._push.samples import Fields
 from .._ranks import nodes
 from ..errors import FailedPrecondition, InvalidArgument, NotFound
 from ..transforms._pipeline import Pipelines, pipelines_message
-from . import formats, loading
+from . import folders, formats, loading
+from .folders import Paths
 from .loading import Progress
 from .progress import make_progress
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 # Samples per call.
 _EXPLAINED_AT_ONCE = 64
 
-Path = Union[str, "os.PathLike[str]"]
 Classes = Union[None, str, Samples, Sequence[str]]
 Device = Union[
     None, str, "torch.device", Sequence[Union[str, "torch.device"]]
@@ -83,7 +82,7 @@ class Client:
         self,
         name: str,
         format: str,
-        path: Optional[Path] = ...,
+        path: Paths = ...,
         split: Optional[str] = ...,
         pretransforms: Pipelines = ...,
         device: Device = ...,
@@ -109,7 +108,7 @@ class Client:
         self,
         name: str,
         format: str,
-        path: Optional[Path] = ...,
+        path: Paths = ...,
         split: Optional[str] = ...,
         pretransforms: Pipelines = ...,
         device: Device = ...,
@@ -134,7 +133,7 @@ class Client:
         self,
         name: str,
         format: str,
-        path: Optional[Path] = None,
+        path: Paths = None,
         split: Optional[str] = None,
         pretransforms: Pipelines = (),
         device: Device = None,
@@ -164,7 +163,9 @@ class Client:
             file and pushes it. docs/formats.md lists both, and docs/readers.md
             has the options of the daemon's.
           path: made absolute, with ~ expanded; the daemon opens it, below its
-            data roots, unless this process reads the format.
+            data roots, unless this process reads the format. For webdataset
+            and tfrecord a pattern of shards, "train-{000..146}.tar", or a list
+            of them.
           split: None: the reader's default.
           pretransforms: applied once, at load. A list, for `image` or the
             `fields` of each op, or a dict by field.
@@ -239,6 +240,8 @@ class Client:
                 )
             return formats.load(
                 self,
+        if path is not None:
+            path = folders.checked_path(format, path)
                 name,
                 format,
                 path,

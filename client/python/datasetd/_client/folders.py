@@ -1,9 +1,18 @@
-"""Names the folder that a wrong path probably meant."""
+"""Paths of datasets: checks them, and says what a wrong one probably meant."""
 
 from __future__ import annotations
 
 import os
-from typing import Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
+
+from .._arguments import absolute
+from .._connection import library
+from .._datasets import parts
+from ..errors import InvalidArgument
+from ..sources import _shards
+
+Path = Union[str, "os.PathLike[str]"]
+Paths = Union[None, Path, Sequence[Path]]
 
 # Files of which a folder of the format has one, plain or with .gz.
 _FILES: Dict[str, Tuple[str, ...]] = {
@@ -22,6 +31,48 @@ _FILES: Dict[str, Tuple[str, ...]] = {
 _FAMILIES = (("cifar10", "cifar10_python"), ("cifar100", "cifar100_python"))
 _MAX_FOLDERS = 1000
 _MAX_NAMED = 3
+
+
+def checked_path(format: str, path: Any) -> str:
+    """Returns the path as text; of a list of shards, their pattern.
+
+    Raises InvalidArgument for what is neither, and for URLs.
+    """
+    if not isinstance(path, (list, tuple)) and not hasattr(path, "__next__"):
+        return _as_text(path)
+    paths = [absolute(_as_text(one)) for one in path]
+    if not paths:
+        raise InvalidArgument("path is an empty list; expected files")
+    if len(paths) == 1:
+        return paths[0]
+    if format not in parts.SHARDED:
+        raise InvalidArgument(
+            f"path is a list of {len(paths)}, and format {format!r} reads one "
+            f"path: lists of shards are for {' and '.join(parts.SHARDED)}. "
+            "Load each by itself, and join them by datasetd.concat"
+        )
+    return _shards.pattern_of(paths)
+
+
+def _as_text(path: Any) -> str:
+    if not isinstance(path, (str, bytes, os.PathLike)) or not path:
+        raise InvalidArgument(
+            f"path={path!r}: expected the path of a file or directory. What "
+            "this process has already is pushed: datasetd.push(name, data)"
+        )
+    text: str = os.fsdecode(path)
+    if "://" in text and not os.path.exists(text):
+        raise InvalidArgument(path_advice(text))
+    return text
+
+
+def path_advice(path: str) -> str:
+    """Returns why there is nothing at `path`, and what to give instead; empty
+    if something is there."""
+    functions = library.load()
+    text = functions.quick.path_advice(os.fsencode(os.path.expanduser(path)))
+    advice: str = functions.take_text(text)
+    return advice
 
 
 def advice(format: str, path: str) -> str:

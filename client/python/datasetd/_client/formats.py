@@ -34,7 +34,7 @@ from ..sources._base import class_list
 from ..sources._cifar_python import cifar10_python, cifar100_python
 from ..sources._folders import walk
 from ..sources._shards import files_of
-from .folders import advice
+from .folders import advice, path_advice
 
 if TYPE_CHECKING:
     from .client import Client
@@ -175,11 +175,15 @@ def read(format: str, path: Any, arguments: Mapping[str, Any]) -> Any:
     the library that it uses, InvalidArgument for a wrong type of an option."""
     try:
         return FUNCTIONS[format](path, **arguments)
-    except NotFound as error:
-        found = advice(format, os.path.expanduser(os.fspath(path)))
-        if not found:
-            raise
-        raise NotFound(f"{error}. {found}") from None
+    except (NotFound, FileNotFoundError) as error:
+        found = advice(format, os.path.expanduser(path))
+        if found:
+            raise NotFound(f"{error}. {found}") from None
+        for file in files_of(os.path.expanduser(path)):
+            found = path_advice(file)
+            if found:
+                raise NotFound(found) from None
+        raise
     except (Error, OSError, ImportError, MemoryError):
         raise
     except TypeError as error:

@@ -115,6 +115,7 @@ _TEXT = ctypes.POINTER(ctypes.c_void_p)
 _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "datasetd_abi_version": (ctypes.c_uint32, []),
     "datasetd_free": (None, [_P]),
+    "datasetd_path_advice": (ctypes.c_void_p, [ctypes.c_char_p]),
     "datasetd_set_thread_wait": (None, [WaitFunction, _P]),
     "datasetd_client_connect": (
         ctypes.c_int32,

@@ -12,7 +12,7 @@ from ..errors import InvalidArgument
 from ..sources import _shards
 
 # The formats whose path may be a pattern of shards.
-_SHARDED = ("tfrecord", "webdataset")
+SHARDED = ("tfrecord", "webdataset")
 # Pieces of each part, where another part each epoch is made of rows.
 _PIECES = 64
 _SUFFIX = re.compile(r"\.(\d+)of(\d+)(\.e\d+(s\d+)?)?$")
@@ -83,7 +83,7 @@ class Part(NamedTuple):
 
 
 def has_shards(format: str, path: object) -> bool:
-    return format in _SHARDED and "{" in str(path)
+    return format in SHARDED and "{" in str(path)
 
 
 def resolve(

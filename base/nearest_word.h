@@ -1,14 +1,14 @@
 // Finds what a mistyped word may have meant.
 
-#ifndef DATASETD_CLIENT_CTL_NEAREST_WORD_H_
-#define DATASETD_CLIENT_CTL_NEAREST_WORD_H_
+#ifndef DATASETD_BASE_NEAREST_WORD_H_
+#define DATASETD_BASE_NEAREST_WORD_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 
-namespace datasetd::ctl {
+namespace datasetd {
 
 // Returns the word of `words` with the fewest letters to insert, delete or
 // replace, the first of several; empty if it takes more than a third of the
@@ -16,6 +16,6 @@ namespace datasetd::ctl {
 std::string NearestWord(absl::string_view typed,
                         const std::vector<std::string>& words);
 
-}  // namespace datasetd::ctl
+}  // namespace datasetd
 
-#endif  // DATASETD_CLIENT_CTL_NEAREST_WORD_H_
+#endif  // DATASETD_BASE_NEAREST_WORD_H_

@@ -1,10 +1,10 @@
-#include "client/ctl/nearest_word.h"
+#include "base/nearest_word.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
 
-namespace datasetd::ctl {
+namespace datasetd {
 namespace {
 
 // The Levenshtein distance, by rows of its table.
@@ -38,4 +38,4 @@ std::string NearestWord(absl::string_view typed,
   return nearest;
 }
 
-}  // namespace datasetd::ctl
+}  // namespace datasetd

@@ -1,8 +1,8 @@
-#include "client/ctl/nearest_word.h"
+#include "base/nearest_word.h"
 
 #include "gtest/gtest.h"
 
-namespace datasetd::ctl {
+namespace datasetd {
 namespace {
 
 const std::vector<std::string> kWords = {"status", "datasets", "load", "unload",
@@ -25,4 +25,4 @@ TEST(NearestWordTest, FindsNothingForAnotherWord) {
 }
 
 }  // namespace
-}  // namespace datasetd::ctl
+}  // namespace datasetd
