@@ -47,7 +47,8 @@ class Session;
 
 struct ClientOptions {
   // "unix:/path/datasetd.sock" or the path. Empty: $DATASETD_ADDRESS, or if
-  // that is unset /run/datasetd/datasetd.sock.
+  // that is unset the system's daemon, or the one that this user's jobs share:
+  // see ResolveAddress.
   std::string address;
   absl::Duration connect_timeout = absl::Seconds(10);
   // Timeout of every call except LoadDataset, EstimateLoad and PushDataset,

@@ -100,7 +100,8 @@ DATASETD_API char* datasetd_path_advice(const char* path);
 typedef struct datasetd_client_options {
   uint32_t struct_size;
   uint32_t reserved;
-  /* NULL or "": $DATASETD_ADDRESS, else the system's socket. */
+  /* NULL or "": $DATASETD_ADDRESS, else the system's daemon, else the one that
+   * this user's jobs share. */
   const char* address;
   int64_t connect_timeout_ns; /* 0: 10 s; negative: no limit */
   /* Of calls, except loads, their estimates and pushes, which have no limit.

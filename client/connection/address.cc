@@ -1,10 +1,15 @@
 #include "client/connection/address.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -15,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/gpu_uuid.h"
+#include "client/connection/guarded_fd.h"
 #include "client/device/cuda_driver.h"
 
 namespace datasetd::client {
@@ -28,14 +34,87 @@ bool IsHostAndPort(const std::string& text) {
                      text.end(), absl::ascii_isdigit);
 }
 
+std::string Environment(const char* name) {
+  const char* const value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string AttachSocketOf(const std::filesystem::path& socket) {
+  return (socket.parent_path() / "attach.sock").string();
+}
+
+// Whether a daemon listens there, also if this user may not connect to it.
+bool Listens(const std::string& attach_socket) {
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  if (attach_socket.size() >= sizeof(name.sun_path)) return false;
+  memcpy(name.sun_path, attach_socket.data(), attach_socket.size());
+  const GuardedFd fd(
+      socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name),
+              sizeof(name)) == 0) {
+    return true;
+  }
+  return errno == EAGAIN || errno == EACCES || errno == EINPROGRESS;
+}
+
+bool IsOwnAlone(const std::string& directory) {
+  struct stat status = {};
+  return lstat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == geteuid() && (status.st_mode & 077) == 0;
+}
+
+// As base_directory() of client/python/datasetd/_daemon/shared_daemon.py, which
+// also makes it.
+std::string SharedDirectory() {
+  constexpr size_t kMaxRuntimeBytes = 50;
+  const std::string runtime = Environment("XDG_RUNTIME_DIR");
+  return !runtime.empty() && runtime.size() <= kMaxRuntimeBytes &&
+                 IsOwnAlone(runtime)
+             ? runtime + "/datasetd-shared"
+             : absl::StrCat("/tmp/datasetd-", geteuid());
+}
+
 }  // namespace
 
+std::vector<std::string> FindDaemonsBelow(const std::string& directory) {
+  if (!IsOwnAlone(directory)) return {};
+  struct Found {
+    bool is_of_command;
+    std::filesystem::file_time_type start;
+    std::string socket;
+  };
+  std::vector<Found> found;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(directory, error);
+  const std::filesystem::directory_iterator end;
+  for (; !error && entry != end; entry.increment(error)) {
+    const std::string socket = (entry->path() / "datasetd.sock").string();
+    std::error_code ignored;
+    const auto start = std::filesystem::last_write_time(socket, ignored);
+    if (ignored || !Listens(AttachSocketOf(socket))) continue;
+    found.push_back(
+        {absl::StartsWith(entry->path().filename().string(), "run-"), start,
+         socket});
+  }
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    if (a.is_of_command != b.is_of_command) return b.is_of_command;
+    return a.start > b.start;
+  });
+  std::vector<std::string> sockets;
+  for (Found& one : found) sockets.push_back(std::move(one.socket));
+  return sockets;
+}
+
 absl::StatusOr<Address> ResolveAddress(const std::string& text) {
-  std::string path = text;
+  std::vector<std::string> found;
+  std::string path = text.empty() ? Environment(kAddressVariable) : text;
   if (path.empty()) {
-    const char* const variable = getenv(kAddressVariable);
-    path =
-        variable != nullptr && *variable != '\0' ? variable : kDefaultAddress;
+    path = kDefaultAddress;
+    if (!Listens(AttachSocketOf(path))) {
+      found = FindDaemonsBelow(SharedDirectory());
+    }
+    if (!found.empty()) path = found.front();
   }
   constexpr char kScheme[] = "unix:";
   if (path.compare(0, sizeof(kScheme) - 1, kScheme) == 0) {
@@ -73,9 +152,9 @@ absl::StatusOr<Address> ResolveAddress(const std::string& text) {
         "address '", text, "' names no socket; say unix:/path or /path"));
   }
   Address address;
+  address.found = std::move(found);
   address.socket_path = absolute.string();
-  address.attach_socket_path =
-      (absolute.parent_path() / "attach.sock").string();
+  address.attach_socket_path = AttachSocketOf(absolute);
   for (const std::string& socket :
        {address.socket_path, address.attach_socket_path}) {
     if (socket.size() >= sizeof(sockaddr_un{}.sun_path)) {

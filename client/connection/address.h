@@ -4,6 +4,7 @@
 #define DATASETD_CLIENT_CONNECTION_ADDRESS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -15,17 +16,27 @@ inline constexpr char kDefaultAddress[] = "/run/datasetd/datasetd.sock";
 struct Address {
   std::string socket_path;         // of gRPC, absolute
   std::string attach_socket_path;  // attach.sock beside it
+  // Not empty if the address was found and not named: the sockets of all the
+  // daemons of this user's jobs that listen; the first one is socket_path.
+  std::vector<std::string> found;
   // Returns the address in gRPC's syntax.
   std::string target() const { return "unix:" + socket_path; }
 };
 
 // Resolves `text`: a path, or "unix:" and a path. Empty means
-// $DATASETD_ADDRESS, or if that is unset the system's socket. "{gpu}" in it is
+// $DATASETD_ADDRESS; if that is unset the system's socket, unless no daemon
+// listens there and one does that this user's jobs share, which
+// datasetd.load() of Python starts: then the latest of these. "{gpu}" in it is
 // the UUID of the GPU that is current in this thread, or else of the first one
 // that this process sees: of several daemons the one of that GPU.
 //   INVALID_ARGUMENT  another scheme, a host and a port, or a path too long for
 //                     a Unix socket; {gpu}, and no GPU is visible
 absl::StatusOr<Address> ResolveAddress(const std::string& text);
+
+// Returns the sockets of the daemons below `directory` that listen, the latest
+// first; those of `datasetctl run --per-node` come last. None if the directory
+// is not this user's alone.
+std::vector<std::string> FindDaemonsBelow(const std::string& directory);
 
 }  // namespace datasetd::client
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/connection/error_detail.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/output.h"
@@ -13,6 +14,9 @@ absl::StatusOr<Client> Command::Connect() const {
   ClientOptions options;
   options.address = flags().address;
   auto client = Client::Connect(options);
+  if (client.ok() && !flags().json) {
+    std::fputs(NoticeOf(client->address()).c_str(), stderr);
+  }
   if (client.ok() ||
       client::DetailOf(client.status()) != client::ErrorDetail::kDaemonGone) {
     return client;
@@ -21,9 +25,23 @@ absl::StatusOr<Client> Command::Connect() const {
       absl::Status(
           client.status().code(),
           absl::StrCat(std::string(client.status().message()),
-                       " (here: --address). A command gets a daemon of its "
-                       "own by: datasetctl run -- COMMAND")),
+                       " (here: --address). In Python datasetd.load and "
+                       "datasetd.connect() start one, which is found here, "
+                       "too; a command gets one of its own by: datasetctl run "
+                       "-- COMMAND")),
       client::ErrorDetail::kDaemonGone);
+}
+
+std::string NoticeOf(const client::Address& address) {
+  if (address.found.empty()) return "";
+  std::string text =
+      absl::StrCat("datasetctl: using your daemon at ", address.socket_path);
+  if (address.found.size() > 1) {
+    absl::StrAppend(
+        &text, "; choose another by --address: ",
+        absl::StrJoin(address.found.begin() + 1, address.found.end(), ", "));
+  }
+  return text + "\n";
 }
 
 int Command::Fail(const absl::Status& status) const {

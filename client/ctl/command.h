@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/connection/address.h"
 #include "client/ctl/arguments.h"
 
 namespace datasetd::ctl {
@@ -19,6 +20,10 @@ struct GlobalFlags {
   std::string address;
   bool json = false;
 };
+
+// Returns a line for standard error that names the daemon if it was found among
+// those of this user's jobs, else an empty text.
+std::string NoticeOf(const client::Address& address);
 
 // Owned by main, which calls Run if the command was given. Not movable: AddTo
 // binds arguments to members.

@@ -110,8 +110,9 @@ int Main(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("datasetctl ") + kVersion);
   app.add_option("--address", flags.address,
-                 "The daemon's socket; default: $DATASETD_ADDRESS, else "
-                 "/run/datasetd/datasetd.sock");
+                 "The daemon's socket; default: $DATASETD_ADDRESS, else the "
+                 "system's daemon, /run/datasetd/datasetd.sock, else the one "
+                 "that datasetd.load started for this user");
   app.add_flag("--json", flags.json, "Print results and errors as JSON");
   // Accept --address and --json after the command's name, too.
   app.fallthrough();

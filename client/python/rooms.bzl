@@ -26,6 +26,7 @@ ROOMS = {
         "_connection",
         "_datasets",
         "_feed",
+        "_push",
         "_ranks",
         "transforms",
     ],

@@ -48,30 +48,6 @@ class ClientTest : public ::testing::Test {
   absl::StatusOr<Client> client_;
 };
 
-TEST(AddressTest, ArgumentVariableDefault) {
-  unsetenv(kAddressVariable);
-  auto address = ResolveAddress("");
-  ASSERT_THAT(address, IsOk());
-  EXPECT_EQ(address->socket_path, "/run/datasetd/datasetd.sock");
-  EXPECT_EQ(address->attach_socket_path, "/run/datasetd/attach.sock");
-  setenv(kAddressVariable, "unix:/a/b.sock", 1);
-  address = ResolveAddress("");
-  ASSERT_THAT(address, IsOk());
-  EXPECT_EQ(address->socket_path, "/a/b.sock");
-  address = ResolveAddress("unix:///c/d.sock");
-  ASSERT_THAT(address, IsOk());
-  EXPECT_EQ(address->target(), "unix:/c/d.sock");
-  EXPECT_EQ(address->attach_socket_path, "/c/attach.sock");
-  unsetenv(kAddressVariable);
-  EXPECT_THAT(
-      ResolveAddress("localhost:50051"),
-      StatusIs(kInvalidArgument, HasSubstr("looks like a host and a port")));
-  EXPECT_THAT(ResolveAddress("http://host:80"),
-              StatusIs(kInvalidArgument, HasSubstr("http://host:80")));
-  EXPECT_THAT(ResolveAddress("/" + std::string(120, 'x') + "/d.sock"),
-              StatusIs(kInvalidArgument, HasSubstr("107")));
-}
-
 TEST_F(ClientTest, EveryCallShowsTheToken) {
   v1::DatasetSpec spec;
   spec.set_name("fake");

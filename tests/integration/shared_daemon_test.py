@@ -3,13 +3,18 @@ starts, and which ends when it is idle."""
 
 import concurrent.futures
 import errno
+import json
 import os
+import re
 import shutil
 import signal
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -231,6 +236,186 @@ def test_the_daemon_is_killed_under_a_job(place):
     assert pid != said["pid"]
 
 
+def test_connect_finds_what_load_finds(place, monkeypatch):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+    dataset = datasetd.load("cifar10", place, "test")
+    with datasetd.connect() as client, datasetd.connect("") as other:
+        assert client.status()["pid"] == dataset.client.status()["pid"]
+        assert client.address == other.address == dataset.client.address
+        assert [d["name"] for d in client.list_datasets()] == [dataset.name]
+    # The other way round: it starts what load() then uses.
+    kill_daemon_at(dataset.client.address)
+    with datasetd.connect(timeout=60) as client:
+        again = datasetd.load("cifar10", place, "test")
+        assert again.client.status()["pid"] == client.status()["pid"]
+    # But an address starts nothing.
+    with pytest.raises(datasetd.DaemonGone, match=r"datasetd.connect\(\) with"):
+        datasetd.connect(os.path.join(place, "d.sock"), timeout=0)
+
+
+def test_push_goes_where_load_goes(place, monkeypatch):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+    loaded = datasetd.load("cifar10", place, "test")
+    pushed = datasetd.push("mine", {"x": [1, 2], "y": [3, 4]}, device="cpu",
+                           class_names=["a", "b"])
+    assert pushed.client.address == loaded.client.address
+    assert pushed.column("y").tolist() == [3, 4]
+    assert pushed.class_names == ["a", "b"]
+    assert len(datasetd.push("drawn", iter([1, 2, 3]), ["x"])) == 3
+    with pytest.raises(datasetd.AlreadyExists, match="pushed before"):
+        datasetd.push("mine", {"x": [1, 2], "y": [3, 5]})
+
+
+def _device_of(name):
+    torch = pytest.importorskip("torch")
+    return torch.device("cpu") if name == "torch" else name
+
+
+@pytest.mark.parametrize("first", [None, "cpu", "torch"])
+def test_without_a_gpu_all_devices_mean_one_daemon(place, monkeypatch, first):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+    monkeypatch.setattr(_shared, "_GPU_NODES", ("/nonexistent",))
+    with datasetd.connect_or_start(_device_of(first)) as client:
+        for other in (None, "cpu", "torch"):
+            device = _device_of(other)
+            with datasetd.connect_or_start(device) as same:
+                assert same.status()["pid"] == client.status()["pid"]
+        dataset = datasetd.load("cifar10", place, "test", device="cpu")
+        with datasetd.connect() as same:
+            assert len(same.get_dataset(dataset.name)) == _NUM_SAMPLES
+
+
+def test_a_gpu_that_is_there_or_hidden(place, monkeypatch):
+    monkeypatch.setattr(_shared, "_GPU_NODES", (place,))
+    assert _shared._may_have_gpu()
+    with datasetd.connect_or_start("cpu") as client:
+        assert client.address == _shared._daemon_of_user(True, 1.0).address
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert not _shared._may_have_gpu()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert _shared._may_have_gpu()
+
+
+def test_a_daemon_that_serves_a_gpu_that_was_not_seen(place, monkeypatch):
+    """A job for the CPU gets one for host memory, all the same."""
+    monkeypatch.setattr(_shared, "_GPU_NODES", ("/nonexistent",))
+    status = datasetd.Client.status
+
+    def of_gpus(client):
+        answer = status(client)
+        if client.address == _shared._daemon_of_user(False, 1.0).address:
+            answer["devices"][0]["name"] = "cuda:0"
+        return answer
+
+    monkeypatch.setattr(datasetd.Client, "status", of_gpus)
+    with datasetd.connect_or_start("cpu") as client:
+        assert client.address == _shared._daemon_of_user(True, 1.0).address
+
+
+def _command(*words, **variables):
+    """Runs datasetctl, or with "python" python -m datasetd."""
+    command = [harness.runfile("client/ctl/datasetctl"), *words]
+    if words[0] == "python":
+        command = [sys.executable, "-m", "datasetd", *words[1:]]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, timeout=60,
+        env={**os.environ, **variables})
+
+
+def test_commands_start_no_daemon(place):
+    for words in (["status"], ["python", "load", "x", "cifar10", place]):
+        done = _command(*words)
+        assert done.returncode == 3, done.stderr
+        assert "no daemon listens at /run/datasetd" in done.stderr
+        assert "datasetd.connect()" in done.stderr
+    assert _sockets(os.path.dirname(place)) == []
+
+
+def test_commands_find_the_daemon_of_the_jobs(place, monkeypatch):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+    dataset = datasetd.load("cifar10", place, "test")
+    address = dataset.client.address
+    for words in (
+        ["status"], ["datasets"], ["feeds"], ["datasets", dataset.name],
+        ["explain", dataset.name, "--transforms", "crop-flip"],
+        ["load", "again", "--format=cifar10", f"--path={place}",
+         "--split=test"],
+        ["unload", "again"],
+        ["python", "load", "third", "cifar10", place, "--split=test"],
+    ):
+        done = _command(*words)
+        assert done.returncode == 0, done.stderr
+        assert f": using your daemon at {address}\n" in done.stderr, words
+    assert len(dataset.client.list_datasets()) == 2
+    # Nothing beside JSON, and nothing about an address that was given.
+    assert _command("--json", "status").stderr == ""
+    for words in (["status", f"--address={address}"], ["status"]):
+        assert _command(*words, DATASETD_ADDRESS=address).stderr == ""
+    assert _command("python", "load", "third", "cifar10", place, "--json",
+                    "--split=test").stderr == ""
+
+
+def test_the_page_finds_the_daemon_of_the_jobs(place, monkeypatch):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+    monkeypatch.setenv("DATASETD_PYTHON", sys.executable)
+    with datasetd.connect() as client:
+        server = subprocess.Popen(
+            [harness.runfile("client/ctl/datasetctl"), "web"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            url = re.search(r"http://\S+#token=(\S+)",
+                            server.stdout.readline())
+            asked = urllib.request.Request(
+                url[0].split("#")[0] + "api/state",
+                headers={"Authorization": f"Bearer {url[1]}"})
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                daemon = json.load(answer)["daemon"]
+            assert daemon["pid"] == client.status()["pid"]
+        finally:
+            server.terminate()
+            _, said = server.communicate(timeout=30)
+        assert f"datasetd: using your daemon at {client.address}" in said
+
+
+def test_commands_name_the_other_daemons(place, monkeypatch):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+    with datasetd.connect() as first:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+        with datasetd.connect() as second:
+            assert first.address != second.address
+            done = _command("status")
+            assert done.stderr == (
+                f"datasetctl: using your daemon at {second.address}; choose "
+                f"another by --address: {first.address}\n")
+            assert f"pid {second.status()['pid']}" in done.stdout
+
+
+def test_what_no_job_uses_is_bounded(place, monkeypatch):
+    monkeypatch.setenv("DATASETD_IDLE_SECONDS", "60")
+    with datasetd.connect() as client:
+        status = client.status()
+        assert status["evict_unused_after"] == "1800s"
+        (device,) = status["devices"]
+        budget = int(device["memory_budget_bytes"])
+        share = int(device["max_unused_bytes"]) / budget
+        assert 0.249 < share <= 0.25
+        # A thread of the daemon looks after it.
+        text = _command("status").stdout
+        assert "of datasets that nothing uses, of at most" in text
+        assert "each is evicted after 30 min" in text
+    monkeypatch.setattr(_shared, "_EVICT_UNUSED_AFTER", "1ms")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "8")  # another one
+    with datasetd.connect() as client:
+        held = client.load_dataset("held", "cifar10", place, "test")
+        client.load_dataset("unused", "cifar10", place, "test").close()
+        harness.poll_until(
+            lambda: [d["name"] for d in client.list_datasets()] == ["held"],
+            "the eviction")
+        assert len(held) == _NUM_SAMPLES
+
+
 def test_stale_sockets(place):
     with datasetd.connect_or_start("cpu") as client:
         first = client.status()["pid"]
@@ -365,13 +550,13 @@ def test_a_directory_that_takes_no_files(place, monkeypatch, depth):
 
 def test_samples_are_no_format():
     with pytest.raises(
-        datasetd.InvalidArgument, match=r"format=list; .*push_dataset\("
+        datasetd.InvalidArgument, match=r"format=list; .*datasetd.push\("
     ):
         datasetd.load([1, 2])
 
 
 def test_a_daemon_of_another_version(place):
-    shared = _shared._daemon_of_user(True, 1.0)
+    shared = _shared._daemon_of_user(_shared._may_have_gpu(), 1.0)
     directory = os.path.dirname(shared.address)
     os.mkdir(directory, 0o700)
     path = os.path.join(directory, "attach.sock")

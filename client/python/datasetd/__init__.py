@@ -15,9 +15,9 @@
 from . import errors, sources, transforms
 from ._batches.batch import Batch
 from ._batches.dlpack import Tensor
-from ._client.client import Client, connect
+from ._client.client import Client
 from ._daemon.local import LocalDaemon, start_local
-from ._daemon.shared import connect_or_start, load
+from ._daemon.shared import connect, connect_or_start, load, push
 from ._datasets.dataset import Dataset
 from ._datasets.subset import Subset
 from ._descriptions import (
@@ -52,6 +52,7 @@ __all__ = [
     "connect",
     "connect_or_start",
     "load",
+    "push",
     "sources",
     "start_local",
     "transforms",

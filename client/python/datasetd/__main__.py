@@ -9,6 +9,7 @@ import ast
 import contextlib
 import importlib
 import json
+import os
 import re
 import sys
 from typing import (
@@ -24,9 +25,9 @@ from typing import (
 )
 
 from . import errors
-from ._client import formats as _formats
 from ._client import folders as _folders
-from ._client.client import Client, connect
+from ._client import formats as _formats
+from ._client.client import SYSTEM_ADDRESS, Client
 from ._commands import per_node
 from ._datasets.dataset import Dataset, message_of
 from ._descriptions import summary_of
@@ -61,8 +62,9 @@ def _parser() -> _Parser:
     shared.add_argument(
         "--address",
         default=argparse.SUPPRESS,
-        help="the daemon's socket; default: $DATASETD_ADDRESS, else "
-        "/run/datasetd/datasetd.sock",
+        help="the daemon's socket; default: $DATASETD_ADDRESS, else the "
+        "system's daemon, /run/datasetd/datasetd.sock, else the one that "
+        "datasetd.load started for this user",
     )
     shared.add_argument(
         "--json",
@@ -264,9 +266,9 @@ def _errors_of_libraries(path: str) -> Iterator[None]:
 
 
 def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
+    given: str = _folders.checked_path(arguments.format, arguments.path)
     formats = list(client.status()["formats"])
     progress = sys.stderr.isatty()
-    given: str = _folders.checked_path(arguments.format, arguments.path)
     if arguments.format in formats and not arguments.in_python:
         options = _pairs("--option", arguments.option)
         if arguments.field or arguments.kind:
@@ -339,6 +341,15 @@ def _describe(dataset: Dataset) -> str:
     return "\n".join(lines)
 
 
+def _tell_found(client: Client, address: Optional[str]) -> None:
+    """Names the daemon if nobody has, and it is not the system's."""
+    is_named = address or os.environ.get("DATASETD_ADDRESS")
+    if not is_named and client.address != SYSTEM_ADDRESS:
+        print(
+            f"datasetd: using your daemon at {client.address}", file=sys.stderr
+        )
+
+
 def _fail(code: str, message: str, as_json: bool) -> None:
     if as_json:
         text = json.dumps({"error": {"code": code, "message": message}})
@@ -361,10 +372,16 @@ def main(argv: Optional[List[str]] = None) -> int:
                 raise _UsageError(problem)
             refused = _EXIT_NO_DAEMON
             return per_node.run(arguments)
-        if arguments.command == "web":
-            return web.run(arguments)
         address = getattr(arguments, "address", None)
-        with connect(address, _CONNECT_SECONDS) as client:
+        if arguments.command == "web":
+            if not as_json:
+                with contextlib.suppress(errors.Error):
+                    with Client(address, 0.0) as client:
+                        _tell_found(client, address)
+            return web.run(arguments)
+        with Client(address, _CONNECT_SECONDS) as client:
+            if not as_json:
+                _tell_found(client, address)
             dataset = _load(client, arguments)
             if as_json:
                 text = json.dumps(message_of(dataset), indent=1)

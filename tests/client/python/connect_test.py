@@ -31,7 +31,8 @@ def test_connect_waits_for_its_timeout(tmp_path):
     text = str(raised.value)
     for words in (
         f"no daemon listens at {address} ", "No such file",
-        "$DATASETD_ADDRESS", "datasetd.start_local()",
+        "$DATASETD_ADDRESS", "datasetd.connect() without an address finds",
+        "datasetd.start_local()",
         "datasetctl run -- python",
     ):
         assert words in text
@@ -184,7 +185,6 @@ def test_the_folder_that_was_meant(client, data_root):
     assert folders.advice("mnist", "/nonexistent") == ""
 
 
-def test_a_pushed_dataset_that_a_restart_lost(tmp_path):
 # One format that the daemon reads, and two that this process reads.
 @pytest.mark.parametrize("format", ["image_folder", "csv", "npz"])
 def test_a_path_that_is_not_there(client, data_root, format, monkeypatch):
@@ -253,6 +253,7 @@ def test_a_list_of_shards(client, data_root, monkeypatch):
     assert part.column("label").tolist() == [0, 1]
 
 
+def test_a_pushed_dataset_that_a_restart_lost(tmp_path):
     """It is said at once, whatever reconnect= allows."""
     address = tmp_path / "d.sock"
 

@@ -45,6 +45,7 @@ from .progress import make_progress
 if TYPE_CHECKING:
     import torch
 
+SYSTEM_ADDRESS = "/run/datasetd/datasetd.sock"
 # Samples per call.
 _EXPLAINED_AT_ONCE = 64
 
@@ -68,8 +69,15 @@ class Client:
         timeout: float = 10.0,
         start_daemon: Optional[Callable[[], None]] = None,
     ) -> None:
-        """See connect(). With `start_daemon`, which is called before a lost
-        daemon is looked for, it does not wait for one."""
+        """Connects to the daemon at `address`, "unix:/path/datasetd.sock" or
+        the path. None: $DATASETD_ADDRESS, else the system's daemon, else the
+        latest one that jobs of this user share. Waits for a daemon that is
+        starting, also after one that is shutting down; if there is none within
+        `timeout` seconds, raises DaemonGone, or DaemonDraining while the old
+        one is still there.
+
+        With `start_daemon`, which is called before a lost daemon is looked
+        for, it does not wait for one."""
         self._session = Session(
             address or "", checked_seconds("timeout", timeout), start_daemon
         )
@@ -229,6 +237,8 @@ class Client:
             "pin": pin,
         }
         names = loading.names_of_classes(self._session, classes)
+        if path is not None:
+            path = folders.checked_path(format, path)
         if formats.is_read_here(format):
             options = loading.options_with_classes(
                 options, names, ignore_other_classes
@@ -240,8 +250,6 @@ class Client:
                 )
             return formats.load(
                 self,
-        if path is not None:
-            path = folders.checked_path(format, path)
                 name,
                 format,
                 path,
@@ -590,15 +598,3 @@ class Client:
 _attached: "weakref.WeakValueDictionary[Tuple[int, str], Client]" = (
     weakref.WeakValueDictionary()
 )
-
-
-def connect(address: Optional[str] = None, timeout: float = 10.0) -> Client:
-    """Connects to the daemon at `address`.
-
-    `address` is "unix:/path/datasetd.sock" or the path. None:
-    $DATASETD_ADDRESS, or if that is unset /run/datasetd/datasetd.sock. Waits
-    for a daemon that is starting, also after one that is shutting down; if
-    there is none within `timeout` seconds, raises DaemonGone, or DaemonDraining
-    while the old one is still there.
-    """
-    return Client(address, timeout)

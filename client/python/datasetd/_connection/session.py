@@ -192,8 +192,10 @@ def _connect(address: str, timeout: float) -> Connection:
                 if isinstance(error, DaemonDraining):
                     raise
                 raise DaemonGone(
-                    f"{error}. datasetd.start_local() starts a daemon for this "
-                    "process, `datasetctl run -- python ...` one for a command"
+                    f"{error}. datasetd.connect() without an address finds "
+                    "your daemon or starts one; datasetd.start_local() starts "
+                    "one for this process, `datasetctl run -- python ...` one "
+                    "for a command"
                 ) from None
         has_waited = True
         time.sleep(min(_RETRY_SECONDS, max(left, 0.0)))

@@ -18,7 +18,7 @@ import weakref
 from typing import Any, List, NoReturn, Optional, Sequence, Union
 
 from .._arguments import absolute, device_name
-from .._client.client import Client, Device, connect
+from .._client.client import Client, Device
 from .._connection.at_exit import close_with_daemon
 from .._connection.session import local_daemons
 from ..errors import (
@@ -79,7 +79,7 @@ class LocalDaemon:
                 f"the daemon at {self.address} has ended with code {code}: "
                 f"{tail(self.log_path)}"
             )
-        return connect(self.address, timeout)
+        return Client(self.address, timeout)
 
     def __enter__(self) -> "LocalDaemon":
         return self

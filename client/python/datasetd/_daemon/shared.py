@@ -9,11 +9,11 @@ import json
 import math
 import os
 import re
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from .._arguments import checked_seconds, device_name
-from .._client import formats
-from .._client.client import Classes, Client, Path, connect
+from .._client import folders, formats
+from .._client.client import SYSTEM_ADDRESS, Classes, Client
 from .._client.loading import (
     Progress,
     dataset_spec,
@@ -23,6 +23,7 @@ from .._client.loading import (
 from .._datasets import parts
 from .._datasets.dataset import Dataset
 from .._feed.recovery import LOST
+from .._push.samples import Fields
 from .._ranks import nodes
 from .._version import __version__
 from ..errors import (
@@ -42,8 +43,29 @@ from .shared_daemon import (
 
 IDLE_VARIABLE = "DATASETD_IDLE_SECONDS"
 _IDLE_SECONDS = 300.0
-_SYSTEM_ADDRESS = "/run/datasetd/datasetd.sock"
+_SYSTEM_ADDRESS = SYSTEM_ADDRESS
 _ANSWER_SECONDS = 10.0
+# Unused datasets must leave memory to the jobs.
+_EVICT_UNUSED_AFTER = "1800s"
+_MAX_UNUSED_PERCENT = 25
+# Nodes of NVIDIA's drivers: of a server or PC, of WSL, of Jetsons.
+_GPU_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
+
+
+def connect(
+    address: Optional[str] = None, timeout: Optional[float] = None
+) -> Client:
+    """Connects to the daemon at `address`, or to the one that load() uses.
+
+    `address` is "unix:/path/datasetd.sock" or the path: waits for a daemon that
+    is starting, also after one that is shutting down; if there is none within
+    `timeout` seconds, 10 for None, raises DaemonGone, or DaemonDraining while
+    the old one is still there. Without an address this is connect_or_start(),
+    which finds a daemon, or starts one unless $DATASETD_ADDRESS is set.
+    """
+    if not address:
+        return connect_or_start(timeout=timeout)
+    return Client(address, _ANSWER_SECONDS if timeout is None else timeout)
 
 
 def connect_or_start(
@@ -55,13 +77,13 @@ def connect_or_start(
 
     This is the daemon at $DATASETD_ADDRESS; if that is unset the system's, if
     it runs; else a private one of this user. All jobs of the user share it that
-    use the same version of datasetd and the same $CUDA_VISIBLE_DEVICES, those
-    with device="cpu" one of their own; it is no child of the job, and ends when
-    it has had no client for some time.
+    use the same version of datasetd and the same $CUDA_VISIBLE_DEVICES, where
+    there are GPUs those with device="cpu" one of their own; it is no child of
+    the job, and ends when it has had no client for some time.
 
     Args:
-      device: "cpu" or a CPU torch.device: the private daemon serves host memory
-        only. Else it serves every GPU, or host memory if there is none.
+      device: "cpu" or a CPU torch.device: the private daemon serves host
+        memory. Else it serves every GPU, or host memory if there is none.
       idle_seconds: that time, if this call starts the daemon; None:
         $DATASETD_IDLE_SECONDS, or if that is unset 300; 0: it does not end by
         itself.
@@ -77,22 +99,37 @@ def connect_or_start(
     idle = _idle_seconds(idle_seconds)
     answer_limit = _ANSWER_SECONDS if limit is None else limit
     if os.environ.get("DATASETD_ADDRESS"):
-        return connect(None, answer_limit)
+        return Client(None, answer_limit)
     if listens(_SYSTEM_ADDRESS):
         try:
-            return connect(_SYSTEM_ADDRESS, answer_limit)
+            return Client(_SYSTEM_ADDRESS, answer_limit)
         except PermissionDenied as error:
             raise PermissionDenied(
                 f"{error}, or use a daemon of your own: datasetd.start_local()"
             ) from None
-    return _daemon_of_user(device_name(device) == "cpu", idle).connect(
-        START_SECONDS if limit is None else limit
-    )
+    seconds = START_SECONDS if limit is None else limit
+    shared = _daemon_of_user(False, idle)
+    if device_name(device) != "cpu":
+        return shared.connect(seconds)
+    if not _may_have_gpu() or listens(shared.address):
+        client = shared.connect(seconds)
+        if any(one["name"] == "cpu" for one in client.status()["devices"]):
+            return client
+        client.close()
+    return _daemon_of_user(True, idle).connect(seconds)
+
+
+def _may_have_gpu() -> bool:
+    """False if a daemon of this process would serve host memory. CUDA cannot
+    be asked: this process could not fork afterwards."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    is_hidden = visible is not None and visible.strip() in ("", "-1")
+    return not is_hidden and any(map(os.path.exists, _GPU_NODES))
 
 
 def load(
     format: str,
-    path: Optional[Path] = None,
+    path: folders.Paths = None,
     split: Optional[str] = None,
     pretransforms: Pipelines = (),
     device: Any = None,
@@ -112,22 +149,24 @@ def load(
     classes: Classes = None,
     ignore_other_classes: bool = False,
 ) -> Dataset:
-    """Loads a dataset into the daemon that connect_or_start() finds.
+    """Loads a dataset into the daemon that connect() finds or starts.
 
     A job that asks for the same gets the dataset that is there. Arguments as in
     Client.load_dataset; `name` defaults to one made of the others, and for a
     format that this process reads, of its files' sizes and times; it is needed
     if an option is or has a function. The dataset stays while a job has it, and
-    after that until its memory is needed, the daemon ends, or this is called
-    after its files have changed. Raises AlreadyExists if they have while a job
-    has it and there is no `name`.
+    after that for half an hour, unless its memory is needed, the daemon ends,
+    or this is called after its files have changed. Raises AlreadyExists if they
+    have while a job has it and there is no `name`.
     """
     if not isinstance(format, str):
         raise InvalidArgument(
             f"format={type(format).__name__}; expected the name of a format, "
             "as 'image_folder'. What this process has already is pushed: "
-            "datasetd.connect_or_start().push_dataset(name, data)"
+            "datasetd.push(name, data)"
         )
+    if path is not None:
+        path = folders.checked_path(format, path)
     arguments: Dict[str, Any] = {
         "path": path,
         "split": split,
@@ -170,51 +209,90 @@ def load(
         ).hexdigest()[:12]
         words = "-".join(filter(None, (format, split)))
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{words}-{digest}")
-    was_lost = was_replaced = False
-    while True:
-        client = connect_or_start(device)
-        try:
-            if is_named_by_files:
-                arguments["options"] = options_with_classes(
-                    options,
-                    names_of_classes(client._session, classes),
-                    ignore_other_classes,
-                )
-                return formats.load(
-                    client,
-                    name,
-                    format,
-                    progress=progress,
-                    is_named_by_files=True,
-                    **division,
-                    **arguments,
-                )
-            dataset: Dataset = client.load_dataset(
-                name,
+    dataset_name = name
+
+    def load_by(client: Client) -> Dataset:
+        if is_named_by_files:
+            arguments["options"] = options_with_classes(
+                options,
+                names_of_classes(client._session, classes),
+                ignore_other_classes,
+            )
+            return formats.load(
+                client,
+                dataset_name,
                 format,
                 progress=progress,
-                classes=classes,
-                ignore_other_classes=ignore_other_classes,
+                is_named_by_files=True,
                 **division,
                 **arguments,
             )
-            return dataset
-        except AlreadyExists as error:
+        dataset: Dataset = client.load_dataset(
+            dataset_name,
+            format,
+            progress=progress,
+            classes=classes,
+            ignore_other_classes=ignore_other_classes,
+            **division,
+            **arguments,
+        )
+        return dataset
+
+    def load_or_replace(client: Client) -> Dataset:
+        try:
+            return load_by(client)
+        except AlreadyExists:
             if not is_named_here or is_named_by_files:
                 raise
-            if was_replaced:
-                raise AlreadyExists(
-                    f"{error}. Jobs that use it keep it: give the new one a "
-                    "name of its own, name="
-                ) from None
-            divided = parts.resolve(**division)
-            _unload_unused(client, divided.name(name) if divided else name)
-            was_replaced = True
-        except LOST:
-            # A shared daemon that was idle may end while a client comes.
-            if client._session.start_daemon is None or was_lost:
-                raise
-            was_lost = True
+        divided = parts.resolve(**division)
+        _unload_unused(
+            client, divided.name(dataset_name) if divided else dataset_name
+        )
+        try:
+            return load_by(client)
+        except AlreadyExists as error:
+            raise AlreadyExists(
+                f"{error}. Jobs that use it keep it: give the new one a "
+                "name of its own, name="
+            ) from None
+
+    return _with_daemon(device, load_or_replace)
+
+
+def push(
+    name: str,
+    data: Any,
+    fields: Fields = None,
+    *,
+    device: Any = None,
+    **arguments: Any,
+) -> Dataset:
+    """Pushes a dataset to the daemon that connect() finds or starts.
+
+    Arguments as in Client.push_dataset: `datasetd.push("d", {"x": X, "y": y})`
+    is `datasetd.connect().push_dataset("d", {"x": X, "y": y})`.
+    """
+
+    def push_by(client: Client) -> Dataset:
+        return client.push_dataset(
+            name, data, fields, device=device, **arguments
+        )
+
+    if hasattr(data, "__next__"):  # it can be read once
+        return push_by(connect_or_start(device))
+    return _with_daemon(device, push_by)
+
+
+def _with_daemon(device: Any, work: Callable[[Client], Dataset]) -> Dataset:
+    """Returns work(client). A shared daemon that was idle may end while a
+    client comes: then another one is started."""
+    client = connect_or_start(device)
+    try:
+        return work(client)
+    except LOST:
+        if client._session.start_daemon is None:
+            raise
+    return work(connect_or_start(device))
 
 
 def _unload_unused(client: Client, name: str) -> None:
@@ -268,6 +346,8 @@ def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> SharedDaemon:
     config: Dict[str, Any] = {
         "data_roots": ["/"],
         "exit_when_idle": f"{math.ceil(idle_seconds * 1000)}ms",
+        "evict_unused_after": _EVICT_UNUSED_AFTER,
+        "max_unused_percent": _MAX_UNUSED_PERCENT,
         "push_spool_mib": 65536,  # in this user's memory
     }
     if is_host_only:
@@ -275,4 +355,4 @@ def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> SharedDaemon:
     return SharedDaemon(directory, config)
 
 
-__all__ = ["connect_or_start", "load"]
+__all__ = ["connect", "connect_or_start", "load", "push"]
