@@ -320,6 +320,25 @@ def test_images_of_several_sizes(browser, daemon):
             assert sample["augmented"]["image"]["size"] == [8, 8, 3]
 
 
+def test_samples_of_the_running_loader_come_first(browser, daemon):
+    """Not those of the first dataset; and what was chosen stays."""
+    with daemon.connect() as client, Web(daemon.socket_path) as web:
+        held = [_load_cifar(daemon, client, name)[0] for name in ("a", "z")]
+        _open(browser, web)
+        shown = "document.querySelector('#dataset').value"
+        browser.wait(f"{shown} === 'a'")
+        with job(daemon.socket_path, "z", loaders=[{"seed": 7}]):
+            browser.wait(f"{shown} === 'z'")
+            browser.wait("document.querySelector('#samples-about')"
+                         ".textContent.includes('random_crop')")
+            assert browser.run("document.querySelector('#seed').value") == "7"
+            _open(browser, web, dataset="a")
+            browser.wait("document.querySelector('#samples-about')"
+                         ".textContent.includes('No transforms')")
+            assert browser.run(shown) == "a"
+        del held
+
+
 def test_bad_samples(browser, daemon):
     folder = os.path.join(daemon.data_root, "photos", "a")
     os.makedirs(folder)
