@@ -72,6 +72,15 @@ std::string Table(const std::vector<nlohmann::json>& reports) {
   return FormatTable(rows);
 }
 
+constexpr char kLegend[] =
+    "\nTimes are of one step, medians of the rounds. DATA is the part of STEP "
+    "that a constant\nbatch saves. WAITED is the part of that in which the "
+    "program asked for a batch and\nhad to wait; the rest is that each batch "
+    "is "
+    "new to the processor's caches, and that\nthe daemon works on the same "
+    "cores or GPU at the same time. With WAITED near 0 more\nprefetching does "
+    "not help: fewer or cheaper transforms, or more cores, do.\n";
+
 class BenchCommand final : public Command {
  public:
   using Command::Command;
@@ -127,7 +136,7 @@ class BenchCommand final : public Command {
           2 * (num_rounds_ + 1), " rounds of ", num_steps_,
           " steps; see --steps and --rounds")));
     }
-    if (!flags().json) return Print(Table(reports));
+    if (!flags().json) return Print(Table(reports) + kLegend);
     return Print(nlohmann::json(reports).dump(2) + "\n");
   }
 

@@ -213,6 +213,8 @@ class DatasetctlTest(unittest.TestCase):
         out, _ = self.bench(program)
         self.assertRegex(out, r"WITH A CONSTANT BATCH")
         self.assertRegex(out, r"benched +5 +[0-9.]+ ms")
+        # How DATA can be more than WAITED.
+        self.assertRegex(out, r"WAITED is the part .* the rest is")
 
     def test_bench_runs_the_words_as_they_are(self):
         _, error = self.ctl("bench", "--", sys.executable, "-c", SHOW, *WORDS,
