@@ -174,10 +174,10 @@ TEST_F(FileSystemTest, MissingIsNotFoundAndSaysWhatToDo) {
 TEST_F(FileSystemTest, MissingBelowTheRootOfAllIsNotTheRootsFault) {
   const auto all = CreateRootedFileSystem({"/"});
   ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_THAT((*all)->Open(InRoot("none")).status(),
-              StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr(InRoot("none")),
-                             Not(HasSubstr("data_roots")))));
+  EXPECT_THAT(
+      (*all)->Open(InRoot("none")).status(),
+      StatusIs(absl::StatusCode::kNotFound,
+               AllOf(HasSubstr(InRoot("none")), Not(HasSubstr("data_roots")))));
 }
 
 TEST_F(FileSystemTest, OutsideTheRootsIsDenied) {

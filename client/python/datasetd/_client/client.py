@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 import weakref
 from typing import (
     TYPE_CHECKING,

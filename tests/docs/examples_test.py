@@ -1,0 +1,194 @@
+"""Every Python example of README.md and the pages, run as it stands there, as
+after pip install: a user with a home, an empty working directory, the files that
+the example names, and no daemon."""
+
+import glob
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+import torch
+
+from tests.testing import daemon_harness
+from tests.testing.daemon_harness import runfile
+
+# What the text around a piece of code says that there is.
+_BATCH = """
+import datasetd, numpy as np
+dataset = datasetd.push("d", (np.zeros((64, 8, 8, 3), np.uint8), np.arange(64)))
+batch = next(iter(datasetd.DataLoader(dataset, 8)))
+model = dict
+"""
+_TRANSFORMS = """
+import datasetd, numpy as np
+from datasetd import transforms as T
+images = np.zeros((64, 300, 300, 3), np.uint8)
+dataset = datasetd.push("d", {FIELDS}, fields={KINDS})
+"""
+_MASKS = _TRANSFORMS.replace(
+    "{FIELDS}", '{"image": images, "mask": images[..., 0]}'
+).replace("{KINDS}", '{"image": "image", "mask": "mask"}')
+_LABELS = _TRANSFORMS.replace(
+    "{FIELDS}", '{"image": images, "label": np.arange(64) % 10}'
+).replace("{KINDS}", "None")
+_LOADS = "\nnext(iter(datasetd.DataLoader(dataset, 8, transforms=transforms)))\n"
+_VIEWS = _LABELS + """
+import torch
+from datasetd import DataLoader
+from torch.utils.data import RandomSampler
+crops = [T.RandomCrop(32)]
+two_views = {name: crops for name in "ab"}
+eight_views = {name: crops for name in "cdefgh"}
+"""
+# A part of an example: (what stands before it, what stands after it).
+_AROUND = {
+    "T.RandomResizedCrop(224, fields=": (_MASKS, _LOADS),
+    "def order():": (_VIEWS, ""),
+    "T.CutMix(alpha=1.0": (_LABELS, _LOADS),
+    "images, labels = batch ": (_BATCH, ""),
+}
+# No program: `...` stands for what is the reader's.
+_NOT_WHOLE = ["@ray.remote\ndef task(...):"]
+# Packages that an example may lack. tests/frameworks:frameworks_full_test runs
+# the same blocks with all of them.
+_PACKAGES = (
+    "accelerate", "h5py", "jax", "lightning", "optuna", "PIL", "ray", "torch",
+    "torchdata", "transformers",
+)
+
+
+def _pages():
+    first = runfile("README.md")
+    return [first] + sorted(
+        glob.glob(os.path.join(os.path.dirname(first), "docs/*.md"))
+    )
+
+
+def _blocks():
+    """(name, text) of each; a name is the page and the line."""
+    for path in _pages():
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for match in re.finditer(
+            r"^```(?:python|py)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+        ):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{os.path.basename(path)}:{line}", match[1]
+
+
+_BLOCKS = list(_blocks())
+# What the examples of frameworks.md import.
+_COMMON = [text for _, text in _BLOCKS if text.startswith("# common.py")]
+
+
+def _missing(text):
+    """Returns what this Python lacks for the example; empty if nothing."""
+    for name in _PACKAGES:
+        is_used = re.search(rf"^\s*(from|import) .*\b{name}\b", text, re.M)
+        if is_used and importlib.util.find_spec(name) is None:
+            return f"there is no package {name}"
+    if "fully_shard" in text and int(torch.__version__.split(".")[0]) < 2:
+        return "torch is older than fully_shard"
+    return ""
+
+
+@pytest.fixture(scope="module")
+def cifar10(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cifar10")
+    subprocess.run(
+        [sys.executable, runfile("deploy/make_cifar10.py"), path,
+         "--samples_per_file", "200"], check=True, timeout=60)
+    return str(path)
+
+
+@pytest.fixture
+def user(cifar10):
+    """(environment, working directory) of a user who has installed the package
+    and nothing else."""
+    daemon_harness.use_python_package()
+    home = tempfile.mkdtemp(prefix="dd", dir="/tmp")
+    kept = ("PATH", "PYTHONPATH", "DATASETD_LIBRARY", "DATASETD_DAEMON")
+    environment = {
+        **{name: os.environ[name] for name in kept if name in os.environ},
+        "HOME": home,
+        "XDG_RUNTIME_DIR": home,
+        "DATASETD_IDLE_SECONDS": "60",
+        "OMP_NUM_THREADS": "1",
+    }
+    os.makedirs(os.path.join(home, "data"))
+    os.symlink(cifar10, os.path.join(home, "data/cifar-10-batches-bin"))
+    work = os.path.join(home, "work")
+    os.mkdir(work)
+    yield environment, work
+    for pid in daemon_harness.daemons_of(home):
+        os.kill(pid, signal.SIGKILL)
+        daemon_harness.await_end(pid)
+    shutil.rmtree(home)
+
+
+def _run(program, user, *arguments):
+    environment, work = user
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environment, cwd=work,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _write_common(user, cifar10):
+    """common.py, and the dataset that its text asks for."""
+    _, work = user
+    (common,) = _COMMON
+    with open(os.path.join(work, "common.py"), "w", encoding="utf-8") as file:
+        file.write(common)
+    _run("import datasetd, sys\ndatasetd.connect().load_dataset("
+         "'cifar10', 'cifar10', sys.argv[1], 'train')", user, cifar10)
+
+
+def _as_rank_0_of_1(environment):
+    """What torchrun gives a single process."""
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        environment.update(
+            RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1",
+            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.getsockname()[1]))
+
+
+@pytest.mark.parametrize("name, text", _BLOCKS, ids=[b[0] for b in _BLOCKS])
+def test_example(name, text, user, cifar10):
+    if any(text.startswith(begin) for begin in _NOT_WHOLE):
+        pytest.skip(f"{name} is not run: it is a piece of a program")
+    if _missing(text):
+        pytest.skip(f"{name} is not run: {_missing(text)}")
+    environment, work = user
+    if "common import" in text or text in _COMMON:
+        _write_common(user, cifar10)
+    if "init_process_group" in text:
+        _as_rank_0_of_1(environment)
+    if '"images.npy"' in text:
+        np.save(os.path.join(work, "images.npy"),
+                np.zeros((64, 8, 8, 3), np.uint8))
+        np.save(os.path.join(work, "labels.npy"), np.arange(64))
+    before, after = next(
+        (around for words, around in _AROUND.items() if words in text),
+        ("", ""))
+    _run(before + text + after, user, cifar10)
+
+
+def test_that_every_piece_is_one_of_the_pages():
+    """None is left out by a change of its words."""
+    for words in [*_AROUND, *_NOT_WHOLE]:
+        assert sum(words in text for _, text in _BLOCKS) == 1, words
+    assert len(_COMMON) == 1 and len(_BLOCKS) > 20
+
+
+if __name__ == "__main__":
+    daemon_harness.main(__file__)  # names what is not run
