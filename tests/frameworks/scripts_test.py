@@ -190,3 +190,11 @@ def test_siamese_pairs_by_a_batch_sampler(daemon, mnist, tmp_path):
     assert result["pairs"] == 4 * result["steps"] * 32
     assert result["accuracy"] > 0.9
     assert _warnings(printed) == []
+
+
+def test_an_evaluation_that_is_cut_to_a_share_warns(daemon, mnist, tmp_path):
+    results, printed = _run(daemon, tmp_path, "evaluation", mnist, ranks=2)
+    for result in results:
+        assert result == {"whole": _NUM_TEST, "exact": _NUM_TEST, "share": 102}
+    assert printed.count(f"102 of {_NUM_TEST} samples on this rank") == 2
+    assert "world_size=1" in printed and "world_size='auto'" in printed
