@@ -371,3 +371,21 @@ def test_class_names_that_are_not_unique(client):
             datasetd.InvalidArgument, match="class_names has 'crane' 2 times"
         ):
             client.push_dataset(_name(), data, class_names=names)
+
+
+def test_the_parts_of_a_dataset_have_the_classes_of_all(client):
+    """The second part alone has fewer."""
+    texts = ["dog", "ant", "cat", "cat"]
+    columns = {"x": [0, 1, 2, 3], "label": texts}
+    want = [1, 1], ["ant", "cat", "dog"]
+    assert _labels(client, columns, part=(1, 2)) == want
+    samples = [{"x": i, "label": text} for i, text in enumerate(texts)]
+    names = want[1]
+    assert _labels(client, samples, part=(1, 2), class_names=names) == want
+    with pytest.raises(
+        datasetd.InvalidArgument, match="other classes on each node: give class"
+    ):
+        client.push_dataset(_name(), samples, part=(1, 2))
+    some = _labels(client, columns, part=(1, 2), class_names=["ant", "cat"],
+                   ignore_other_classes=True)
+    assert some == ([1, 1], ["ant", "cat"])

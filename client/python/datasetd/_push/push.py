@@ -152,6 +152,7 @@ class _SampleData:
         samples: Any,
         names: FieldNames,
         is_ragged: bool,
+        is_part: bool,
         stack: contextlib.ExitStack,
         most_bytes: Callable[[], float],
     ) -> None:
@@ -174,7 +175,13 @@ class _SampleData:
             self.total = 0
         else:
             self._encoded = itertools.chain([first], self._encoded)
-        if self.total < 0 or self._encoder.place_of_text >= 0:
+        has_open_classes = self._encoder.place_of_text >= 0
+        if has_open_classes and is_part:
+            raise InvalidArgument(
+                f"part: the text of field {self._labels.field!r} would become "
+                "other classes on each node: give class_names="
+            )
+        if self.total < 0 or has_open_classes:
             # The daemon reserves memory before the first sample.
             self._spool = stack.enter_context(tempfile.TemporaryFile())
             self._spool_samples(most_bytes())
@@ -603,7 +610,13 @@ def push(
             columns
             if isinstance(columns, Columns)
             else _SampleData(
-                name, columns, names, ragged, stack, most_bytes
+                name,
+                columns,
+                names,
+                ragged,
+                part is not None,
+                stack,
+                most_bytes,
             )
         )
         if not source.total:

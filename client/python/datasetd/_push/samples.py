@@ -491,17 +491,19 @@ class SampleEncoder:
     ) -> InvalidArgument:
         text = (
             f"{where} is {dtype} {tuple(shape)}, and that of the first sample "
-            f"{spec.dtype} {spec.shape}: all samples have one dtype and shape"
+            f"{spec.dtype} {spec.shape}"
         )
+        one = ": all samples have one dtype and shape"
         is_image = spec.is_image and len(shape) == 3
         if is_image and shape[2] != spec.shape[2]:
-            text += "; make them one mode before, as image.convert('RGB') does"
+            text += f"{one}; make them one mode before, as "
+            text += "image.convert('RGB') does"
         elif is_image and dtype == spec.dtype and not self._is_ragged:
-            text += "; resize them before, or push with ragged=True"
+            text += f"{one}; resize them before, or push with ragged=True"
         elif dtype == spec.dtype:
-            text += f". {LENGTHS_TEXT}"
+            text += f": {LENGTHS_TEXT}"
         else:
-            text += "; cast them before, as float(value) or int(value)"
+            text += f"{one}; cast them before, as float(value) or int(value)"
         if self.num_samples == 1 and not spec.is_image:
             text += (
                 ". Columns are pushed as a tuple (X, y) or as a dict "
