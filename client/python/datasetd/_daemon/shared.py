@@ -260,7 +260,7 @@ def load(
 
 
 def push(
-    name: str,
+    name: Optional[str],
     data: Any,
     fields: Fields = None,
     *,
