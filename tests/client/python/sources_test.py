@@ -968,6 +968,22 @@ def test_an_image_folder_is_whole_or_an_error(tmp_path, monkeypatch):
         sources.image_folder(tmp_path)
 
 
+def test_a_folder_of_images_alone_has_no_labels(client, tmp_path):
+    for name in ("b.tif", "a.png"):
+        _image(tmp_path / name)
+    flat = client.push_dataset(None, sources.image_folder(tmp_path))
+    assert [field.name for field in flat.fields] == ["image"]
+    assert len(flat) == 2
+    with pytest.raises(datasetd.InvalidArgument, match="of 'ant'"):
+        sources.image_folder(tmp_path, classes=["ant"])
+    _image(tmp_path / "ant" / "a.png")
+    folder = sources.image_folder(tmp_path)
+    assert len(folder) == 1 and folder.classes == ["ant"]
+    assert ("2 images outside", True) in [
+        (note.text[10:26], note.is_warning) for note in folder.notes
+    ]
+
+
 def test_the_classes_of_an_image_folder_are_those_given(client, tmp_path):
     for kind in ("ant", "cow", ".ipynb_checkpoints"):
         _image(tmp_path / kind / "a.png")

@@ -59,8 +59,12 @@ def _is_deep(mode: str) -> bool:
 
 class _Folder:
     def __init__(
-        self, root: str, classes: List[str], files: List[Tuple[str, int]],
-        mode: Optional[str], notes: List[Note],
+        self,
+        root: str,
+        classes: List[str],
+        files: List[Tuple[str, Optional[int]]],
+        mode: Optional[str],
+        notes: List[Note],
     ) -> None:
         self.classes = classes
         self.notes = notes
@@ -71,17 +75,18 @@ class _Folder:
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, i: int) -> Tuple[Any, int]:
+    def __getitem__(self, i: int) -> Any:
         name, label = self._files[i]
         path = os.path.join(self._root, name)
         with open(path, "rb") as file:
             data = file.read()
         try:
-            return decode_image(data, self._mode), label
+            image = decode_image(data, self._mode)
         except MemoryError:
             raise
         except Exception as error:  # Pillow's plugins raise any
             raise DataLoss(f"{path}: {error}") from error
+        return image if label is None else (image, label)
 
 
 def _refuse(error: OSError) -> NoReturn:
@@ -96,7 +101,8 @@ def image_folder(
     ignore_other_classes: bool = False,
 ) -> Any:
     """Images of a directory of a directory for each class, decoded by Pillow:
-    `image` and `label`, in the order of torchvision's ImageFolder.
+    `image` and `label`, in the order of torchvision's ImageFolder. A directory
+    of images alone has `image` only.
 
     Args:
       extensions: as [".tif", ".webp"]; None is all that Pillow knows.
@@ -121,9 +127,29 @@ def image_folder(
     if hidden:
         notes.append(Note(f"left out: hidden directories, {listed(hidden)}"))
     folders = [name for name in folders if name not in hidden]
+    loose = sorted(
+        e.name
+        for e in os.scandir(root)
+        if e.is_file() and e.name.lower().endswith(endings)
+    )
+    if not folders and loose and names is None:
+        notes.append(Note("there are no directories of classes: no labels"))
+        unlabelled: List[Tuple[str, Optional[int]]] = [
+            (name, None) for name in loose
+        ]
+        return _Folder(root, [], unlabelled, mode, notes)
     if not folders:
         raise InvalidArgument(
             f"{root} holds no directory, expected one for each class"
+            + ("" if names is None else f" of {listed(names)}")
+        )
+    if loose:
+        notes.append(
+            Note(
+                f"left out: {len(loose)} images outside of the directories of "
+                "classes",
+                True,
+            )
         )
     if names is None:
         names = folders
@@ -140,7 +166,7 @@ def image_folder(
                 + listed(others)
             )
         )
-    files: List[Tuple[str, int]] = []
+    files: List[Tuple[str, Optional[int]]] = []
     left_out: Dict[str, int] = {}  # files by ending
     for label, kind in enumerate(names):
         top = os.path.join(root, kind)
