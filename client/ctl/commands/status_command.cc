@@ -27,7 +27,9 @@ std::string DescribeLoads(const std::vector<v1::Dataset>& datasets) {
 std::string DescribeUnused(const v1::GetStatusResponse& status) {
   std::string text;
   for (const v1::Device& device : status.devices()) {
+    // 0: an older daemon's.
     const bool is_limited =
+        device.max_unused_bytes() != 0 &&
         device.max_unused_bytes() < device.memory_budget_bytes();
     if (device.unused_bytes() == 0 && !is_limited) continue;
     absl::StrAppend(&text, "\n", device.name(), ": ",
