@@ -219,7 +219,7 @@ def test_an_epoch_broken_off(daemon, dataset):
         dataset, sampler=Permutations(), batch_size=10, prefetch=2
     ) as loader:
         judge = Permutations()
-        for taken in (3, 0, 1, 100):
+        for taken in (3, 1, 100):
             ours = [
                 (b.epoch, harness.array(b.indices).tolist())
                 for b in itertools.islice(loader, taken)
@@ -227,6 +227,7 @@ def test_an_epoch_broken_off(daemon, dataset):
             expected = list(judge)[: 10 * taken]
             assert [i for _, batch in ours for i in batch] == expected
             assert len({epoch for epoch, _ in ours}) <= 1
+        assert not list(itertools.islice(loader, 0))  # begins nothing
         old = iter(loader)
         new = iter(loader)
         runs = [list(judge), list(judge)]
