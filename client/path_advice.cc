@@ -148,6 +148,19 @@ std::string AdviceForUrl(const std::string& path) {
       " and push what you get: datasetd.push(name, data)");
 }
 
+// What a reader added to the error of a file, behind the daemon's own advice.
+absl::string_view BehindAdvice(absl::string_view message) {
+  for (const absl::string_view end :
+       {"`datasetctl run`",
+        "no such file or directory, as seen by the daemon"}) {
+    const size_t found = message.find(end);
+    if (found != absl::string_view::npos) {
+      return message.substr(found + end.size());
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 bool IsUrl(const std::string& path) {
@@ -191,7 +204,8 @@ absl::Status ExplainMissingFile(const absl::Status& error) {
   if (end == std::string::npos || begin >= end) return error;
   const std::string advice = PathAdvice(message.substr(begin, end - begin));
   if (advice.empty()) return error;
-  return absl::NotFoundError(absl::StrCat(message.substr(0, begin), advice));
+  return absl::NotFoundError(
+      absl::StrCat(message.substr(0, begin), advice, BehindAdvice(message)));
 }
 
 }  // namespace datasetd::client

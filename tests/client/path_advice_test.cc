@@ -116,13 +116,16 @@ TEST_F(PathAdviceTest, OnlyAnErrorOfAFileThatIsNotHereEitherChanges) {
     return absl::NotFoundError(absl::StrCat(
         "dataset 'd': ", path,
         ": no such file or directory, as seen by the daemon; if it exists for "
-        "you, push it, or add the directory to data_roots"));
+        "you, push the samples with the client, add the directory to "
+        "data_roots, or run a private daemon with `datasetctl run`; paths are "
+        "in column 0"));
   };
   EXPECT_THAT(
       ExplainMissingFile(missing(File("pts"))),
       StatusIs(absl::StatusCode::kNotFound,
                AllOf(StartsWith("dataset 'd': /"), HasSubstr("did you mean"),
-                     Not(HasSubstr("data_roots")))));
+                     Not(HasSubstr("data_roots")),
+                     EndsWith("?; paths are in column 0"))));
   EXPECT_EQ(ExplainMissingFile(missing(File("pets"))), missing(File("pets")));
   const absl::Status outside = absl::PermissionDeniedError(absl::StrCat(
       File("pts"), ": not below a data root, as seen by the daemon (none)"));

@@ -234,7 +234,8 @@ _OTHER_LIMITS = {
     "max_connections": "takes two users: rpc_gate_test",
     "pinned_budget_mib": "takes a GPU: emulated_gpu/daemon/placement_test",
 }
-_OTHER_NUMBERS = {"host_threads", "max_batches_per_launch", "metrics_port"}
+_OTHER_NUMBERS = {"host_threads", "max_batches_per_launch",
+                  "max_unused_percent", "metrics_port"}
 _CASES = [("user_limits." + key, value, refuse)
           for key, (value, refuse) in _USER_LIMITS.items()]
 _CASES += [(key, value, refuse) for key, (value, refuse) in _LIMITS.items()]
@@ -266,7 +267,7 @@ def test_an_iterator_beside_another_is_explained():
         with _open(client) as loader:
             iterator = iter(loader)
             next(iterator)
-            for more in (loader.__iter__, loader.peek):
+            for more in (lambda: next(iter(loader)), loader.peek):
                 with pytest.raises(datasetd.ResourceExhausted) as caught:
                     more()
                 assert "max_feeds" in str(caught.value)

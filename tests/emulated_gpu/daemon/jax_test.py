@@ -99,6 +99,7 @@ def _device(monkeypatch):
         vars(module).update(members)
         setattr(jax, name, module)
         monkeypatch.setitem(sys.modules, f"jax.{name}", module)
+    jax.config = types.SimpleNamespace(jax_enable_x64=True)
     monkeypatch.setitem(sys.modules, "jax", jax)
     return device
 

@@ -67,7 +67,7 @@ TEST(LoadRequestTest, WhatIsWrongIsNamed) {
       {"ignore_other_classes: true",
        "ignore_other_classes: no class names are given (classes=)"},
       {many_classes.c_str(),
-       "spec: has 70031 bytes with its options, pretransforms and class names, "
+       "spec: has 70023 bytes with its options, pretransforms and class names, "
        "expected at most 65536"},
       {long_device.c_str(), "device: has 257 bytes, expected at most 256"}};
   for (const auto& [change, message] : changes) {
