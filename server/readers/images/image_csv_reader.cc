@@ -442,13 +442,15 @@ class ImagePaths {
 
   // Nothing is known of a file that cannot be opened but its path: a bad
   // sample, found when it is read.
-  absl::StatusOr<FileInfo> Find(const std::string& path, bool* exists) const {
+  absl::StatusOr<FileInfo> Find(const std::string& path, bool* exists,
+                                bool* is_missing = nullptr) const {
     FileInfo image;
     image.path =
         absl::StartsWith(path, "/") ? path : JoinPath(directory_, path);
     const auto info = files_.Stat(image.path);
     if (!info.ok() && !IsOfPath(info.status())) return info.status();
     *exists = info.ok() && !info->is_directory;
+    if (is_missing != nullptr) *is_missing = absl::IsNotFound(info.status());
     if (info.ok()) {
       image.size_bytes = info->size_bytes;
       image.mtime_nanoseconds = info->mtime_nanoseconds;
@@ -629,9 +631,11 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
       return LineError(spec, row.line, "the path is empty");
     }
     bool exists = false;
-    DATASETD_ASSIGN_OR_RETURN(FileInfo image, paths.Find(row.path, &exists));
+    bool is_missing = false;
+    DATASETD_ASSIGN_OR_RETURN(FileInfo image,
+                              paths.Find(row.path, &exists, &is_missing));
     // Skipping a first line that is no sample is no cure.
-    if (!exists && !has_header && row.line == table.first_line &&
+    if (is_missing && !has_header && row.line == table.first_line &&
         spec.bad_samples() <= v1::BAD_SAMPLE_POLICY_FAIL) {
       return absl::NotFoundError(absl::StrCat(
           image.path, ": no such file, as line ", row.line, " of ", spec.path(),

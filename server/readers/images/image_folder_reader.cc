@@ -385,6 +385,14 @@ absl::Status CompareSiblings(const std::string& root,
     if (!theirs.ok() || theirs->empty()) continue;
     std::sort(theirs->begin(), theirs->end());
     if (*theirs == classes) continue;
+    // Beside a directory of any name there may be other data.
+    if (!IsSplitName(own) &&
+        std::none_of(
+            theirs->begin(), theirs->end(), [&](const std::string& name) {
+              return std::binary_search(classes.begin(), classes.end(), name);
+            })) {
+      continue;
+    }
     const std::string missing = FirstMissing(*theirs, classes);
     const bool is_here = missing.empty();
     AddNote(absl::StrCat("'", own, "' and '", sibling,

@@ -240,7 +240,13 @@ TEST(ImageFolderReaderTest, ASplitIsComparedWithTheOneBesideIt) {
   EXPECT_THAT(warnings_of("/d", "val", "class_names: ['a', 'b', 'c']"),
               Not(Contains(HasSubstr("beside it"))));
   files.Write("/d/val/c/none.txt", "");
-  EXPECT_THAT(warnings_of("/d", "train"), IsEmpty());
+  EXPECT_THAT(warnings_of("/d", "train"), Not(Contains(HasSubstr("beside"))));
+  // Other names are splits if they share a class.
+  EXPECT_THAT(warnings_of("/d", "other"), IsEmpty());
+  files.Write("/d/fold/z/1.bmp", TinyBmp());
+  files.Write("/d/fold/y/1.bmp", TinyBmp());
+  EXPECT_THAT(warnings_of("/d", "other"),
+              Contains(HasSubstr("'y' is only in 'fold'")));
 }
 
 TEST(ImageFolderReaderTest, TheFirstGoodImageGivesTheShape) {
