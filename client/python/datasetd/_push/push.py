@@ -28,7 +28,6 @@ from .._connection.session import Session
 from .._datasets.dataset import Dataset
 from .._datasets.parts import Part
 from .._descriptions import fields_of
-from .._warnings import warn
 from ..errors import (
     AlreadyExists,
     DataLoss,
@@ -326,12 +325,9 @@ def _locate(error: Exception, where: str) -> None:
 
 
 def _notes_message(notes: List[Note]) -> Dict[str, Any]:
-    """Returns that field of a PushHeader, if there are any; warns of those
-    that are warnings."""
+    """Returns that field of a PushHeader, if there are any."""
     messages = []
     for note in dict.fromkeys(notes):
-        if note.is_warning:
-            warn(note.text)
         text = note.text.encode()[:_MAX_NOTE_BYTES].decode(errors="ignore")
         messages.append({"text": text, "is_warning": note.is_warning})
     return {"notes": messages[:_MAX_NOTES]} if messages else {}
