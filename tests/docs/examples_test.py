@@ -61,7 +61,7 @@ _NOT_WHOLE = ["@ray.remote\ndef task(...):"]
 # the same blocks with all of them.
 _PACKAGES = (
     "accelerate", "h5py", "jax", "lightning", "optuna", "PIL", "ray", "torch",
-    "torchdata", "transformers",
+    "torchdata", "torchmetrics", "transformers",
 )
 
 

@@ -261,10 +261,17 @@ def test_what_cannot_come_back_is_failed_until_it_is_unloaded():
 
 
 def _replace_in_list(state, old, new):
-    """Replaces bytes of the list of datasets by as many others."""
+    """Writes the list of datasets as version 1, with bytes replaced by as many
+    others."""
     (path,) = glob.glob(os.path.join(state, "*.manifest"))
     with open(path, "rb") as file:
-        prefix, message = file.read(16), file.read()[8:]
+        data = file.read()
+    (count,) = struct.unpack_from("<I", data, 12)
+    begin, message = 24 + 16 * count, b""
+    for i in range(count):
+        (size,) = struct.unpack_from("<Q", data, 24 + 16 * i)
+        message += b"\n" + _varint(size) + data[begin : begin + size]
+        begin += size
     assert message.count(old) == 1
     message = message.replace(old, new)
     checksum = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
@@ -272,8 +279,17 @@ def _replace_in_list(state, old, new):
     checksum.restype = ctypes.c_uint64
     with open(path, "wb") as file:
         file.write(
-            prefix + struct.pack("<Q", checksum(message, len(message))) + message
+            b"dsdmanif"
+            + struct.pack("<II", 1, len(message))
+            + struct.pack("<Q", checksum(message, len(message)))
+            + message
         )
+
+
+def _varint(number):
+    if number < 128:
+        return bytes([number])
+    return bytes([number & 127 | 128]) + _varint(number >> 7)
 
 
 def test_a_format_that_an_older_daemon_read_comes_back_failed():

@@ -185,7 +185,8 @@ def test_as_torch_is_a_dataloader_of_torch(dataset):
         assert len(as_torch) == len(batches) == 6
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            taken = list(map(next, [iter(as_torch)]))
+            iterator = iter(as_torch)
+            taken = [next(iterator)]
             assert isinstance(taken[0], datasetd.Batch)
             assert taken[0].indices.tolist() == expected[0][:10]
             for epoch in (1, 2):

@@ -893,6 +893,6 @@ def test_callables_of_scripts_are_answered_with_what_works(
     elif wrap == "compose":
         pipeline = V.Compose([flip, pipeline, flip])
     data = {"image": np.zeros((4, 8, 8, 3), np.uint8)}
-    with client.push_dataset("cropped", data) as dataset:
+    with client.push_dataset(None, data) as dataset:
         with pytest.raises(datasetd.InvalidArgument, match=words):
             datasetd.DataLoader(dataset, transforms=pipeline)
