@@ -17,7 +17,7 @@ TEST(LoadNotesTest, ANoteIsEscapedAndCut) {
   AddNote("a\xff\n", /*is_warning=*/false, notes);
   EXPECT_EQ(notes[0].text, "a\\xff\\n");
   std::string text(kMaxLoadNoteBytes - 4, 'a');
-  AddNote(text + "\u00e9\u00e9", /*is_warning=*/false, notes);
+  AddNote(text + "\u00e9\u00e9\u00e9", /*is_warning=*/false, notes);
   // No character is cut in two.
   EXPECT_EQ(notes[1].text, text + "...");
   EXPECT_THAT(CheckNotes(notes), IsOk());
