@@ -515,9 +515,9 @@ absl::Status WebdatasetSource::AddChoices(const RandomAccessFile& file,
                   absl::StrContains(member.ending, '.') ? "; " : "",
                   absl::StrContains(member.ending, '.') ? kDotRule : ""));
         }
-        if (choices_.size() == kMaxSourceFields) {
+        if (choices_.size() == kMaxMembersOfASample) {
           return Error(file, key, member,
-                       absl::StrCat("has more than ", kMaxSourceFields,
+                       absl::StrCat("has more than ", kMaxMembersOfASample,
                                     " fields; ", kDotRule));
         }
         DATASETD_RETURN_IF_ERROR(InsertChoice(std::move(added)));

@@ -72,7 +72,7 @@ def test_a_pth_file_is_pushed_once(tmp_path):
                 "--epochs=2", "--fields=image,label",
             )  # fmt: skip
             assert result.returncode == 0, result.stderr
-            assert "'pth', 5 samples" in result.stdout
+            assert "push: 5 samples" in result.stdout
             assert "epoch 1: 5 samples" in result.stdout
             assert own.get_dataset("pth").fields[0].shape == (4, 4, 3)
 

@@ -169,7 +169,10 @@ def test_wrong_classes_are_refused(client, root, classes, message):
         client.load_dataset(_name(), "image_folder", root, classes=classes)
 
 
-def test_classes_are_of_formats_that_derive_them(client, data_root, tiny):
+def test_classes_are_of_formats_that_derive_them(
+    client, data_root, tiny, tmp_path
+):
+    np.savez(tmp_path / "a.npz", x=np.zeros(2))
     with pytest.raises(
         datasetd.InvalidArgument, match="npy derives no classes"
     ):
@@ -179,7 +182,7 @@ def test_classes_are_of_formats_that_derive_them(client, data_root, tiny):
     with pytest.raises(datasetd.NotFound, match="no dataset 'none'"):
         client.load_dataset(_name(), "npy", data_root / "three", classes="none")
     with pytest.raises(datasetd.InvalidArgument, match="no option 'classes'"):
-        client.load_dataset(_name(), "npz", "/none.npz", classes=["a"])
+        client.load_dataset(_name(), "npz", tmp_path / "a.npz", classes=["a"])
 
 
 # -- Notes -------------------------------------------------------------------

@@ -58,9 +58,9 @@ def main(path):
     optimizer = torch.optim.SGD(
         model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4
     )
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
     best_acc = 0.0
-    for epoch in range(4):
+    for epoch in range(2):
         _, num_trained = run(model, trainloader, criterion, optimizer)
         correct, total = run(model, testloader, criterion)
         if 100.0 * correct / total > best_acc:

@@ -338,9 +338,9 @@ TEST(WebdatasetReaderTest, DotsInNamesAreExplained) {
   // Other characters become _.
   MemoryFileSystem files;
   const auto reader =
-      OpenArchive(files, Member("1.seg-map.bmp", Picture()) + kTarEnd);
+      OpenArchive(files, Member("1.side-view.bmp", Picture()) + kTarEnd);
   ASSERT_THAT(reader, IsOk());
-  EXPECT_EQ((*reader)->info().fields[0].name, "seg_map");
+  EXPECT_EQ((*reader)->info().fields[0].name, "side_view");
 }
 
 TEST(WebdatasetReaderTest, MembersThatDoNotFollowEachOtherAreRefused) {
