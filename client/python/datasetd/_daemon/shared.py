@@ -302,11 +302,9 @@ def _unload_unused(client: Client, name: str) -> None:
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
         for message in client.list_datasets():
-            if (
-                message["name"] == name
-                and not message["num_holders"]
-                and not message["num_feeds"]
-            ):
+            # A feed whose end the daemon does not know yet is no reason not to
+            # try: it waits for that, and refuses if feeds are open.
+            if message["name"] == name and not message["num_holders"]:
                 with contextlib.suppress(
                     FailedPrecondition, NotFound, PermissionDenied
                 ):
