@@ -181,8 +181,10 @@ def test_classes_are_of_formats_that_derive_them(
         client.load_dataset(_name(), "npy", data_root / "three", classes=tiny)
     with pytest.raises(datasetd.NotFound, match="no dataset 'none'"):
         client.load_dataset(_name(), "npy", data_root / "three", classes="none")
-    with pytest.raises(datasetd.InvalidArgument, match="no option 'classes'"):
-        client.load_dataset(_name(), "npz", tmp_path / "a.npz", classes=["a"])
+    named = client.load_dataset(
+        _name(), "npz", tmp_path / "a.npz", classes=["a", "b"]
+    )
+    assert named.class_to_idx == {"a": 0, "b": 1}
 
 
 # -- Notes -------------------------------------------------------------------
