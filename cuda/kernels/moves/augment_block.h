@@ -134,9 +134,11 @@ MapColumn(const BlockState& state, int sample, int32_t x) {
   return IsFill(entry) ? entry : entry * state.field.channels;
 }
 
-// REQUIRES: the plan has runs.
+// REQUIRES: the plan has runs. `folds`: they are padded with pixels, and may
+// begin and end outside the output.
 DATASETD_HOST_DEVICE inline ColumnSpan FindRun(const MoveProgram& field,
-                                               const AxisMove* drawn) {
+                                               const AxisMove* drawn,
+                                               bool folds) {
   ColumnSpan run = {0, 1, 0, field.out_width};
   DATASETD_NO_UNROLL
   for (int i = field.num_moves - 1; i >= 0; --i) {
@@ -148,8 +150,8 @@ DATASETD_HOST_DEVICE inline ColumnSpan FindRun(const MoveProgram& field,
     // Where 0 <= origin + step * x < size.
     const int32_t begin =
         run.step > 0 ? -run.origin : run.origin - move.size + 1;
-    run.begin = begin > run.begin ? begin : run.begin;
-    run.end = begin + move.size < run.end ? begin + move.size : run.end;
+    run.begin = folds || begin > run.begin ? begin : run.begin;
+    run.end = folds || begin + move.size < run.end ? begin + move.size : run.end;
   }
   // Padding only: any input column may be read in its place.
   if (run.begin >= run.end) return {0, 0, -1, 0};
@@ -172,7 +174,9 @@ DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
   }
   const FieldPlan& field_plan = plan.fields[work.plan_index];
   if (field_plan.has_runs && thread < work.num_samples) {
-    state.runs[thread] = FindRun(field, state.map.moves[thread].axis[1]);
+    state.runs[thread] =
+        FindRun(field, state.map.moves[thread].axis[1],
+                PadsWithPixels(field, field_plan.padding_move));
   }
   if (!field_plan.has_column_map) return;
   for (int i = thread; i < work.num_samples * field.out_width;

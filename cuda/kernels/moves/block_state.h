@@ -36,7 +36,7 @@ struct BlockRow {
 };
 
 // Output columns [begin, end) of a sample come from input column `origin` +
-// `step` * x; all others are padding.
+// `step` * x; all others are padding, or columns of these again.
 struct ColumnSpan {
   int32_t origin, step;
   int32_t begin, end;

@@ -3,7 +3,9 @@
 //
 // A thread makes a vector of 16 bytes of each channel. Its pixels are a few
 // bytes beside those of the next thread, so the threads of a warp load whole
-// vectors of the source together, each one once, and exchange them.
+// vectors of the source together, each one once, and exchange them. Where the
+// padding repeats or mirrors pixels, those of a vector lie among as many
+// consecutive ones, from which each is then taken by its number.
 
 #ifndef DATASETD_CUDA_KERNELS_MOVES_PIXEL_RUNS_H_
 #define DATASETD_CUDA_KERNELS_MOVES_PIXEL_RUNS_H_
@@ -51,20 +53,26 @@ __device__ inline uint32_t VectorOwner(uint32_t lane, uint32_t i) {
   return (lane + 32 * i) / kVectors;
 }
 
-// As LoadOwnRun, by vectors of 16 bytes, which the threads of a warp load for
-// each other. All of them call it. `exchange` is the warp's and has kStride
-// vectors for each thread.
+// Vectors that 4 * kWords bytes may lie in.
+template <int kWords>
+inline constexpr uint32_t kVectorsOf = (4 * kWords + 15 + 15) / 16;
+
+// Neighbours keep 4 vectors in different orders, so that a quarter of a warp
+// reads from all banks.
+template <int kStride>
+inline constexpr uint32_t kTurnsOf = kStride == 4 ? 4 : 1;
+
+// Loads the vectors of 16 bytes that hold bytes `first` to `last` of 4 * kWords
+// from `from` on. The threads of a warp load them for each other; all of them
+// call it. `exchange` is the warp's and has kStride vectors for each thread,
+// whose vector v is there at v ^ lane / 2 % kTurnsOf<kStride> afterwards.
 template <bool kIsPadded, int kStride, int kWords>
-__device__ inline void LoadRunTogether(const uint8_t* from, int32_t first,
-                                       int32_t last, uint32_t lane,
-                                       OutputVector* exchange,
-                                       uint32_t (&bytes)[kWords]) {
-  // Vectors that a thread's bytes may lie in.
-  constexpr uint32_t kVectors = (4 * kWords + 15 + 15) / 16;
+__device__ inline void LoadVectorsTogether(const uint8_t* from, int32_t first,
+                                           int32_t last, uint32_t lane,
+                                           OutputVector* exchange) {
+  constexpr uint32_t kVectors = kVectorsOf<kWords>;
   static_assert(kVectors <= uint32_t{kStride});
-  // Neighbours keep 4 vectors in different orders, so that a quarter of a warp
-  // reads from all banks.
-  constexpr uint32_t kTurns = kStride == 4 ? 4 : 1;
+  constexpr uint32_t kTurns = kTurnsOf<kStride>;
   const auto address = reinterpret_cast<uint64_t>(from);
   const auto offset = static_cast<uint32_t>(address & 15);
   // The address of the thread's first vector and, in its low bits, the numbers
@@ -95,6 +103,15 @@ __device__ inline void LoadRunTogether(const uint8_t* from, int32_t first,
         __ldg(reinterpret_cast<const uint4*>(loaded[i] - range) + at);
   }
   __syncwarp();
+}
+
+// Takes the bytes from `offset` on of the thread's vectors.
+template <int kStride, int kWords>
+__device__ inline void TakeRun(const OutputVector* exchange, uint32_t lane,
+                               uint32_t offset, uint32_t (&bytes)[kWords]) {
+  constexpr uint32_t kVectors = kVectorsOf<kWords>;
+  constexpr uint32_t kTurns = kTurnsOf<kStride>;
+  const auto* const vectors = reinterpret_cast<const uint4*>(exchange);
   if constexpr (kTurns == 1) {
     const auto* const words =
         reinterpret_cast<const uint32_t*>(vectors + lane * kStride) +
@@ -118,24 +135,137 @@ __device__ inline void LoadRunTogether(const uint8_t* from, int32_t first,
     DATASETD_UNROLL
     for (int i = 0; i < kWords; ++i) bytes[i] = words[i];
   }
-  __syncwarp();
 }
 
 #endif  // defined(__CUDACC__)
 
-template <bool kIsPadded, int kStride, int kWords>
+// The pixels of a vector whose padding is pixels of the run: PaddingMode kEdge,
+// kReflect or kSymmetric.
+class FoldedPixels {
+ public:
+  FoldedPixels() = default;
+  // The vector's first pixel is output column x.
+  DATASETD_HOST_DEVICE FoldedPixels(const ColumnSpan& run, PaddingMode mode,
+                                    int32_t x)
+      : x_(x), step_(run.step) {
+    const bool is_edge = mode == PaddingMode::kEdge;
+    const int32_t beside = mode == PaddingMode::kSymmetric ? 1 : 0;
+    const int32_t last = run.end - 1;
+    sign_ = is_edge ? 0 : -1;
+    low_ = (is_edge ? run.begin : 2 * run.begin - beside) + sign_ * x;
+    high_ = is_edge ? last : 2 * last + beside;
+  }
+
+  // Finds the input columns from *first on that hold the pixels of a vector of
+  // `count`, and takes *first as the place of pixel number 0. Returns how many
+  // these are: at most `count`. The ends of the vector are the ends of what it
+  // holds, unless the run begins or ends between them.
+  DATASETD_HOST_DEVICE int32_t SetPlaces(const ColumnSpan& run, int32_t count,
+                                         int32_t* first) {
+    const int32_t last = run.end - 1;
+    const int32_t end = x_ + count - 1;
+    const int32_t a = Column(0);
+    const int32_t b = Column(count - 1);
+    const int32_t least = x_ <= run.begin && run.begin <= end ? run.begin
+                          : a < b                             ? a
+                                                              : b;
+    const int32_t most = x_ <= last && last <= end ? last : a > b ? a : b;
+    *first = run.origin + step_ * (step_ < 0 ? most : least);
+    place_ = run.origin - *first;
+    return most - least + 1;
+  }
+
+  // Returns the number of the loaded pixel that pixel k is.
+  DATASETD_HOST_DEVICE int32_t Place(int k) const {
+    return place_ + step_ * Column(k);
+  }
+
+ private:
+  // Returns the column of the run that pixel k shows. A column and its mirror
+  // image add up to low or high, so that the inner one of both is it. Padding
+  // is not longer than what it mirrors.
+  DATASETD_HOST_DEVICE int32_t Column(int k) const {
+    const int32_t x = x_ + k;
+    const int32_t mirrored = low_ + sign_ * k;
+    const int32_t right = x > mirrored ? x : mirrored;
+    const int32_t back = high_ + sign_ * right;
+    return right < back ? right : back;
+  }
+
+  int32_t x_, step_, place_;
+  int32_t low_;  // without the part of k
+  int32_t high_, sign_;
+};
+
+// Takes pixels out of the bytes from `offset` on in `words`, of which word i is
+// words[i ^ turn]. kHasNext: a word follows that of the last pixel's first byte.
+template <int kChannels, bool kHasNext, int kWords>
+DATASETD_HOST_DEVICE inline void PickPixels(const uint32_t* words,
+                                            uint32_t turn, uint32_t offset,
+                                            const FoldedPixels& pixels,
+                                            uint32_t (&bytes)[kWords]) {
+  // Returns the channels as the low bytes of a word.
+  const auto pick = [&](int k) {
+    const uint32_t byte =
+        offset + static_cast<uint32_t>(pixels.Place(k) * kChannels);
+    const int shift = static_cast<int>(byte % 4 * 8);
+    const uint32_t* const at = words + (kWords == 1 ? 0 : byte / 4 ^ turn);
+    if constexpr (kChannels == 1) return *at >> shift;
+    const uint32_t next =
+        kHasNext ? at[1] : words[(byte + kChannels - 1) / 4 ^ turn];
+    return FunnelShift(*at, next, shift);
+  };
+  DATASETD_UNROLL
+  for (int w = 0; w < kWords; w += kChannels) {
+    uint32_t four[4];
+    DATASETD_UNROLL
+    for (int i = 0; i < 4; ++i) four[i] = pick(w / kChannels * 4 + i);
+    if constexpr (kChannels == 1) {
+      bytes[w] = PermuteBytes(PermuteBytes(four[0], four[1], 0x0040),
+                              PermuteBytes(four[2], four[3], 0x0040), 0x5410);
+    } else {
+      static_assert(kChannels == 3);
+      bytes[w] = PermuteBytes(four[0], four[1], 0x4210);
+      bytes[w + 1] = PermuteBytes(four[1], four[2], 0x5421);
+      bytes[w + 2] = PermuteBytes(four[2], four[3], 0x6542);
+    }
+  }
+}
+
+// As LoadOwnRun. All threads of a warp call it: a CUDA thread has its vectors
+// loaded by others. If `folds`, `bytes` are then the pixels in their places.
+template <bool kIsPadded, int kStride, int kChannels, int kWords>
 DATASETD_HOST_DEVICE inline void LoadRun(const uint8_t* from, int32_t first,
                                          int32_t last, int lane,
-                                         OutputVector* exchange,
+                                         OutputVector* exchange, bool folds,
+                                         const FoldedPixels& pixels,
                                          uint32_t (&bytes)[kWords]) {
 #if defined(__CUDA_ARCH__)
   if constexpr (kWords > 1) {
-    LoadRunTogether<kIsPadded, kStride>(
-        from, first, last, static_cast<uint32_t>(lane), exchange, bytes);
+    const auto thread = static_cast<uint32_t>(lane);
+    LoadVectorsTogether<kIsPadded, kStride, kWords>(from, first, last, thread,
+                                                    exchange);
+    const auto offset =
+        static_cast<uint32_t>(reinterpret_cast<uint64_t>(from) & 15);
+    if (kIsPadded && folds) {
+      // The word behind the last of 4 vectors is another thread's.
+      PickPixels<kChannels, kStride != 4>(
+          reinterpret_cast<const uint32_t*>(exchange + thread * kStride),
+          thread / 2 % kTurnsOf<kStride> * 4, offset, pixels, bytes);
+    } else {
+      TakeRun<kStride>(exchange, thread, offset, bytes);
+    }
+    __syncwarp();
     return;
   }
 #endif
   LoadOwnRun(from, first, last, bytes);
+  if (kIsPadded && folds) {
+    uint32_t words[kWords];
+    DATASETD_UNROLL
+    for (int i = 0; i < kWords; ++i) words[i] = bytes[i];
+    PickPixels<kChannels, false>(words, 0, 0, pixels, bytes);
+  }
 }
 
 // Returns a pixel's channels as the low bytes of a word; what is above is
@@ -260,11 +390,13 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
   const int32_t row_positions = field.out_width * pixel_positions;
   const int32_t sample_positions = field_plan.positions_per_sample;
   const int32_t row_bytes = field.in_width * kChannels;
+  const int padding_move = field_plan.padding_move;
+  const bool folds = kIsPadded && PadsWithPixels(field, padding_move);
   uint32_t fill[kChannels] = {};
-  if (kIsPadded && field_plan.padding_move >= 0) {
+  if (kIsPadded && padding_move >= 0) {
     DATASETD_UNROLL
     for (int c = 0; c < kChannels; ++c) {
-      fill[c] = state.fill_bits[field_plan.padding_move][c];
+      fill[c] = state.fill_bits[padding_move][c];
     }
   }
   // All threads of a warp take each turn. A thread behind the end repeats the
@@ -282,27 +414,36 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
     const BlockRow block_row = state.rows[row - work.first_row];
     const ColumnSpan run = state.runs[block_row.sample];
     const bool is_row = !IsFill(block_row.entry);
-    const bool is_mirrored = run.step < 0;
+    bool is_mirrored = run.step < 0;
     const uint8_t* const source =
         state.sources[block_row.sample] + (is_row ? block_row.entry : 0);
-    // The leftmost byte in the input row. A mirrored run ends there.
-    int32_t from = (is_mirrored ? run.origin - (x + kVector - 1)
-                                : run.origin + run.step * x) *
-                   kChannels;
+    InsideRange inside = {0, kVector};
     constexpr int kLast = kVector * kChannels - 1;
+    int32_t from;
     int32_t first = 0;
     int32_t last = kLast;
-    if constexpr (kIsPadded) {
-      first = from < 0 ? -from : 0;
-      last = row_bytes - from <= kLast ? row_bytes - from - 1 : kLast;
-      if (first > last) from = first = last = 0;
+    FoldedPixels folded;
+    if (folds) {
+      folded = FoldedPixels(run, field.moves[padding_move].padding_mode, x);
+      last = folded.SetPlaces(run, kVector, &from) * kChannels - 1;
+      from *= kChannels;
+      is_mirrored = false;
+    } else {
+      inside = {static_cast<uint32_t>(x - run.begin),
+                is_row ? static_cast<uint32_t>(run.end - run.begin) : 0};
+      // The leftmost byte in the input row. A mirrored run ends there.
+      from = (is_mirrored ? run.origin - (x + kVector - 1)
+                          : run.origin + run.step * x) *
+             kChannels;
+      if constexpr (kIsPadded) {
+        first = from < 0 ? -from : 0;
+        last = row_bytes - from <= kLast ? row_bytes - from - 1 : kLast;
+        if (first > last) from = first = last = 0;
+      }
     }
     uint32_t bytes[kVector * kChannels / 4];
-    LoadRun<kIsPadded, kStride>(source + from, first, last, lane, exchange,
-                                bytes);
-    const InsideRange inside = {
-        static_cast<uint32_t>(x - run.begin),
-        is_row ? static_cast<uint32_t>(run.end - run.begin) : 0};
+    LoadRun<kIsPadded, kStride, kChannels>(source + from, first, last, lane,
+                                           exchange, folds, folded, bytes);
     uint32_t words[kChannels][4] = {};
     const auto make_words = [&]<typename Order>(Order) {
       if constexpr (kSizeBytes == 1) {

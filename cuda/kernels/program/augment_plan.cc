@@ -19,8 +19,8 @@ inline constexpr int64_t kBlockPixels = 2048;
 inline constexpr int64_t kMaxBlockPixels = 8192;
 inline constexpr int64_t kNumFillingBlocks = 432;
 
-// True if the pixels of an output row are, but for one padding with a constant,
-// consecutive in an input row, and single bytes are copied as they are.
+// True if the pixels of an output row are, but for one padding, consecutive in
+// an input row, and single bytes are copied as they are.
 bool HasRuns(const FieldProgram& field, int vector, int* padding_move) {
   *padding_move = -1;
   if (vector == 1 || field.out_width % vector != 0) return false;
@@ -29,7 +29,6 @@ bool HasRuns(const FieldProgram& field, int vector, int* padding_move) {
   for (int i = 0; i < field.num_moves; ++i) {
     if (field.moves[i].kind != MoveKind::kPad) continue;
     if (*padding_move >= 0) return false;
-    if (field.moves[i].padding_mode != PaddingMode::kConstant) return false;
     *padding_move = i;
   }
   return true;

@@ -51,8 +51,8 @@ struct FieldPlan {
   int32_t positions_per_sample;  // below 2^30
   int32_t positions_per_block;   // a multiple of vector_positions
   // True if a thread writes vectors of all channels of as many pixels, which
-  // are consecutive in an output row and, but for padding, in an input row.
-  // Bytes are copied.
+  // are consecutive in an output row and, but for padding by one move, in an
+  // input row. Bytes are copied.
   bool has_runs;
   // The move that pads an image with runs; negative: none.
   int32_t padding_move;
@@ -64,6 +64,13 @@ struct FieldPlan {
 
 inline constexpr int32_t kIndicesField = -1;
 inline constexpr int kMaxFieldPlans = kMaxFields + 1;
+
+// True if `padding_move`, of FieldPlan, pads with other pixels of the row.
+DATASETD_HOST_DEVICE inline bool PadsWithPixels(const MoveProgram& field,
+                                                int padding_move) {
+  return padding_move >= 0 && field.moves[padding_move].padding_mode !=
+                                  PaddingMode::kConstant;
+}
 
 // The kernel's parameter, passed by value.
 struct AugmentPlan {

@@ -76,8 +76,10 @@ TEST(AugmentPlanTest, RunsWherePixelsOfAVectorAreConsecutive) {
       field(32).HorizontalFlip(0.5f).Pad(8, 8, 8, 8, PaddingMode::kConstant));
   EXPECT_TRUE(padded.has_runs);
   EXPECT_EQ(padded.padding_move, 1);
-  EXPECT_FALSE(
-      PlanOf(field(32).Pad(8, 8, 8, 8, PaddingMode::kReflect)).has_runs);
+  for (const PaddingMode mode : {PaddingMode::kEdge, PaddingMode::kReflect,
+                                 PaddingMode::kSymmetric}) {
+    EXPECT_TRUE(PlanOf(field(32).Pad(8, 8, 8, 8, mode)).has_runs);
+  }
   EXPECT_FALSE(PlanOf(field(32)
                           .Pad(4, 4, 4, 4, PaddingMode::kConstant)
                           .Pad(4, 4, 4, 4, PaddingMode::kConstant))

@@ -153,6 +153,46 @@ TEST(AugmentTest, RunsOfPixels) {
   }
 }
 
+// Padding that shows pixels of the row again: as wide as it may be, of images
+// narrower than a vector, and of a part of an image.
+TEST(AugmentTest, RunsPaddedWithPixels) {
+  for (const PaddingMode mode : kModes) {
+    for (const int channels : {1, 3}) {
+      for (const Dtype out : kOutDtypes) {
+        for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+          SCOPED_TRACE(::testing::Message()
+                       << static_cast<int>(mode) << " x " << channels << " to "
+                       << DtypeName(out) << " layout "
+                       << static_cast<int>(layout));
+          std::vector<FieldBuilder> builders;
+          builders.emplace_back(20, 24, channels)
+              .HorizontalFlip(0.5f)
+              .Pad(23, 5, 23, 7, mode)
+              .HorizontalFlip(0.5f)
+              .RandomCrop(20, 32)
+              .VerticalFlip(0.5f);
+          builders.emplace_back(9, 6, channels)
+              .HorizontalFlip(0.5f)
+              .Pad(5, 8, 5, 8, mode)
+              .HorizontalFlip(0.5f);
+          builders.emplace_back(9, 40, channels)
+              .RandomCrop(9, 31)
+              .HorizontalFlip(0.5f)
+              .Pad(4, 0, 13, 0, mode)
+              .AlternatingFlip();
+          std::vector<FieldProgram> fields;
+          for (FieldBuilder& builder : builders) {
+            builder.Out(out, layout);
+            if (out != Dtype::kUint8) builder.Divide(255.0f).Normalize();
+            fields.push_back(builder.Build());
+          }
+          CheckCase(std::move(fields), 9);
+        }
+      }
+    }
+  }
+}
+
 TEST(AugmentTest, CopiesBitsWithoutValueOps) {
   for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat32}) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {

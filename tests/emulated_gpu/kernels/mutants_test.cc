@@ -180,8 +180,9 @@ AugmentCase FloatCase() {
 }
 
 // Crops, flips and normalises as training on CIFAR-10 does.
-AugmentCase CifarCase(Dtype dtype, Layout layout, PaddingMode padding) {
-  return AugmentCase({FieldBuilder(32, 32, 3)
+AugmentCase CifarCase(Dtype dtype, Layout layout, PaddingMode padding,
+                      int channels = 3) {
+  return AugmentCase({FieldBuilder(32, 32, channels)
                           .Out(dtype, layout)
                           .Pad(4, 4, 4, 4, padding)
                           .RandomCrop(32, 32)
@@ -197,8 +198,9 @@ AugmentCase RunsCase() {
   return CifarCase(Dtype::kFloat16, Layout::kNhwc, PaddingMode::kConstant);
 }
 
+// Each pixel is looked up, as those of four channels are.
 AugmentCase FloatCifarCase() {
-  return CifarCase(Dtype::kFloat32, Layout::kNchw, PaddingMode::kReflect);
+  return CifarCase(Dtype::kFloat32, Layout::kNchw, PaddingMode::kReflect, 4);
 }
 
 // AugmentKernel on a batch of a case.
@@ -268,6 +270,29 @@ TEST_F(AugmentMutantsTest, EachFaultOfRunsIsFound) {
             });
 }
 
+TEST_F(AugmentMutantsTest, EachFaultOfMirroredPaddingIsFound) {
+  AugmentCase test =
+      CifarCase(Dtype::kFloat16, Layout::kNhwc, PaddingMode::kReflect);
+  PlantEach([&] { return IsRight(test); },
+            {
+                {"the left is not mirrored",
+                 R"(	max\.s32 (	%r\d+, )(%r\d+), (%r\d+);)",
+                 "\tmin.s32 $1$2, $3;",
+                 0,
+                 {"invalid address", "uninitialised read", kOtherBits}},
+                {"the right is not mirrored",
+                 R"(	min\.s32 (	%r\d+, )(%r\d+), (%r\d+);)",
+                 "\tmax.s32 $1$2, $3;",
+                 0,
+                 {"invalid address", "uninitialised read", kOtherBits}},
+                {"pixels are taken before they are there",
+                 kWarpBarrier,
+                 "\t",
+                 2,
+                 {"race", "uninitialised read"}},
+            });
+}
+
 TEST_F(AugmentMutantsTest, CopiedBytesAreTakenBeforeOthersAreStored) {
   AugmentCase test({FieldBuilder(32, 32, 3)
                         .Out(Dtype::kUint8, Layout::kNhwc)
@@ -276,6 +301,21 @@ TEST_F(AugmentMutantsTest, CopiedBytesAreTakenBeforeOthersAreStored) {
                    5);
   PlantEach([&] { return IsRight(test); },
             {{"vectors are stored before all are taken",
+              kWarpBarrier,
+              "\t",
+              3,
+              {"race"}}});
+}
+
+TEST_F(AugmentMutantsTest, MirroredBytesAreTakenBeforeOthersAreStored) {
+  AugmentCase test({FieldBuilder(32, 32, 3)
+                        .Out(Dtype::kUint8, Layout::kNhwc)
+                        .Pad(4, 4, 4, 4, PaddingMode::kReflect)
+                        .RandomCrop(32, 32)
+                        .Build()},
+                   5);
+  PlantEach([&] { return IsRight(test); },
+            {{"vectors are stored before all pixels are taken",
               kWarpBarrier,
               "\t",
               3,
