@@ -145,19 +145,14 @@ absl::Status AugmentKernels::LaunchChains(const DeviceProgram* device_program,
       std::any_of(host_program.fields,
                   host_program.fields + host_program.num_fields, has_steps);
   if (!has_chain) return absl::OkStatus();
-  ChainPlan plan = {};
-  plan.program = device_program;
-  plan.num_batches = static_cast<int32_t>(batches.size());
-  int64_t num_samples = 0;
-  for (size_t b = 0; b < batches.size(); ++b) {
-    plan.batches[b] = batches[b];
-    num_samples += NumRows(batches[b]);
-  }
-  if (num_samples == 0) return absl::OkStatus();
   if (host_program.num_teams < 1) {
     return absl::InvalidArgumentError("a chain without scratch memory");
   }
-  const int64_t blocks = std::min<int64_t>(num_samples, host_program.num_teams);
+  ChainPlan plan;
+  const int64_t blocks =
+      MakeChainPlan(device_program, host_program, batches.data(),
+                    static_cast<int>(batches.size()), &plan);
+  if (blocks == 0) return absl::OkStatus();
   const auto threads =
       static_cast<uint32_t>(ChainThreads(host_program.team_scratch_bytes));
   return LaunchOne(chain_, static_cast<uint32_t>(blocks), threads, &plan,

@@ -55,8 +55,8 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 4)
   WriteBlock(plan, thread, state, MemorySink());
 }
 
-// Blocks take the samples of all batches in turn, each with the scratch memory
-// of its own index.
+// Blocks take the strips of the samples of all batches in turn, each with the
+// scratch memory of its own index.
 extern "C" __global__ void __launch_bounds__(kMaxChainThreads,
                                              kResidentChainThreads /
                                                  kMaxChainThreads)
@@ -70,14 +70,19 @@ extern "C" __global__ void __launch_bounds__(kMaxChainThreads,
     if (field.num_steps == 0) continue;
     ChainExecutor<BlockTeam> executor(
         {}, program, field, TeamMemory(program, field, block), &state);
+    const auto strips = static_cast<uint32_t>(plan.num_strips[f]);
     int64_t turn = block;
     for (int b = 0; b < plan.num_batches; ++b) {
       const BatchTask& batch = plan.batches[b];
-      const int32_t rows = NumRows(batch);
-      for (; turn < rows; turn += gridDim.x) {
-        executor.Run(batch, batch.first_row + static_cast<int32_t>(turn));
+      const int64_t turns = int64_t{NumRows(batch)} * strips;
+      for (; turn < turns; turn += gridDim.x) {
+        // Where there are several strips, there are at most as many as teams.
+        const auto at = static_cast<uint32_t>(turn);
+        executor.Run(batch, batch.first_row + static_cast<int32_t>(at / strips),
+                     {static_cast<int32_t>(at % strips),
+                      static_cast<int32_t>(strips)});
       }
-      turn -= rows;
+      turn -= turns;
     }
   }
 }

@@ -93,9 +93,11 @@ class ChainExecutor {
   }
 
   // Runs row `index` of the batch. All ranks call it. Returns false if the work
-  // was stopped.
+  // was stopped. For teams without vectors, a strip can be run alone, unless a
+  // field of several passes has a mix.
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE bool Run(const BatchTask& batch,
-                                                      int32_t index) {
+                                                      int32_t index,
+                                                      const Strip& strip = {}) {
     const int32_t partner = PartnerRow(batch, index);
     bool has_partner = false;
     if (IsMixed()) {
@@ -105,7 +107,7 @@ class ChainExecutor {
       }
       team_.Sync();
       has_partner = HasPartner(state_.mix) && kept_ != batch.indices + partner;
-      if (field_.mix.labels_field >= 0) {
+      if (field_.mix.labels_field >= 0 && strip.index == 0) {
         WriteMixedLabels(team_, state_.mix,
                          program_.fields[field_.mix.labels_field], batch, index,
                          partner);
@@ -126,7 +128,7 @@ class ChainExecutor {
     // A single call site, so that RunPasses is compiled once.
     for (bool is_partner = has_partner;; is_partner = false) {
       RunPasses(
-          batch, is_partner ? partner : index,
+          batch, is_partner ? partner : index, strip,
           is_partner ? Target::kPartner : Target::kSlot,
           is_partner ? reinterpret_cast<uint8_t*>(state_.memory.partner) : to);
       if (!is_partner || is_left_out_) break;
@@ -146,7 +148,8 @@ class ChainExecutor {
 
   // Runs all passes on the sample of row `index`; the last one writes `to`.
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void RunPasses(
-      const BatchTask& batch, int32_t index, Target target, uint8_t* to) {
+      const BatchTask& batch, int32_t index, const Strip& strip, Target target,
+      uint8_t* to) {
     const int64_t draw_index = DrawIndex(batch, index);
     const ChainImage resident = ResidentImage(batch.indices[index]);
     if (team_.rank() == 0) {
@@ -167,6 +170,7 @@ class ChainExecutor {
     if (team_.rank() == 0) {
       DrawPasses(field_, resident.height, resident.width,
                  /*warps_bytes=*/!Team::kHasVectors, &state_);
+      if constexpr (!Team::kHasVectors) SetStrip(strip);
     }
     for (int p = 0;; ++p) {
       pass_ = &state_.passes[p];
@@ -174,6 +178,12 @@ class ChainExecutor {
           p % 2 == 0 ? state_.memory.image[0] : state_.memory.image[1];
       if (team_.rank() == 0) BeginPass();
       team_.Sync();
+      if constexpr (!Team::kHasVectors) {
+        if (state_.strip_from >= state_.strip_to) {
+          team_.Sync();
+          return;
+        }
+      }
       const bool is_last = p == state_.num_passes - 1;
       // A single call site, so that RunPass is compiled once.
       RunPass(is_last ? target : Target::kScratch,
@@ -185,6 +195,18 @@ class ChainExecutor {
         SetScratchImage(scratch);
       }
     }
+  }
+
+  // Sets the rows of the output that are made. One rank calls it.
+  DATASETD_HOST_DEVICE void SetStrip(const Strip& strip) {
+    state_.strip_from = 0;
+    state_.strip_to = strip.index == 0 ? INT32_MAX : 0;
+    if (strip.count == 1 || state_.num_passes > 1) return;
+    const int32_t height = state_.passes[0].height;
+    const int32_t rows = (height + strip.count - 1) / strip.count;
+    state_.strip_from = strip.index * rows;
+    state_.strip_to =
+        height < state_.strip_from + rows ? height : state_.strip_from + rows;
   }
 
   // Sets what a pass begins with. One rank calls it.
@@ -305,7 +327,12 @@ class ChainExecutor {
     const int first_step = pass_->first_op;
     const int end_step = end_op + (is_scaled ? 1 : 0);
     const int32_t channels = state_.image.channels;
-    const int32_t end = is_partner ? state_.mix.bottom : height;
+    int32_t begin = is_partner ? state_.mix.top : 0;
+    int32_t end = is_partner ? state_.mix.bottom : height;
+    if constexpr (!Team::kHasVectors) {
+      begin = begin < state_.strip_from ? state_.strip_from : begin;
+      end = end > state_.strip_to ? state_.strip_to : end;
+    }
     const int32_t band = is_resize ? resizer_.BandRows() : height;
     const BlockOutput out = OutputOf(target, to);
     const ElementKind kind = KindOf(state_.image);
@@ -318,8 +345,7 @@ class ChainExecutor {
     const int32_t first_block = team_.rank() - first_row * blocks;
     const int32_t step_rows = team_.size() / blocks;
     const int32_t step_blocks = team_.size() - step_rows * blocks;
-    for (int32_t first = is_partner ? state_.mix.top : 0; first < end;
-         first += band) {
+    for (int32_t first = begin; first < end; first += band) {
       const int32_t rows = end - first < band ? end - first : band;
       if (is_resize) {
         if (!resizer_.MakeRows(first, rows)) {
@@ -492,7 +518,8 @@ class ChainExecutor {
     return at;
   }
 
-  // Computes the maps of the moves and the taps of the resize for both axes.
+  // Computes the maps of the moves and the taps of the resize for both axes, of
+  // rows those of the strip.
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void PrepareMaps() {
     const bool is_resize = pass_->source == PassSource::kResize;
     if (!is_resize && pass_->end_move == 0) return;
@@ -507,9 +534,15 @@ class ChainExecutor {
     DATASETD_NO_UNROLL
     for (int axis = 0; axis < 2; ++axis) {
       int32_t* const map = axis == 0 ? map_y() : map_x();
+      int32_t begin = team_.rank();
+      int32_t end = size[axis];
+      if (!Team::kHasVectors && axis == 0) {
+        begin += state_.strip_from;
+        end = end > state_.strip_to ? state_.strip_to : end;
+      }
       bool has_taps = is_resize && resizer_.KeepsTaps(axis);
       DATASETD_NO_UNROLL
-      for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
+      for (int32_t i = begin; i < end; i += team_.size()) {
         const int32_t entry = MapThroughMoves(axis, i);
         has_taps = has_taps && map[i] == entry;
         map[i] = entry;
@@ -517,7 +550,7 @@ class ChainExecutor {
       if (!is_resize || has_taps) continue;
       const AxisTapMaker maker = resizer_.TapMaker(axis);
       DATASETD_NO_UNROLL
-      for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
+      for (int32_t i = begin; i < end; i += team_.size()) {
         // Maps are always completed, since other ranks read them even after a
         // stop.
         if (i % Team::kLanes == 0) team_.GoesOn();

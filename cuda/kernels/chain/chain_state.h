@@ -84,6 +84,12 @@ struct ResizeState {
   bool is_columns_first;
 };
 
+// One of `count` shares of an image's rows, each of as many.
+struct Strip {
+  int32_t index = 0;
+  int32_t count = 1;
+};
+
 // The shared memory of a block: what is the same for all ranks, so that it
 // takes no registers. One rank writes it.
 struct ChainState {
@@ -98,7 +104,8 @@ struct ChainState {
     alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
     Step sized[kMaxSteps];  // of a ragged field, while the sample is drawn
   };
-  uint32_t rows_from, rows_to;  // of a band of a resize
+  uint32_t rows_from, rows_to;    // of a band of a resize
+  int32_t strip_from, strip_to;  // rows of the output that the block makes
   ValueScale scale;             // of a pass
   MixDraw mix;                  // of the row
 };

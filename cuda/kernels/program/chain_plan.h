@@ -21,16 +21,32 @@ inline int ChainThreads(int64_t team_bytes) {
   return team_bytes <= 128 << 10 ? 64 : kMaxChainThreads;
 }
 
-// The kernel's parameter, passed by value. The blocks, at most
-// program.num_teams, take the samples of all batches in turn.
+// FieldProgram::operations of a strip, at least. Each strip draws the sample and
+// makes its taps again, which is then an eighth of the work at most.
+inline constexpr int64_t kMinStripOperations = 780'000;
+
+// The kernel's parameter, passed by value. The blocks take the strips of the
+// samples of all batches in turn.
 struct ChainPlan {
   const AugmentProgram* program;  // readable by the kernel
   int32_t num_batches;
+  // By field: the strips of rows that blocks make of a sample, each on its own.
+  // More than one if the launch has fewer samples than teams. Of a sample of
+  // several passes, each of which needs all of the one before, the first strip
+  // is all rows, and the others are empty.
+  int32_t num_strips[kMaxFields];
   BatchTask batches[kMaxBatchesPerLaunch];
 };
 
 // Kernel parameters are at most 4 KiB.
 static_assert(sizeof(ChainPlan) <= 4096);
+
+// Fills `plan` and returns the number of blocks, at most program.num_teams; 0:
+// there is nothing to do. REQUIRES: at most kMaxBatchesPerLaunch batches.
+int64_t MakeChainPlan(const AugmentProgram* device_program,
+                      const AugmentProgram& host_program,
+                      const BatchTask* batches, int num_batches,
+                      ChainPlan* plan);
 
 }  // namespace datasetd
 

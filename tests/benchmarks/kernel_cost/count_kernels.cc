@@ -4,13 +4,16 @@
 //
 //   count_kernels [--lines] [WORKLOAD...]
 //   count_kernels --stage         the stage-in kernel, by copy
+//   count_kernels --launches      small launches on a GPU of 132 SMs: an array
 //
 // --lines adds the warp instructions of each line of the source.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -25,6 +28,8 @@
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/chain_plan.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/stage_copy.h"
 #include "nlohmann/json.hpp"
@@ -59,6 +64,7 @@ json ToJson(const Counters& c) {
   json counts = {
       {"blocks", c.blocks},
       {"warp_instructions", c.warp_instructions},
+      {"longest_block", c.longest_block},
       {"mean_active_lanes", c.MeanActiveLanes()},
       {"global_lines", c.global_loads.lines + c.global_stores.lines},
       {"global_sectors", c.global_loads.sectors + c.global_stores.sectors},
@@ -77,9 +83,13 @@ json ToJson(const Counters& c) {
   return counts;
 }
 
-absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
+// `num_strips`: of a sample of a chain.
+absl::StatusOr<json> Count(const Workload& workload, bool count_lines,
+                           int num_strips = 1) {
   auto compiled = Compile(workload);
   if (!compiled.ok()) return compiled.status();
+  const auto read_share = ReadShare(*compiled);
+  if (!read_share.ok()) return read_share.status();
   const int64_t num_samples = workload.num_samples;
   const int64_t sample_bytes = compiled->sample_stride_bytes;
   const int64_t source_bytes = sample_bytes * num_samples;
@@ -95,7 +105,8 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   program->fields[0] = *compiled;
   FieldProgram& image = program->fields[0];
   image.source = source.get();
-  const ScratchPlan plan = PlanScratch(*program, workload.num_samples);
+  const ScratchPlan plan =
+      PlanScratch(*program, workload.num_samples * num_strips);
   const Memory scratch = Allocate(plan.size_bytes);
   plan.Give(scratch.get(), program.get());
   ClearTeamFlags(*program);
@@ -127,7 +138,7 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   config.count_lines = count_lines;
   json result = {{"samples", num_samples},
                  {"pixels_per_sample", image.out_height * image.out_width},
-                 {"bytes_in_per_sample", sample_bytes},
+                 {"bytes_in_per_sample", *read_share * sample_bytes},
                  {"bytes_out_per_sample", slot_bytes / num_launched},
                  {"kernels", json::object()}};
   const auto add = [&](const char* name, const auto& launched) -> absl::Status {
@@ -142,14 +153,106 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   const emulated_gpu::Module& module = emulated_gpu::AugmentModule();
   absl::Status status =
       add("ChainKernel", emulated_gpu::LaunchChainKernel(
-                             module, config, *program, {batch}, memory));
+                             module, config, *program, {batch}, memory,
+                             std::nullopt, num_strips));
+  AugmentPlan augment;
+  if (!MakeAugmentPlan(nullptr, *program, &batch, 1, &augment)) {
+    return absl::InternalError("no plan");
+  }
+  // Those of the first samples.
+  const double counted = static_cast<double>(augment.num_blocks()) *
+                         workload.num_samples / num_launched;
+  result["launched_blocks"] = augment.num_blocks();
   if (status.ok()) {
-    status = add("AugmentKernel", emulated_gpu::LaunchAugmentKernel(
-                                      module, config, *program, {batch}, memory,
-                                      num_launched / workload.num_samples));
+    status = add("AugmentKernel",
+                 emulated_gpu::LaunchAugmentKernel(
+                     module, config, *program, {batch}, memory,
+                     static_cast<int64_t>(std::ceil(counted))));
   }
   if (!status.ok()) return status;
   return result;
+}
+
+// Of a GPU as the H100 and H200 are.
+constexpr int kMultiprocessors = 132;
+
+// What the blocks of small launches do, with as many blocks as run at once and,
+// for comparison, with one for each sample of a chain.
+absl::StatusOr<json> CountLaunches(const Workload& workload) {
+  json rows = json::array();
+  auto compiled = Compile(workload);
+  if (!compiled.ok()) return compiled.status();
+  const auto program = std::make_unique<AugmentProgram>();
+  program->indices_offset_bytes = -1;
+  program->num_fields = 1;
+  program->fields[0] = *compiled;
+  const bool is_chain = compiled->num_steps > 0;
+  program->num_teams = kResidentChainThreads /
+                       ChainThreads(TeamScratchBytes(*program)) *
+                       kMultiprocessors;
+  const char* const kernel = is_chain ? "ChainKernel" : "AugmentKernel";
+  std::map<int, json> by_strips;
+  for (const int launched : {32, 64, 128, 256, 512}) {
+    const BatchTask batch = {.num_samples = launched};
+    Workload counted = workload;
+    int64_t blocks[2] = {};
+    int strips[2] = {1, 1};
+    if (is_chain) {
+      ChainPlan plan;
+      blocks[1] = MakeChainPlan(nullptr, *program, &batch, 1, &plan);
+      blocks[0] = std::min(launched, program->num_teams);
+      strips[1] = plan.num_strips[0];
+    } else {
+      counted.num_launched = launched;
+      counted.num_samples = std::min(counted.num_samples, launched);
+      by_strips.clear();
+    }
+    json row = {{"workload", workload.name}, {"samples", launched}};
+    for (int i = 0; i < 2; ++i) {
+      if (!by_strips.contains(strips[i])) {
+        auto count = Count(counted, false, strips[i]);
+        if (!count.ok()) return count.status();
+        by_strips[strips[i]] = *std::move(count);
+      }
+      const json& count = by_strips[strips[i]];
+      const json& counts = count["kernels"][kernel];
+      const auto instructions = counts["warp_instructions"].get<double>();
+      if (!is_chain) blocks[i] = count["launched_blocks"];
+      const double units =
+          is_chain ? 1.0 * launched * strips[i] : 1.0 * blocks[i];
+      row["blocks"].push_back(blocks[i]);
+      row["warp_instructions_a_sample"].push_back(
+          is_chain ? instructions / counted.num_samples
+                   : instructions / counts["blocks"].get<double>() *
+                         blocks[i] / launched);
+      row["longest_block"].push_back(counts["longest_block"].get<double>() *
+                                     std::ceil(units / blocks[i]));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+int MainOfLaunches() {
+  json all = json::array();
+  for (const Workload& workload : CostWorkloads()) {
+    if (workload.name != "flip-normalize-half-nhwc" &&
+        workload.name != "cifar-reflect-crop-flip" &&
+        workload.name != "random-resized-crop" &&
+        workload.name != "resize-512" &&
+        workload.name != "rotation-bilinear" &&
+        workload.name != "color-jitter") {
+      continue;
+    }
+    const auto rows = CountLaunches(workload);
+    if (!rows.ok()) {
+      std::cerr << workload.name << ": " << rows.status() << "\n";
+      return 1;
+    }
+    all.insert(all.end(), rows->begin(), rows->end());
+  }
+  std::cout << all.dump(1) << "\n";
+  return 0;
 }
 
 // Counts the stage-in kernel for 16 samples, `shift` bytes behind a word.
@@ -206,6 +309,7 @@ int MainOfStage() {
 
 int Main(std::vector<std::string> names) {
   if (names == std::vector<std::string>{"--stage"}) return MainOfStage();
+  if (names == std::vector<std::string>{"--launches"}) return MainOfLaunches();
   const bool count_lines = std::erase(names, "--lines") > 0;
   const std::vector<Workload> workloads = CostWorkloads();
   const auto is_named = [&](const std::string& name) {

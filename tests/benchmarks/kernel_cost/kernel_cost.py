@@ -38,19 +38,19 @@ class Gpu:
         self.ghz = ghz
         self.gb_per_second = gb_per_second
 
-    def microseconds(self, cost):
+    def nanoseconds(self, cost):
         """Returns the time of a sample, with all SMs at work: by instructions
         or by memory, whichever takes longer."""
         clocks = sum(
             kernel["warp_instructions"] * _MACHINE_PER_PTX[name]
             / _STARTS_PER_CLOCK[name]
             for name, kernel in cost["kernels"].items())
-        compute = clocks / cost["samples"] / self.sms / (self.ghz * 1e3)
+        compute = clocks / cost["samples"] / self.sms / self.ghz
         num_bytes = 32 * total(cost, "global_sectors") / cost["samples"]
-        # Scratch and what is read again stay in the caches: at the least the
-        # sample is read and written once.
+        # Scratch and what is read again stay in the caches: at the least what
+        # is read of the sample is read once, and the result written.
         least = cost["bytes_in_per_sample"] + cost["bytes_out_per_sample"]
-        memory = min(num_bytes, least) / (self.gb_per_second * 1e3)
+        memory = min(num_bytes, least) / self.gb_per_second
         return max(compute, memory)
 
 
@@ -108,6 +108,30 @@ def count_stage():
     return count(["--stage"])
 
 
+def count_launches():
+    """[{workload, samples, ...}] of small launches; of what the launch does and
+    of what one block for each sample would do, in this order: pairs."""
+    return count(["--launches"])
+
+
+def launch_table(rows):
+    """Markdown: a row a launch. Counts of one block for each sample stand in
+    brackets, where they are others."""
+    lines = ["| launch | samples | blocks | warp instr. a sample, thousands "
+             "| of the longest block, thousands |",
+             "| --- | ---: | ---: | ---: | ---: |"]
+    for row in rows:
+        values = []
+        for key, scale, digits in (
+                ("blocks", 1, 0), ("warp_instructions_a_sample", 1e3, 1),
+                ("longest_block", 1e3, 1)):
+            before, now = (f"{value / scale:.{digits}f}" for value in row[key])
+            values.append(now if now == before else f"{now} ({before})")
+        lines.append(f"| {row['workload']} | {row['samples']} | "
+                     + " | ".join(values) + " |")
+    return "\n".join(lines)
+
+
 STAGE_COLUMNS = (
     ("bytes a warp instr.", lambda c: c["bytes"] / c["warp_instructions"]),
     ("sectors a KB", lambda c: 1000 * c["global_sectors"] / c["bytes"]),
@@ -141,11 +165,15 @@ def cost_table(costs):
     return "\n".join(lines)
 
 
+def three_digits(value):
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+
+
 def estimate_table(costs):
     lines = ["| workload | " + " | ".join(g.name for g in GPUS) + " |",
              "| --- |" + " ---: |" * len(GPUS)]
     for name, cost in costs.items():
-        values = [f"{gpu.microseconds(cost):.2f}" for gpu in GPUS]
+        values = [three_digits(gpu.nanoseconds(cost)) for gpu in GPUS]
         lines.append(f"| {name} | " + " | ".join(values) + " |")
     return "\n".join(lines)
 
@@ -214,7 +242,9 @@ def main():
     print(cost_table(costs))
     print()
     print(stage_table(count_stage()))
-    print("\nMicroseconds a sample, estimated:\n")
+    print()
+    print(launch_table(count_launches()))
+    print("\nNanoseconds a sample, estimated:\n")
     print(estimate_table(costs))
     if flags.ptxas:
         print()

@@ -1,6 +1,7 @@
 """The kernels cost what docs/kernel-cost.md says, within a twentieth."""
 
 import os
+import re
 
 import pytest
 
@@ -9,6 +10,8 @@ from tests.testing import pytest_file
 
 # A small count may differ by this, which is more than a twentieth of it.
 _LEAST_STEP = 1.0
+
+_ROW = re.compile(r"\| [a-z0-9-]+ \| \d+ \|")
 
 
 def _documented(first="| workload | warp instr."):
@@ -27,6 +30,10 @@ def _documented(first="| workload | warp instr."):
         name, *values = [cell.strip() for cell in line.split("|")[1:-1]]
         rows[name] = dict(zip(titles, map(float, values)))
     return rows
+
+
+def _numbers(cell):
+    return [float(number) for number in re.findall(r"[\d.]+", cell)]
 
 
 @pytest.fixture(name="costs", scope="module")
@@ -62,6 +69,34 @@ def test_stage_in_costs_what_the_page_says():
         for title, value in kernel_cost.STAGE_COLUMNS:
             assert value(cost) == pytest.approx(
                 documented[name][title], rel=0.05, abs=0.1), (name, title)
+
+
+def test_small_launches_are_those_of_the_page():
+    path = os.path.join(os.environ["TEST_SRCDIR"],
+                        os.environ["TEST_WORKSPACE"], "docs/kernel-cost.md")
+    with open(path, encoding="utf-8") as file:
+        page = file.read()
+    rows = kernel_cost.count_launches()
+    for line in kernel_cost.launch_table(rows).splitlines():
+        if _ROW.match(line) is None:
+            assert line in page
+            continue
+        name, samples, *values = [c.strip() for c in line.split("|")[1:-1]]
+        documented = re.search(
+            rf"^\| {name} \| {samples} \|(.*)\|$", page, re.MULTILINE)
+        assert documented, line
+        for value, other in zip(values, documented[1].split("|")):
+            for a, b in zip(_numbers(value), _numbers(other), strict=True):
+                assert a == pytest.approx(b, rel=0.05), (line, documented[0])
+
+
+def test_strips_cost_an_eighth_more_at_most():
+    for row in kernel_cost.count_launches():
+        before, now = row["warp_instructions_a_sample"]
+        assert now <= 1.12 * before, row
+        if row["blocks"][0] < row["blocks"][1]:
+            before, now = row["longest_block"]
+            assert now < 0.6 * before, row
 
 
 if __name__ == "__main__":

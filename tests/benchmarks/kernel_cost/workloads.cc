@@ -1,8 +1,10 @@
 #include "tests/benchmarks/kernel_cost/workloads.h"
 
+#include <memory>
 #include <utility>
 
 #include "server/dataset/field_spec.h"
+#include "server/pipeline/explain.h"
 #include "server/pipeline/pipeline.h"
 #include "tests/testing/ops.h"
 
@@ -56,7 +58,7 @@ std::vector<Workload> CostWorkloads() {
       {"cifar-pad-crop-flip", 32, 32, Layout::kNhwc,
        Normalized({padded, flip}, kHalf), 2048},
       {"cifar-reflect-crop-flip", 32, 32, Layout::kNhwc,
-       Normalized({reflected, flip}, kHalf), 1024},
+       Normalized({reflected, flip}, kHalf), 2048},
       {"random-resized-crop", 256, 2, Layout::kNchw,
        Normalized({crop224, flip}, kFloat)},
       {"resize-512", 512, 1, Layout::kNchw,
@@ -90,6 +92,28 @@ absl::StatusOr<FieldProgram> Compile(const Workload& workload) {
   auto program = CompileField(field, 0, workload.ops, workload.layout);
   if (program.ok()) program->sample_stride_bytes = field.sample_bytes();
   return program;
+}
+
+absl::StatusOr<double> ReadShare(const FieldProgram& field) {
+  constexpr int kSamples = 1000;
+  const auto program = std::make_unique<AugmentProgram>();
+  program->seed = 7;
+  program->num_fields = 1;
+  program->fields[0] = field;
+  double sum = 0;
+  for (int sample = 0; sample < kSamples; ++sample) {
+    const auto draws = ExplainSample(*program, 0, sample);
+    if (!draws.ok()) return draws.status();
+    double share = 1.0;
+    if (!draws->empty()) {
+      for (const auto& [name, values] : draws->front().parameters) {
+        if (name == "height") share *= values[0] / field.in_height;
+        if (name == "width") share *= values[0] / field.in_width;
+      }
+    }
+    sum += share;
+  }
+  return sum / kSamples;
 }
 
 }  // namespace datasetd

@@ -30,6 +30,10 @@ std::vector<Workload> CostWorkloads();
 // Compiles for samples without gaps; `source` stays 0.
 absl::StatusOr<FieldProgram> Compile(const Workload& workload);
 
+// Returns how much of a sample's bytes a compiled workload reads, the mean of
+// 1,000 samples: what its first op crops away is not read.
+absl::StatusOr<double> ReadShare(const FieldProgram& field);
+
 }  // namespace datasetd
 
 #endif  // DATASETD_TESTS_BENCHMARKS_KERNEL_COST_WORKLOADS_H_

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "cuda/kernels/program/chain_plan.h"
 #include "cuda/kernels/program/params.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
@@ -137,6 +138,81 @@ TEST(AugmentPlanTest, RefusesWhatDoesNotFitOneLaunch) {
   for (BatchTask& batch : batches) batch.num_samples = 1 << 20;
   EXPECT_FALSE(MakeAugmentPlan(nullptr, program, batches.data(),
                                kMaxBatchesPerLaunch, &plan));
+}
+
+// A RandomResizedCrop to 224 x 224 on an H100, whose places are 264.
+class ChainPlanTest : public ::testing::Test {
+ protected:
+  ChainPlanTest() {
+    program_.num_fields = 1;
+    program_.num_teams = 264;
+    field().num_steps = field().num_passes = 1;
+    field().out_height = 224;
+    field().operations = 4 * kMinStripOperations;
+  }
+
+  FieldProgram& field() { return program_.fields[0]; }
+
+  // Returns the blocks of a launch; sets `strips`.
+  int64_t Blocks(int32_t num_samples, int32_t* strips) const {
+    const BatchTask batch = {.num_samples = num_samples};
+    ChainPlan plan;
+    const int64_t blocks = MakeChainPlan(nullptr, program_, &batch, 1, &plan);
+    *strips = plan.num_strips[0];
+    return blocks;
+  }
+
+  AugmentProgram program_ = {};
+};
+
+TEST_F(ChainPlanTest, FewSamplesAreSharedByMorePlaces) {
+  struct Launch {
+    int32_t samples, strips;
+    int64_t blocks;
+  };
+  for (const auto& [samples, expected, blocks] :
+       {Launch{0, 0, 0}, Launch{1, 4, 4}, Launch{32, 4, 128},
+        Launch{64, 4, 256}, Launch{128, 2, 256}, Launch{200, 1, 200},
+        Launch{256, 1, 256}, Launch{1024, 1, 264}}) {
+    int32_t strips;
+    EXPECT_EQ(Blocks(samples, &strips), blocks) << samples;
+    EXPECT_EQ(strips, expected) << samples;
+  }
+}
+
+TEST_F(ChainPlanTest, CheapSamplesAreNotShared) {
+  field().operations = 2 * kMinStripOperations - 1;
+  int32_t strips;
+  EXPECT_EQ(Blocks(32, &strips), 32);
+  EXPECT_EQ(strips, 1);
+}
+
+TEST_F(ChainPlanTest, SamplesOfSeveralPassesAreNotShared) {
+  field().num_passes = 2;
+  int32_t strips;
+  EXPECT_EQ(Blocks(32, &strips), 32);
+  // Such an affine map needs no pass before it, but a mix does.
+  field().in_dtype = Dtype::kUint8;
+  field().channels = 3;
+  field().passes[1].source = PassSource::kWarp;
+  EXPECT_EQ(Blocks(32, &strips), 128);
+  field().mix.kind = MixKind::kCutMix;
+  EXPECT_EQ(Blocks(32, &strips), 32);
+  field().num_passes = 1;
+  EXPECT_EQ(Blocks(32, &strips), 128);
+}
+
+TEST_F(ChainPlanTest, NoStripIsEmpty) {
+  field().operations = 1000 * kMinStripOperations;
+  for (int32_t height = 1; height < 300; ++height) {
+    field().out_height = height;
+    for (int32_t samples = 1; samples < 264; ++samples) {
+      int32_t strips;
+      EXPECT_LE(Blocks(samples, &strips), 264);
+      const int32_t rows = (height + strips - 1) / strips;
+      ASSERT_LT((strips - 1) * rows, height) << height << " " << samples;
+    }
+  }
 }
 
 }  // namespace

@@ -35,10 +35,12 @@ bool RunAugmentBlocks(const AugmentProgram& program,
                       StoreCounts* counts);
 
 // Runs the chain of `field_index`, the only one of the program, for a batch as
-// a block of `num_ranks` threads.
+// a block of `num_ranks` threads, or several, by `num_strips` of each sample. A
+// GPU makes as many strips as it wants.
 void RunChainBlocks(const AugmentProgram& program, int field_index,
                     const BatchTask& batch,
-                    const std::vector<MemoryRange>& memory, int num_ranks);
+                    const std::vector<MemoryRange>& memory, int num_ranks,
+                    int num_strips = 1);
 
 // The numbers of threads that RunChainBlocks can run. A GPU runs a chain by
 // more, whatever is asked for, if it needs the memory.

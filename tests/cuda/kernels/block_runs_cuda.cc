@@ -53,7 +53,8 @@ bool RunAugmentBlocks(const AugmentProgram& program,
 
 void RunChainBlocks(const AugmentProgram& program, int field_index,
                     const BatchTask& batch,
-                    const std::vector<MemoryRange>& memory, int num_ranks) {
+                    const std::vector<MemoryRange>& memory, int num_ranks,
+                    int /*num_strips*/) {
   EXPECT_EQ(
       LaunchOnGpu(**FirstGpu(), program, {batch}, memory, TeamBytes(num_ranks)),
       absl::OkStatus());

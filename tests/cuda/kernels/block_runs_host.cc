@@ -146,7 +146,8 @@ bool RunAugmentBlocks(const AugmentProgram& program,
 
 void RunChainBlocks(const AugmentProgram& program, int field_index,
                     const BatchTask& batch,
-                    const std::vector<MemoryRange>& memory, int num_ranks) {
+                    const std::vector<MemoryRange>& memory, int num_ranks,
+                    int num_strips) {
   const FieldProgram& field = program.fields[field_index];
   std::barrier<> barrier(num_ranks);
   auto state = std::make_unique<ChainState>();
@@ -157,7 +158,11 @@ void RunChainBlocks(const AugmentProgram& program, int field_index,
       ChainExecutor<ThreadTeam> executor(
           ThreadTeam(rank, num_ranks, &barrier), program, field,
           TeamMemory(program, field, 0), state.get());
-      for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
+      for (int32_t i = 0; i < batch.num_samples; ++i) {
+        for (int32_t strip = 0; strip < num_strips; ++strip) {
+          executor.Run(batch, i, {strip, num_strips});
+        }
+      }
     });
   }
   for (std::thread& thread : threads) thread.join();

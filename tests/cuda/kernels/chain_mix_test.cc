@@ -153,9 +153,13 @@ class MixCase {
       });
     }
     for (const int num_ranks : ChainBlockSizes()) {
-      expect_same("ranks", [&](const auto& program, const auto& batch) {
-        RunChainBlocks(program, 0, batch, Memory(batch), num_ranks);
-      });
+      for (const int num_strips : {1, 3}) {
+        if (num_strips > 1 && image().num_passes > 1) continue;
+        expect_same("ranks", [&](const auto& program, const auto& batch) {
+          RunChainBlocks(program, 0, batch, Memory(batch), num_ranks,
+                         num_strips);
+        });
+      }
     }
     return host;
   }

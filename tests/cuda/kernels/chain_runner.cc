@@ -48,10 +48,10 @@ ChainRunner::ChainRunner(const FieldProgram& field, std::vector<uint8_t> packed,
 template <typename Run>
 ChainResult ChainRunner::With(uint64_t epoch,
                               const std::vector<int64_t>& samples,
-                              const Run& run) const {
+                              const Run& run, int num_teams) const {
   auto program = std::make_unique<AugmentProgram>(program_);
   const FieldProgram& field = program->fields[0];
-  const ScratchPlan plan = PlanScratch(*program, 1);
+  const ScratchPlan plan = PlanScratch(*program, num_teams);
   // NaNs show that memory is read before it is written.
   std::vector<uint8_t> scratch(plan.size_bytes + kScratchAlignment, 0xFF);
   const uintptr_t start = reinterpret_cast<uintptr_t>(scratch.data());
@@ -112,12 +112,15 @@ ChainResult ChainRunner::Ranks(int num_ranks, uint64_t epoch,
 }
 
 ChainResult ChainRunner::Ranks(int num_ranks, uint64_t epoch,
-                               const std::vector<int64_t>& samples) const {
-  return With(epoch, samples,
-              [&](const AugmentProgram& program, const BatchTask& batch,
-                  const std::vector<MemoryRange>& memory) {
-                RunChainBlocks(program, 0, batch, memory, num_ranks);
-              });
+                               const std::vector<int64_t>& samples,
+                               int num_strips) const {
+  return With(
+      epoch, samples,
+      [&](const AugmentProgram& program, const BatchTask& batch,
+          const std::vector<MemoryRange>& memory) {
+        RunChainBlocks(program, 0, batch, memory, num_ranks, num_strips);
+      },
+      num_strips);
 }
 
 ChainResult ChainRunner::All(uint64_t epoch, int64_t sample) const {
@@ -130,6 +133,11 @@ ChainResult ChainRunner::All(uint64_t epoch, int64_t sample) const {
     EXPECT_EQ(host.bytes, Ranks(num_ranks, epoch, sample).bytes)
         << num_ranks << " ranks";
   }
+  // With empty ones, if there are fewer rows.
+  constexpr int kStrips = 3;
+  EXPECT_EQ(host.bytes,
+            Ranks(ChainBlockSizes().back(), epoch, {sample}, kStrips).bytes)
+      << kStrips << " strips";
   return host;
 }
 

@@ -39,7 +39,8 @@ class ChainRunner {
   ChainResult Ranks(int num_ranks, uint64_t epoch = 0,
                     int64_t sample = 0) const;
   ChainResult Ranks(int num_ranks, uint64_t epoch,
-                    const std::vector<int64_t>& samples) const;
+                    const std::vector<int64_t>& samples,
+                    int num_strips = 1) const;
 
   // Host, after checking that all ways have the same bits.
   ChainResult All(uint64_t epoch = 0, int64_t sample = 0) const;
@@ -49,7 +50,7 @@ class ChainRunner {
  private:
   template <typename Run>
   ChainResult With(uint64_t epoch, const std::vector<int64_t>& samples,
-                   const Run& run) const;
+                   const Run& run, int num_teams = 1) const;
 
   AugmentProgram program_ = {};
   std::vector<uint8_t> image_;

@@ -122,38 +122,32 @@ absl::StatusOr<std::optional<LaunchResult>> Launch(
 absl::StatusOr<std::optional<LaunchResult>> LaunchAugmentKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
-    const std::vector<MemoryRange>& memory, int num_parts) {
+    const std::vector<MemoryRange>& memory, int64_t max_blocks) {
   const auto device_program = MakeDeviceProgram(program);
   AugmentPlan plan;
   if (!MakeAugmentPlan(device_program.get(), program, batches.data(),
                        static_cast<int>(batches.size()), &plan)) {
     return absl::InvalidArgumentError("no plan for such a program and batches");
   }
-  if (plan.num_blocks() % num_parts != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        plan.num_blocks(), " blocks are not ", num_parts, " equal parts"));
-  }
   return Launch(module, config, "AugmentKernel", plan,
-                plan.num_blocks() / num_parts, kBlockThreads, *device_program,
-                memory);
+                std::min<int64_t>(plan.num_blocks(), max_blocks), kBlockThreads,
+                *device_program, memory);
 }
 
 absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
-    const std::vector<MemoryRange>& memory, std::optional<int> num_threads) {
-  if (std::none_of(program.fields, program.fields + program.num_fields,
-                   [](const auto& field) { return field.num_steps > 0; })) {
-    return std::optional<LaunchResult>();
+    const std::vector<MemoryRange>& memory, std::optional<int> num_threads,
+    std::optional<int> num_strips) {
+  ChainPlan plan;
+  int64_t num_blocks =
+      MakeChainPlan(&program, program, batches.data(),
+                    static_cast<int>(batches.size()), &plan);
+  if (num_strips.has_value()) {
+    std::fill_n(plan.num_strips, kMaxFields, *num_strips);
+    num_blocks = std::min<int64_t>(num_blocks * *num_strips, program.num_teams);
   }
-  ChainPlan plan = {};
-  plan.program = &program;
-  plan.num_batches = static_cast<int32_t>(batches.size());
-  std::copy(batches.begin(), batches.end(), plan.batches);
-  int64_t num_rows = 0;
-  for (const BatchTask& batch : batches) num_rows += NumRows(batch);
-  return Launch(module, config, "ChainKernel", plan,
-                std::min<int64_t>(num_rows, program.num_teams),
+  return Launch(module, config, "ChainKernel", plan, num_blocks,
                 num_threads.value_or(ChainThreads(program.team_scratch_bytes)),
                 program, memory);
 }

@@ -21,17 +21,19 @@ namespace datasetd::emulated_gpu {
 // Each runs one kernel of `module`; the kernel may touch `program` and `memory`
 // and nothing else. `config` is taken but for grid and block. nullopt: there is
 // nothing for the kernel to do. Errors are those of Execute. AugmentKernel runs
-// the first of `num_parts` equal parts of its blocks; blocks of ChainKernel
-// have `num_threads`, unless given as many as on a GPU.
+// at most its first `max_blocks` blocks; blocks of ChainKernel have
+// `num_threads` and samples `num_strips`, unless given as many as on a GPU.
 absl::StatusOr<std::optional<LaunchResult>> LaunchAugmentKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
-    const std::vector<testing::MemoryRange>& memory, int num_parts = 1);
+    const std::vector<testing::MemoryRange>& memory,
+    int64_t max_blocks = INT32_MAX);
 absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
     const std::vector<testing::MemoryRange>& memory,
-    std::optional<int> num_threads = std::nullopt);
+    std::optional<int> num_threads = std::nullopt,
+    std::optional<int> num_strips = std::nullopt);
 
 // Runs StageKernel, which may also read the list.
 absl::StatusOr<std::optional<LaunchResult>> LaunchStageKernel(

@@ -450,6 +450,8 @@ absl::StatusOr<std::optional<Fault>> BlockRunner::Run(uint64_t number) {
         "check_races to false"));
   };
   StartBlock(number);
+  const bool counts = block_.launch->config->count_accesses;
+  const uint64_t before = counts ? NumInstructions() : 0;
   for (size_t i = 0; i < warps_.size(); ++i) {
     if (!StartWarp(static_cast<int>(i))) return too_long();
   }
@@ -467,7 +469,12 @@ absl::StatusOr<std::optional<Fault>> BlockRunner::Run(uint64_t number) {
           return warp.fault;
       }
     }
-    if (!is_waiting) return std::nullopt;
+    if (!is_waiting) {
+      if (counts) {
+        longest_block_ = std::max(longest_block_, NumInstructions() - before);
+      }
+      return std::nullopt;
+    }
     if (std::optional<Fault> fault = CheckBarrier(); fault.has_value()) {
       return fault;
     }
@@ -480,7 +487,16 @@ absl::StatusOr<std::optional<Fault>> BlockRunner::Run(uint64_t number) {
   }
 }
 
+uint64_t BlockRunner::NumInstructions() const {
+  uint64_t sum = 0;
+  for (const auto& counts : block_.op_counts) {
+    for (const OpCount& count : counts) sum += count.warps;
+  }
+  return sum;
+}
+
 void BlockRunner::AddCounts(Counters* counters) const {
+  counters->longest_block = std::max(counters->longest_block, longest_block_);
   counters->blocks += num_blocks_;
   counters->warps += num_warps_;
   counters->barriers += num_barriers_;

@@ -44,6 +44,7 @@ class BlockRunner {
   bool BranchTable(WarpState& warp, const MicroOp& op, uint32_t mask);
   std::optional<Fault> CheckBarrier();
   bool TakeBudget(WarpState& warp);
+  uint64_t NumInstructions() const;  // of all warps so far
 
   BlockState block_;
   std::vector<WarpState> warps_;
@@ -52,6 +53,7 @@ class BlockRunner {
   uint64_t num_blocks_ = 0;
   uint64_t num_warps_ = 0;
   uint64_t num_barriers_ = 0;
+  uint64_t longest_block_ = 0;  // if accesses are counted
 };
 
 }  // namespace datasetd::emulated_gpu

@@ -35,7 +35,8 @@ struct Counters {
   uint64_t warps = 0;
   uint64_t warp_instructions = 0;
   uint64_t thread_instructions = 0;
-  uint64_t barriers = 0;                         // by block
+  uint64_t longest_block = 0;  // its warp instructions; with count_accesses
+  uint64_t barriers = 0;       // by block
   std::map<int, uint64_t> barriers_by_ptx_line;  // by warp
   uint64_t divergent_branches = 0;
   std::array<uint64_t, kNumOpClasses> by_class = {};  // warp instructions

@@ -56,6 +56,15 @@ TEST(CountersTest, Divergence) {
   EXPECT_EQ(counters.thread_instructions, 32u * 7 + 8 + 8 + 24 + 24);
 }
 
+TEST(CountersTest, LongestBlock) {
+  // Block 1 of three has two warps of two instructions more.
+  const Counters counters = Count(
+      "mov.u32 %r3, %ctaid.x;\nsetp.ne.u32 %p1, %r3, 1;\n@%p1 bra A;\n"
+      "add.u32 %r3, %r1, 1;\nadd.u32 %r3, %r1, 2;\nA: add.u32 %r3, %r1, 3;",
+      64, 3);
+  EXPECT_EQ(counters.longest_block * 3, counters.warp_instructions + 2 * 2 * 2);
+}
+
 TEST(CountersTest, LinesAndSectors) {
   // Consecutive words: all that is touched is needed.
   Counters counters = Count(std::string("mov.u32 %r9, %r1;\n") + kInWord +
