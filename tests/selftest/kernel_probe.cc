@@ -3,9 +3,11 @@
 //
 //   kernel_probe [--launches=N] [WORKLOAD...]
 //
-// Launches follow each other on one stream, each of enough samples that every
-// SM is at work; the time is that of all over their number. With --launches=1
-// nothing warms up, for a profiler. Exit code 0 if there is a GPU, else 1.
+// Launches follow each other on one stream; the time is that of all over their
+// number. Of each workload: launches of enough samples that every SM is at work,
+// and of one batch of 32 to 512, as feeds make. With --launches=1 nothing warms
+// up, for a profiler, and there are the large ones alone. Exit code 0 if there
+// is a GPU, else 1.
 
 #include <cuda.h>
 
@@ -26,6 +28,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "cuda/device/backend.h"
@@ -45,6 +48,7 @@ using nlohmann::ordered_json;
 // More than a GPU's L2 cache holds.
 constexpr int64_t kResidentBytes = int64_t{256} << 20;
 constexpr int kBatches = 4;
+constexpr int kSmallLaunches[] = {32, 64, 128, 256, 512};
 
 struct Shape {
   int batch_size;
@@ -88,6 +92,24 @@ absl::StatusOr<double> CopyBytesPerSecond(Backend& backend) {
   return 2.0 * kBytes * kCopies / SecondsSince(start);
 }
 
+// Returns the seconds of a launch.
+absl::StatusOr<double> TimeLaunches(Stream& stream, const LoadedProgram& program,
+                                    absl::Span<BatchTask> tasks,
+                                    int num_launches) {
+  Clock::time_point start = Clock::now();
+  for (int i = num_launches > 1 ? -3 : 0; i < num_launches; ++i) {
+    if (i == 0) {
+      DATASETD_RETURN_IF_ERROR(stream.Synchronize());
+      start = Clock::now();
+    }
+    for (BatchTask& task : tasks) task.epoch = static_cast<uint64_t>(i + 3);
+    DATASETD_RETURN_IF_ERROR(stream.Augment(program, tasks));
+  }
+  DATASETD_RETURN_IF_ERROR(stream.Synchronize());
+  return SecondsSince(start) / num_launches;
+}
+
+// Returns the rows of a workload.
 absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
                                      int num_launches) {
   auto program = std::make_unique<AugmentProgram>();
@@ -146,17 +168,9 @@ absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
                     i * shape.batch_size,
          .num_samples = shape.batch_size});
   }
-  Clock::time_point start = Clock::now();
-  for (int i = num_launches > 1 ? -3 : 0; i < num_launches; ++i) {
-    if (i == 0) {
-      DATASETD_RETURN_IF_ERROR(stream->Synchronize());
-      start = Clock::now();
-    }
-    for (BatchTask& task : tasks) task.epoch = static_cast<uint64_t>(i + 3);
-    DATASETD_RETURN_IF_ERROR(stream->Augment(*loaded, tasks));
-  }
-  DATASETD_RETURN_IF_ERROR(stream->Synchronize());
-  const double seconds = SecondsSince(start) / num_launches;
+  DATASETD_ASSIGN_OR_RETURN(
+      const double seconds,
+      TimeLaunches(*stream, *loaded, absl::MakeSpan(tasks), num_launches));
   DATASETD_RETURN_IF_ERROR(
       stream->CopyToHost(last_sample.data(), last_place, last_sample.size()));
   DATASETD_RETURN_IF_ERROR(stream->Synchronize());
@@ -164,15 +178,34 @@ absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
     return absl::InternalError(
         absl::StrCat(workload.name, ": the launch wrote nothing"));
   }
-  const int64_t num_samples = int64_t{kBatches} * shape.batch_size;
-  // A sample counts as read whole and written, whatever a crop leaves out.
-  const int64_t num_bytes =
-      num_samples * (field.sample_stride_bytes + BytesOut(field));
-  return ordered_json{{"workload", workload.name},
-                      {"samples_per_launch", num_samples},
-                      {"launch_us", seconds * 1e6},
-                      {"us_per_sample", seconds * 1e6 / num_samples},
-                      {"bytes_per_second", num_bytes / seconds}};
+  DATASETD_ASSIGN_OR_RETURN(const double read_share, ReadShare(field));
+  // What a crop leaves out is not read.
+  const double sample_bytes =
+      read_share * static_cast<double>(field.sample_stride_bytes) +
+      static_cast<double>(BytesOut(field));
+  ordered_json rows = ordered_json::array();
+  const auto add = [&](int64_t num_samples, double launch_seconds) {
+    const double samples = static_cast<double>(num_samples);
+    rows.push_back({{"workload", workload.name},
+                    {"samples_per_launch", num_samples},
+                    {"launch_us", launch_seconds * 1e6},
+                    {"ns_per_sample", launch_seconds * 1e9 / samples},
+                    {"bytes_per_second",
+                     sample_bytes * samples / launch_seconds}});
+  };
+  add(int64_t{kBatches} * shape.batch_size, seconds);
+  if (num_launches == 1) return rows;
+  for (const int num_samples : kSmallLaunches) {
+    // The slots stand one after another.
+    BatchTask task = tasks[0];
+    task.num_samples = num_samples;
+    DATASETD_ASSIGN_OR_RETURN(
+        const double small,
+        TimeLaunches(*stream, *loaded, absl::MakeSpan(&task, 1),
+                     num_launches));
+    add(num_samples, small);
+  }
+  return rows;
 }
 
 absl::StatusOr<ordered_json> MeasureAll(const std::vector<std::string>& names,
@@ -189,12 +222,14 @@ absl::StatusOr<ordered_json> MeasureAll(const std::vector<std::string>& names,
         std::find(names.begin(), names.end(), workload.name) == names.end()) {
       continue;
     }
-    DATASETD_ASSIGN_OR_RETURN(ordered_json row,
+    DATASETD_ASSIGN_OR_RETURN(const ordered_json rows,
                               Measure(*backend, workload, num_launches));
-    if (copy > 0) {
-      row["share_of_copy"] = row["bytes_per_second"].get<double>() / copy;
+    for (ordered_json row : rows) {
+      if (copy > 0) {
+        row["share_of_copy"] = row["bytes_per_second"].get<double>() / copy;
+      }
+      result["rows"].push_back(std::move(row));
     }
-    result["rows"].push_back(std::move(row));
   }
   return result;
 }

@@ -11,7 +11,7 @@ machine falls on all alike: medians of the repetitions. `ratio` is datasetd's
 samples/s over the peer's. CPU seconds are of the jobs that were measured, their
 workers, and the daemon; `of one` is that for a sample over one job's. Time to
 first batch leaves the imports out: the first job's holds the load, the second's
-finds it loaded.
+finds it loaded. The file also has num_batches and num_launches of the daemons.
 What a peer or machine cannot do stands in the table with its reason.
 
     bazel run //tests/benchmarks/compare -- --before DIR --peers datasetd before
@@ -126,6 +126,9 @@ def measure(jobs, daemon_pid, seconds):
     daemon = statistics.mean(a["daemon_cpu_seconds"] for a in answers)
     samples = sum(a["samples"] for a in answers)
     return {
+        # Of a daemon: how many batches one launch makes bounds small ones.
+        **{key: sum(a[key] for a in answers)
+           for key in ("num_batches", "num_launches") if key in answers[0]},
         "samples_per_second": sum(
             a["samples"] / a["seconds"] for a in answers),
         "cpu_seconds_per_million": 1e6 * (

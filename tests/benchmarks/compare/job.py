@@ -8,7 +8,8 @@ Says one line of JSON for each line that it reads, and once before:
     open      {"first_batch_s": ..., "shape": ...} or {"not_offered": ...}
     take S T PID  takes batches for S seconds and uses none, torch with T
                   threads: {"samples", "seconds", "cpu_seconds",
-                  "daemon_cpu_seconds", "pss_mib", "device_mib"}
+                  "daemon_cpu_seconds", "pss_mib", "device_mib"}, and of
+                  a daemon's job "num_batches", "num_launches"
 
 CPU seconds and memory include the peer's worker processes; the daemon's, PID,
 stand by themselves.
@@ -73,6 +74,25 @@ def pss_mib(pids):
     return total / 1024
 
 
+class Launches:
+    """What the daemon launched for this process; None of another peer."""
+
+    def __init__(self, peer, address):
+        self._client = None
+        if address is not None and peer in peers.DAEMON_PEERS:
+            import datasetd
+
+            self._client = datasetd.connect(address)
+
+    def totals(self):
+        if self._client is None:
+            return {}
+        own = [feed for feed in self._client.list_feeds()
+               if int(feed["pid"]) == os.getpid()]
+        return {key: sum(int(feed[key]) for feed in own)
+                for key in ("num_batches", "num_launches")}
+
+
 def synchronize(device):
     if device != "cpu":
         torch.cuda.synchronize()
@@ -90,7 +110,7 @@ def await_quiet(pids):
             break
 
 
-def take(batches, workload, device, seconds, daemon):
+def take(batches, workload, device, seconds, daemon, launches):
     settled = time.monotonic() + min(_SETTLE_SECONDS, seconds)
     for _ in range(_PREFETCHED_BATCHES):
         next(batches)
@@ -98,6 +118,7 @@ def take(batches, workload, device, seconds, daemon):
             break
     synchronize(device)
     pids = family()
+    launched = launches.totals()
     cpu, daemon_cpu = cpu_seconds(pids), cpu_seconds([daemon])
     start, num = time.monotonic(), 0
     while True:
@@ -110,8 +131,11 @@ def take(batches, workload, device, seconds, daemon):
     elapsed = time.monotonic() - start
     cpu = cpu_seconds(pids) - cpu
     daemon_cpu = cpu_seconds([daemon]) - daemon_cpu
+    launched = {key: value - launched[key]
+                for key, value in launches.totals().items()}
     await_quiet(pids)
     return {
+        **launched,
         "samples": num,
         "seconds": elapsed,
         "cpu_seconds": cpu,
@@ -132,6 +156,7 @@ def main():
 
     say({"imported_s": time.monotonic() - _START})
     batches = None
+    launches = Launches(peer, address)
     for line in sys.stdin:
         command, *arguments = line.split()
         if command == "open":
@@ -156,7 +181,7 @@ def main():
         else:
             torch.set_num_threads(int(arguments[1]))
             say(take(batches, workload, device, float(arguments[0]),
-                     int(arguments[2])))
+                     int(arguments[2]), launches))
 
 
 if __name__ == "__main__":

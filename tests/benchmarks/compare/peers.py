@@ -33,6 +33,10 @@ class NotOffered(Exception):
     """Why a peer has no row."""
 
 
+# Those whose batches a daemon makes.
+DAEMON_PEERS = ("datasetd", "pretransformed", "before")
+
+
 def open_peer(name, workload, directory, device, address):
     """The peer's generator. `directory` holds the workload's arrays."""
     if name in ("datasetd", "before"):
