@@ -35,8 +35,11 @@ constexpr int64_t kPrefetchRows = 64;
 constexpr int64_t kCopiedRowNanoseconds = 2;  // of a client's order
 
 // The longest time between two launches for which free slots are gathered: a
-// turn of the device, of about 0.4 ms, is little of it.
+// turn of the device, of about 0.4 ms, is little of it. While the client has
+// batches in a third of the slots, nothing is late, and slots are the limit; the
+// time is for one that keeps these, and asks for more without waiting.
 constexpr uint64_t kMaxGatherNanoseconds = 100'000'000;
+constexpr uint64_t kMaxStockedGatherNanoseconds = 1'000'000'000;
 
 }  // namespace
 
@@ -101,8 +104,8 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   }
   if (backend.max_launch_operations() > 0 &&
       feed->options_.sample_operations > 0) {
-    // A team works on a sample alone, and all teams at once: fewer samples than
-    // teams end no earlier.
+    // All teams work at once, each on a sample where that has several passes:
+    // fewer samples than teams end no earlier.
     feed->max_launch_rows_ = std::max<int64_t>(
         {1, program->num_teams,
          backend.max_launch_operations() / feed->options_.sample_operations});
@@ -186,15 +189,18 @@ bool Feed::UpdateGathering(uint64_t now_nanoseconds, size_t num_pending) {
   // A pending release is a batch that the client's device still has to work on.
   const bool is_short =
       channel_->IsClientWaiting() && 4 * num_pending < slots_.size();
-  is_gathering_ =
-      3 * size_t{num_free_} < slots_.size() && !is_short &&
-      now_nanoseconds < last_launch_nanoseconds_ + kMaxGatherNanoseconds;
+  const bool is_stocked = 3 * (num_published_ - num_pending) >= slots_.size();
+  gather_end_nanoseconds_ =
+      last_launch_nanoseconds_ +
+      (is_stocked ? kMaxStockedGatherNanoseconds : kMaxGatherNanoseconds);
+  is_gathering_ = 3 * size_t{num_free_} < slots_.size() && !is_short &&
+                  now_nanoseconds < gather_end_nanoseconds_;
   return !is_gathering_ && num_free_ > 0;
 }
 
 std::optional<uint64_t> Feed::gathers_until() const {
   if (!is_gathering_ || num_free_ == 0 || is_stopped_) return std::nullopt;
-  return last_launch_nanoseconds_ + kMaxGatherNanoseconds;
+  return gather_end_nanoseconds_;
 }
 
 bool Feed::Scan(uint64_t now_nanoseconds) {
@@ -525,6 +531,7 @@ absl::StatusOr<bool> Feed::LaunchNext(int max_batches) {
   stats_.num_launches.fetch_add(1, std::memory_order_relaxed);
   last_launch_nanoseconds_ = launch.started_nanoseconds;
   is_gathering_ = num_free_ == 0 && !backend().info().is_host;
+  gather_end_nanoseconds_ = last_launch_nanoseconds_ + kMaxGatherNanoseconds;
   return true;
 }
 

@@ -273,6 +273,7 @@ class Feed {
   // True while free slots wait for others, to be filled by one launch.
   bool is_gathering_ = false;
   uint64_t last_launch_nanoseconds_ = 0;  // when it began
+  uint64_t gather_end_nanoseconds_ = 0;   // as of the last Scan or Launch
   // A ring buffer: [first_launch_, first_launch_ + num_running_launches_).
   std::vector<PendingLaunch> launches_;
   int first_launch_ = 0;

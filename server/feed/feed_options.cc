@@ -7,7 +7,6 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kMaxNameLength = 128;
-constexpr uint32_t kMaxPrefetch = 62;
 
 }  // namespace
 

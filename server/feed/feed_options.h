@@ -11,6 +11,8 @@
 
 namespace datasetd {
 
+inline constexpr uint32_t kMaxPrefetch = 62;
+
 inline uint32_t WorldSize(const v1::FeedOptions& options) {
   return options.world_size() == 0 ? 1 : options.world_size();
 }

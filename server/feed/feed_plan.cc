@@ -20,9 +20,15 @@
 namespace datasetd {
 namespace {
 
-constexpr int64_t kDefaultPrefetchBytes = 64 << 20;
 constexpr int64_t kMinDefaultPrefetch = 4;
 constexpr int64_t kMaxDefaultPrefetch = 32;
+// On a GPU one launch makes a third of the batches, and takes a turn of the
+// device. So one with much memory has a deeper default, if that is a small part
+// of what is free.
+constexpr int64_t kMinDefaultPrefetchBytes = 64 << 20;
+constexpr int64_t kMaxDefaultPrefetchBytes = 256 << 20;
+constexpr uint64_t kLargeGpuBytes = 40'000'000'000;
+constexpr int64_t kShareOfFree = 16;
 // Slots beyond the prefetched ones: one in use, one being returned.
 constexpr int64_t kExtraSlots = 2;
 constexpr int64_t kSlabGranularityBytes = 2 << 20;
@@ -122,11 +128,19 @@ ClientOrder::Options PlanOrder(const v1::FeedOptions& options,
 
 }  // namespace
 
+int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes) {
+  if (device.is_host || device.total_bytes < kLargeGpuBytes) {
+    return kMinDefaultPrefetchBytes;
+  }
+  return std::clamp(SaturatingCast<int64_t>(free_bytes) / kShareOfFree,
+                    kMinDefaultPrefetchBytes, kMaxDefaultPrefetchBytes);
+}
+
 absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
                                   const FieldOptionsMap& field_options,
                                   std::shared_ptr<const Dataset> held,
                                   const TransformLimits& limits,
-                                  Backend* device) {
+                                  Backend* device, uint64_t free_bytes) {
   const Dataset& dataset = *held;
   if (device == nullptr) device = &dataset.backend();
   const Backend& backend = *device;
@@ -144,10 +158,15 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
   plan.transforms_hash = TransformsHash(fields.pipelines);
 
   const auto stride = static_cast<int64_t>(plan.layout.slot_stride_bytes());
-  plan.prefetch = options.has_prefetch()
-                      ? options.prefetch()
-                      : std::clamp(kDefaultPrefetchBytes / stride,
-                                   kMinDefaultPrefetch, kMaxDefaultPrefetch);
+  const int64_t prefetch_bytes =
+      DefaultPrefetchBytes(backend.info(), free_bytes);
+  plan.prefetch =
+      options.has_prefetch()
+          ? options.prefetch()
+          : std::clamp<int64_t>(prefetch_bytes / stride, kMinDefaultPrefetch,
+                                prefetch_bytes > kMinDefaultPrefetchBytes
+                                    ? int64_t{kMaxPrefetch}
+                                    : kMaxDefaultPrefetch);
   plan.num_slots = plan.prefetch + kExtraSlots;
   plan.layout.set_num_slots(Narrow<uint32_t>(plan.num_slots));
   plan.slab_bytes = SaturatingRoundUp(

@@ -40,8 +40,13 @@ struct FeedPlan {
   std::string transforms_hash;
 };
 
+// The memory of the batches that a feed makes ahead by default, where
+// `free_bytes` of the device's budget are free.
+int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
+
 // Plans a feed that runs on `device`, one of the dataset's backends; null: the
-// first. The plan holds a reference to the dataset. Pure; thread-safe.
+// first. `free_bytes`: as for DefaultPrefetchBytes. The plan holds a reference to
+// the dataset. Pure; thread-safe.
 // `fields` are CompleteFieldOptions(options.fields()). REQUIRES:
 // CheckFeedOptions(options) is OK.
 //   INVALID_ARGUMENT  a field, an op, the batch size, the order, its start, the
@@ -52,7 +57,8 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
                                   const FieldOptionsMap& fields,
                                   std::shared_ptr<const Dataset> dataset,
                                   const TransformLimits& limits = {},
-                                  Backend* device = nullptr);
+                                  Backend* device = nullptr,
+                                  uint64_t free_bytes = 0);
 
 }  // namespace datasetd
 

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "proto/attach_protocol.h"
+#include "server/feed/feed_plan.h"
 #include "server/service/grpc_status.h"
 
 namespace datasetd {
@@ -48,6 +49,8 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
         served.budget->used_bytes_of_kind(MemoryKind::kSlab));
     device->set_scratch_bytes(
         served.budget->used_bytes_of_kind(MemoryKind::kScratch));
+    device->set_default_prefetch_bytes(static_cast<uint64_t>(
+        DefaultPrefetchBytes(info, served.budget->free_bytes())));
     if (!info.is_host && pinned != nullptr) {
       device->set_pinned_bytes(pinned->used_bytes());
     }

@@ -142,6 +142,7 @@ DeviceInfo MakeInfo(const Backend& host, const FakeBackendOptions& options) {
   info.name = options.name;
   info.uuid = options.uuid;
   info.description = "host memory, work on command";
+  if (!options.is_host) info.total_bytes = options.total_bytes;
   return info;
 }
 

@@ -52,6 +52,7 @@ struct FakeBackendOptions {
   bool is_host = true;
   std::string name = "fake";
   std::array<uint8_t, 16> uuid = {};
+  size_t total_bytes = size_t{16} << 30;  // of its own, if it is no host
 };
 
 class FakeBackend final : public Backend {

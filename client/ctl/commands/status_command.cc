@@ -59,12 +59,14 @@ std::string Describe(const v1::GetStatusResponse& status,
       " sessions; formats: ", absl::StrJoin(status.formats(), ", "), "\n\n");
   std::string failures;
   std::vector<std::vector<std::string>> rows = {
-      {"DEVICE", "DATASETS", "SLABS", "SCRATCH", "BUDGET", "UUID", "WHAT"}};
+      {"DEVICE", "DATASETS", "SLABS", "SCRATCH", "BUDGET", "AHEAD", "UUID",
+       "WHAT"}};
   for (const v1::Device& device : status.devices()) {
     rows.push_back({device.name(), FormatBytes(device.dataset_bytes()),
                     FormatBytes(device.slab_bytes()),
                     FormatBytes(device.scratch_bytes()),
                     FormatBytes(device.memory_budget_bytes()),
+                    FormatBytes(device.default_prefetch_bytes()),
                     device.gpu_uuid().empty()
                         ? "-"
                         : GpuUuidText(device.gpu_uuid(), device.is_mig()),

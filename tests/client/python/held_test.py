@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import NUM_SAMPLES, loader
+from datasetd._batches import frameworks
 
 # prefetch=4: room for 6 batches, of which 5 are handed out without a copy.
 _ROOM = 6
@@ -109,6 +110,62 @@ def test_batches_of_small_fields_are_kept_at_will(dataset, framework, quiet):
     labels = np.concatenate([np.asarray(batch.label) for batch in kept])
     assert labels.tolist() == _LABELS.tolist()
     assert [batch.index for batch in kept] == list(range(52))
+
+
+# On a GPU a copy costs more. The host's daemon and frameworks stand in for it.
+@pytest.fixture
+def lent(monkeypatch):
+    monkeypatch.setattr(frameworks.Framework, "lends_small", True)
+
+
+def addresses_of(arrays):
+    return [
+        a.data_ptr() if hasattr(a, "data_ptr") else a.ctypes.data
+        for a in arrays
+    ]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("fields", [None, "label"])
+def test_labels_that_are_not_kept_are_not_copied(
+    dataset, framework, fields, lent, quiet
+):
+    """A job gets them where the daemon wrote them: as many places as slots."""
+    with batches_of(
+        dataset, fields=fields, framework=framework
+    ) as batches:
+        labels, addresses, batch = [], set(), None
+        for batch in batches:
+            labels += batch.label.tolist()
+            addresses.update(addresses_of([batch.label]))
+    assert labels == _LABELS.tolist()
+    assert len(addresses) <= _ROOM
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("fields", [None, "label"])
+@pytest.mark.parametrize("prefetch", [1, 2, 4, 30])
+def test_kept_labels_keep_some_slots_and_then_none(
+    dataset, framework, fields, prefetch, lent, quiet
+):
+    """Half of those that make whole batches copies; so without a warning."""
+    kept, held, batch = [], [], None
+    with batches_of(
+        dataset, fields=fields, framework=framework, prefetch=prefetch
+    ) as batches:
+        for batch in batches:
+            kept.append(batch.label)
+            held.append(getattr(batch._handle, "num_held", 0))
+    assert max(held) <= (prefetch + 2) // 2 + 1
+    labels = np.concatenate([np.asarray(label) for label in kept])
+    assert labels.tolist() == _LABELS.tolist()
+
+
+@pytest.mark.parametrize("on_held", ["copy", "error"])
+def test_kept_labels_leave_room_for_batches(dataset, on_held, lent, quiet):
+    with batches_of(dataset, on_held=on_held) as batches:
+        targets = [target for _, target in batches]
+    assert torch.cat(targets).tolist() == _LABELS.tolist()
 
 
 # -- Batches that are copied ---------------------------------------------------

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/fake_backend.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -62,6 +63,28 @@ TEST_F(FeedPlanTest, PrefetchIsWhatFits64MibWithin4And32) {
   // 29 MiB.
   EXPECT_EQ(Plan(Options(200'000)).prefetch, 4);
   EXPECT_EQ(Plan(Options(4, "prefetch: 2")).prefetch, 2);
+}
+
+TEST_F(FeedPlanTest, AGpuWithMuchMemoryFreePrefetchesMore) {
+  constexpr uint64_t kGb = 1'000'000'000;
+  const auto prefetch = [&](uint64_t total_bytes, uint64_t free_bytes,
+                            uint32_t batch_size) {
+    FakeBackend gpu({.is_host = false, .total_bytes = total_bytes});
+    const auto plan = PlanFeed(Options(batch_size), {}, dataset_, {}, &gpu,
+                               free_bytes);
+    EXPECT_THAT(plan, IsOk());
+    return plan.ok() ? plan->prefetch : 0;
+  };
+  // 256 MiB of slots of 4.75 MiB: 53.9 of them.
+  EXPECT_EQ(prefetch(80 * kGb, 80 * kGb, 32768), 53);
+  EXPECT_EQ(prefetch(80 * kGb, 80 * kGb, 4), 62);
+  EXPECT_EQ(prefetch(40 * kGb, 5 * kGb, 32768), 53);
+  // A sixteenth of what is free: 128 MiB.
+  EXPECT_EQ(prefetch(80 * kGb, uint64_t{2} << 30, 32768), 26);
+  // As on the host.
+  EXPECT_EQ(prefetch(80 * kGb, kGb, 32768), 13);
+  EXPECT_EQ(prefetch(80 * kGb, kGb, 4), 32);
+  EXPECT_EQ(prefetch(24 * kGb, 24 * kGb, 32768), 13);
 }
 
 TEST_F(FeedPlanTest, TheSlabHasTwoSlotsMoreInWholePieces) {

@@ -216,6 +216,24 @@ TEST_F(GatheringTest, IsLimitedInTime) {
   EXPECT_TRUE(feed().CanLaunch());
 }
 
+// A slow client with batches in most slots waits for nothing.
+TEST_F(GatheringTest, TheTimeIsLongerWhileTheClientHasBatches) {
+  Release(0, 1);
+  feed().Scan(now_);
+  ASSERT_TRUE(feed().gathers_until().has_value());
+  const uint64_t stocked = *feed().gathers_until();
+  // Its device has all but three.
+  Request(1, 9);
+  feed().Scan(now_);
+  ASSERT_TRUE(feed().gathers_until().has_value());
+  const uint64_t until = *feed().gathers_until();
+  EXPECT_EQ(stocked - until, 900'000'000u);
+  EXPECT_FALSE(feed().Scan(until - 1));
+  EXPECT_FALSE(feed().CanLaunch());
+  EXPECT_TRUE(feed().Scan(until));
+  EXPECT_TRUE(feed().CanLaunch());
+}
+
 // Its program and its slab may go at once.
 TEST_F(FeedTest, ARefusedLaunchLeavesNoWork) {
   int num_launches = 0;

@@ -76,8 +76,9 @@ class Batch(Tuple[ArrayT, ...]):
     of an attribute below, or begins with "_", is available by batch["name"].
 
     Arrays share the daemon's memory and keep it alive; they may be freed on
-    any thread. Small fields, such as labels, are copies, and so are all fields
-    where the job keeps many batches: see DataLoader.
+    any thread. Small fields, such as labels, are copies (on a GPU only where
+    the job keeps some batches), and so are all fields where it keeps many: see
+    DataLoader.
 
     A Batch that a wrapper makes of other values, such as in jax.jit or
     jax.tree_util.tree_map, has the fields' names but no epoch, index,

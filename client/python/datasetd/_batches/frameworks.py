@@ -36,8 +36,8 @@ from .dlpack import (
     owning_capsule,
 )
 
-# Fields that are no images are copied up to this size of a batch, so that a
-# label that is kept keeps no images.
+# Fields that are no images are small up to this size of a batch: copies of
+# them keep no images (see held.py).
 SMALL_BYTES = 1 << 16
 
 _BYTES = {
@@ -81,9 +81,16 @@ class Framework:
         stream `earlier` makes. Nothing if copies are complete when they are
         returned."""
 
+    @property
+    def lends_small(self) -> bool:
+        """True if small fields are copies only while slots are short. On a GPU
+        a copy is an allocation and a kernel for each batch, and a turn of the
+        device where the job has no other work."""
+        return self.can_copy and self.device[0] == CUDA
+
     def copies(self, info: FieldInfo, images: Container[str]) -> bool:
-        """True for a field that is always copied: a small one, and none of
-        `images`."""
+        """True for a field of which copies keep no images: a small one, and
+        none of `images`."""
         return (
             self.can_copy
             and info.name not in images
@@ -314,9 +321,12 @@ class JaxFramework(Framework):
         self._jax: Any = jax
         self._from_dlpack: Any = jax.dlpack.from_dlpack
 
+    # XLA frees a buffer when its last use is enqueued on a stream that is not
+    # told here, so the slot would be filled again while it is read: on a GPU
+    # all fields are copies.
+    lends_small = False
+
     def copies(self, info: FieldInfo, images: Container[str]) -> bool:
-        # XLA frees a buffer when its last use is enqueued on a stream that is
-        # not told here, so the slot would be filled again while it is read.
         return self.device[0] == CUDA or super().copies(info, images)
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:

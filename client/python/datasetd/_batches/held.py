@@ -12,7 +12,9 @@ class Held:
     """Decides which batches of a loader are handed out as copies.
 
     A batch is a copy if less than a quarter of the slots (at least one) would
-    be left for the daemon otherwise. All feeds of a loader share one.
+    be left for the daemon otherwise. Its small fields, such as labels, are
+    always copies, or on a GPU while more slots are held than most_lent(). All
+    feeds of a loader share one.
     """
 
     def __init__(self, on_held: str, loader: str) -> None:
@@ -31,6 +33,13 @@ class Held:
         if not self._copies:
             return num_slots
         return num_slots - max(1, num_slots // 4)
+
+    def most_lent(self, num_slots: int) -> int:
+        """Returns how many of a feed's slots may be held before small fields
+        are copies, where they are not always. Kept labels alone never make
+        whole batches copies: beside them three batches have room."""
+        most = num_slots - max(1, num_slots // 4)
+        return max(0, min(most // 2, most - 3))
 
     def warn(self, num_held: int, num_slots: int) -> None:
         """Says the first time that batches are copies, where `num_held` of

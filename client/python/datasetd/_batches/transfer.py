@@ -7,7 +7,7 @@ from typing import Any, Container, List, Optional
 
 from .._connection import library
 from .batch import Batch, Origin, batch_class, detached
-from .dlpack import CPU, CUDA, HANDLE_BYTES, FieldInfo, Handle
+from .dlpack import CUDA, HANDLE_BYTES, FieldInfo, Handle
 from .frameworks import Framework, copy_of
 from .held import Held
 
@@ -44,9 +44,14 @@ class Transfer:
             if framework.copies(info, images)
         ]
         self._all_small = sum(1 << i for i in self._small)
+        # Small fields are copies while more slots are held.
+        self._most_lent = (
+            held.most_lent(num_slots) if framework.lends_small else 0
+        )
         # Batches are copies while more slots are held.
-        if len(self._small) == len(fields):
-            self._most_held = 0
+        self._is_small = len(self._small) == len(fields)
+        if self._is_small:
+            self._most_held = self._most_lent
         elif framework.can_copy:
             self._most_held = held.most(num_slots)
         else:
@@ -64,7 +69,7 @@ class Transfer:
         # framework.
         self.copied = framework.copied = (
             sum(1 << i for i in self._small if i < 64)
-            if self.num_tensors and framework.device[0] == CPU
+            if self.num_tensors and not framework.lends_small
             else 0
         )
         self._owners: List[Any] = []
@@ -119,15 +124,18 @@ class Transfer:
     ) -> Batch[Any]:
         """`copied` has the bits of the arrays that are copies."""
         is_copy = handle.num_held > self._most_held
-        if is_copy and self._most_held:
+        has_copies = is_copy or (
+            handle.num_held > self._most_lent and bool(self._small)
+        )
+        if is_copy and not self._is_small:
             # May raise; the batch is returned by the next call then.
             self._held.warn(handle.num_held - 1, self._num_slots)
-        if is_copy or copied != self._all_small:
+        if has_copies and (is_copy or copied != self._all_small):
             for i in range(len(arrays)) if is_copy else self._small:
                 if not copied >> i & 1:
                     arrays[i] = copy_of(arrays[i])
         batch = self._batch_class(arrays)
-        if (is_copy or self._small) and self._framework.device[0] == CUDA:
+        if has_copies and self._framework.device[0] == CUDA:
             batch._copied_on = self.stream
         batch._origin = self._origin
         batch._handle = (

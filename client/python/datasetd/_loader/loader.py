@@ -92,8 +92,10 @@ class DataLoader(JobLoader[ArrayT]):
       partition: "node" or (index, count): each node holds a part of the
         samples, and its ranks divide that alone. See below.
       prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
-        within 4 to 32. On a GPU one launch makes a third of them and takes
-        some of the trainer's time: a larger number costs a step less.
+        within 4 to 32; on a GPU of 40 GB and more as many as fit 256 MiB, if
+        that is a small part of the free budget (AHEAD in `datasetctl status`).
+        On a GPU one launch makes a third of them and takes some of the
+        trainer's time: a larger number costs a step less.
       transforms: a list, for the only image field (with several for `image`)
         or the `fields` of each op; a dict of lists by field; or a Compose of
         torchvision, in the place of a list.
@@ -148,7 +150,9 @@ class DataLoader(JobLoader[ArrayT]):
     Batches share the daemon's memory, which has room for prefetch + 2 of them,
     and stay valid until they are freed, even after close(). Fields that are no
     images and have at most 64 KiB in a full batch, such as labels, are copies
-    in the framework's own memory. When the job keeps three quarters of the
+    in the framework's own memory; on a GPU only while the job keeps a good
+    third of the room, so that kept labels take no more of it. When the job
+    keeps three quarters of the
     room, further batches are copies altogether, and a warning says so once; or
     with on_held="error" next() raises AllSlotsHeld when all is kept. With
     framework="dlpack", which has no memory of its own, nothing is copied.
