@@ -36,8 +36,8 @@ constexpr int64_t kCopiedRowNanoseconds = 2;  // of a client's order
 
 // The longest time between two launches for which free slots are gathered: a
 // turn of the device, of about 0.4 ms, is little of it. While the client has
-// batches in a third of the slots, nothing is late, and slots are the limit; the
-// time is for one that keeps these, and asks for more without waiting.
+// batches in a third of the slots, nothing is late, and slots are the limit;
+// the time is for one that keeps these, and asks for more without waiting.
 constexpr uint64_t kMaxGatherNanoseconds = 100'000'000;
 constexpr uint64_t kMaxStockedGatherNanoseconds = 1'000'000'000;
 

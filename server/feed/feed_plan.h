@@ -45,10 +45,10 @@ struct FeedPlan {
 int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
 
 // Plans a feed that runs on `device`, one of the dataset's backends; null: the
-// first. `free_bytes`: as for DefaultPrefetchBytes. The plan holds a reference to
-// the dataset. Pure; thread-safe.
-// `fields` are CompleteFieldOptions(options.fields()). REQUIRES:
-// CheckFeedOptions(options) is OK.
+// first. `free_bytes`: as for DefaultPrefetchBytes. The plan holds a reference
+// to the dataset. Pure; thread-safe. `fields` are
+// CompleteFieldOptions(options.fields()). REQUIRES: CheckFeedOptions(options)
+// is OK.
 //   INVALID_ARGUMENT  a field, an op, the batch size, the order, its start, the
 //                     subset or weights are invalid, or an op exceeds the
 //                     limits

@@ -86,16 +86,14 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
   DATASETD_ASSIGN_OR_RETURN(
       DatasetUse use,
       datasets_->Use(options.dataset(), caller, options.device()));
-  DATASETD_ASSIGN_OR_RETURN(
-      const ServedDevice* const planned_on,
-      devices_->Find(use.backend()->info().name));
+  DATASETD_ASSIGN_OR_RETURN(const ServedDevice* const planned_on,
+                            devices_->Find(use.backend()->info().name));
   const MemoryBudget::Terms terms = {.is_privileged = caller.is_privileged};
   DATASETD_ASSIGN_OR_RETURN(
-      FeedPlan plan,
-      PlanFeed(options, fields, use.dataset(), options_.transform_limits,
-               use.backend(),
-               planned_on->budget->FreeBytesFor(MemoryKind::kSlab, caller.uid,
-                                                terms)));
+      FeedPlan plan, PlanFeed(options, fields, use.dataset(),
+                              options_.transform_limits, use.backend(),
+                              planned_on->budget->FreeBytesFor(
+                                  MemoryKind::kSlab, caller.uid, terms)));
   DATASETD_ASSIGN_OR_RETURN(UserPlaces::Place place,
                             places_.Take(caller.uid, caller.is_privileged));
   uint64_t id;

@@ -59,6 +59,7 @@ PROBES = [
     ("step_probe", ["probes.py", "step_probe"], 120),
     ("mps_step_probe", ["probes.py", "mps_step_probe"], 120),
 ]
+DIRECT_PROBE_SECONDS = 420
 LEFT_OUT_READERS = "none: every reader of this version is in the daemon"
 
 
@@ -307,7 +308,7 @@ QUESTIONS = [
      ("cuda_probe", "sizes")),
     ("open", "How long does opening a slab take?",
      ("cuda_probe", "slab_open")),
-    ("read_only", "Is a read-only mapping of a slab enforced?",
+    ("read_only", "Is a copy to a read-only mapping of a slab refused?",
      ("cuda_probe", "read_only_import")),
 ]
 
@@ -376,6 +377,25 @@ def run_compare(part):
             return why_not(step)
 
 
+def run_direct_probe(part, no_gpu):
+    """The answers so far, also of a probe that is cut."""
+    if no_gpu:
+        return {"not_measured": no_gpu}
+    if not (PARTS / "direct_plan").exists():
+        return {"not_measured": "this release was built without the toolkit"}
+    with tempfile.TemporaryDirectory(prefix="dd") as directory:
+        answers = os.path.join(directory, "direct.json")
+        step = part.run("direct_probe", [
+            sys.executable, PARTS / "direct_probe.py", part.device, answers],
+            DIRECT_PROBE_SECONDS,
+            {"PYTHONPATH": f"{part.environment['PYTHONPATH']}:{PARTS}"})
+        try:
+            with open(answers) as file:
+                return json.load(file)
+        except OSError:
+            return why_not(step)
+
+
 def run_bench(part):
     rows = []
     for jobs in (1, 4):
@@ -383,6 +403,14 @@ def run_bench(part):
             sys.executable, PARTS / "bench.py", part.device, str(jobs)], 120)
         rows += read_json(step).get("rows", [])
     return rows
+
+
+def named_direct(report):
+    """The parts of direct_probe, by names that tell whose they are."""
+    answers = report.get("direct_probe", {})
+    if "not_measured" in answers:
+        return {"direct_probe": answers}
+    return {f"direct_probe.{name}": answer for name, answer in answers.items()}
 
 
 def print_table(report):
@@ -413,7 +441,8 @@ def print_table(report):
                       f"{rate:>12,.0f} samples/s  datasetd is "
                       f"{row['datasetd_is_times']:.2f} times" if rate else
                       f"not measured: {row['not_measured'][-80:]}"))
-    for name, answer in report.get("probes", {}).items():
+    for name, answer in {**report.get("probes", {}),
+                         **named_direct(report)}.items():
         if "not_measured" in answer:
             print(f"probe {name}: not measured: {answer['not_measured'][:90]}")
         else:
@@ -424,8 +453,11 @@ def main():
     parser = argparse.ArgumentParser(
         prog="datasetd-selftest", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("tests", "probes", "bench"),
-                        help="one part; each ends within 8 minutes")
+    parser.add_argument("--only", choices=("tests", "probes", "bench",
+                                           "direct_probe"),
+                        help="one part; each ends within 8 minutes. "
+                        "direct_probe runs only if it is asked for: what "
+                        "feeds in the trainer's process would give")
     parser.add_argument("--require_gpu", action="store_true",
                         help="fail where there is no GPU")
     parser.add_argument("--no_timing", action="store_true",
@@ -467,6 +499,8 @@ def main():
         part = Part(name, device, environment)
         if name == "tests":
             run_tests(part, no_gpu)
+        elif name == "direct_probe":
+            report["direct_probe"] = run_direct_probe(part, no_gpu)
         elif name == "probes":
             report["probes"] = run_probes(part, no_gpu,
                                           not arguments.no_timing)

@@ -1,7 +1,9 @@
 """The self-test's verdicts: on a GPU machine nothing passes by skipping."""
 
 import os
+import pathlib
 import sys
+import tempfile
 import unittest
 
 from tests.selftest import datasetd_selftest as selftest
@@ -96,6 +98,29 @@ class SelftestTest(unittest.TestCase):
         del report["probes"]
         self.assertEqual(answer(("one", "x")),
                          (None, "the probes were not asked for"))
+
+    def test_the_direct_probe_keeps_the_answers_that_it_had(self):
+        with tempfile.TemporaryDirectory() as directory:
+            parts = pathlib.Path(directory)
+            self.addCleanup(setattr, selftest, "PARTS", selftest.PARTS)
+            selftest.PARTS = parts
+            answer = selftest.run_direct_probe(self.part(), None)
+            self.assertIn("without the toolkit", answer["not_measured"])
+            (parts / "direct_plan").touch()
+            script = parts / "direct_probe.py"
+            script.write_text("raise SystemExit('no torch')")
+            part = self.part()
+            answer = selftest.run_direct_probe(part, None)
+            self.assertIn("no torch", answer["not_measured"])
+            script.write_text(
+                "import sys\nopen(sys.argv[2], 'w').write('{\"steps\": {}}')\n"
+                "raise SystemExit(1)")
+            self.assertEqual(selftest.run_direct_probe(part, None),
+                             {"steps": {}})
+            self.assertEqual([step["result"] for step in part.steps],
+                             ["FAILED", "FAILED"])
+        self.assertEqual(selftest.run_direct_probe(part, "no GPU"),
+                         {"not_measured": "no GPU"})
 
     def test_the_last_line_of_json_is_the_answer(self):
         self.assertEqual(

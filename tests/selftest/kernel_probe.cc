@@ -4,10 +4,10 @@
 //   kernel_probe [--launches=N] [WORKLOAD...]
 //
 // Launches follow each other on one stream; the time is that of all over their
-// number. Of each workload: launches of enough samples that every SM is at work,
-// and of one batch of 32 to 512, as feeds make. With --launches=1 nothing warms
-// up, for a profiler, and there are the large ones alone. Exit code 0 if there
-// is a GPU, else 1.
+// number. Of each workload: launches of enough samples that every SM is at
+// work, and of one batch of 32 to 512, as feeds make. With --launches=1 nothing
+// warms up, for a profiler, and there are the large ones alone. Exit code 0 if
+// there is a GPU, else 1.
 
 #include <cuda.h>
 
@@ -93,7 +93,8 @@ absl::StatusOr<double> CopyBytesPerSecond(Backend& backend) {
 }
 
 // Returns the seconds of a launch.
-absl::StatusOr<double> TimeLaunches(Stream& stream, const LoadedProgram& program,
+absl::StatusOr<double> TimeLaunches(Stream& stream,
+                                    const LoadedProgram& program,
                                     absl::Span<BatchTask> tasks,
                                     int num_launches) {
   Clock::time_point start = Clock::now();
@@ -186,12 +187,12 @@ absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
   ordered_json rows = ordered_json::array();
   const auto add = [&](int64_t num_samples, double launch_seconds) {
     const double samples = static_cast<double>(num_samples);
-    rows.push_back({{"workload", workload.name},
-                    {"samples_per_launch", num_samples},
-                    {"launch_us", launch_seconds * 1e6},
-                    {"ns_per_sample", launch_seconds * 1e9 / samples},
-                    {"bytes_per_second",
-                     sample_bytes * samples / launch_seconds}});
+    rows.push_back(
+        {{"workload", workload.name},
+         {"samples_per_launch", num_samples},
+         {"launch_us", launch_seconds * 1e6},
+         {"ns_per_sample", launch_seconds * 1e9 / samples},
+         {"bytes_per_second", sample_bytes * samples / launch_seconds}});
   };
   add(int64_t{kBatches} * shape.batch_size, seconds);
   if (num_launches == 1) return rows;
@@ -201,8 +202,7 @@ absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
     task.num_samples = num_samples;
     DATASETD_ASSIGN_OR_RETURN(
         const double small,
-        TimeLaunches(*stream, *loaded, absl::MakeSpan(&task, 1),
-                     num_launches));
+        TimeLaunches(*stream, *loaded, absl::MakeSpan(&task, 1), num_launches));
     add(num_samples, small);
   }
   return rows;

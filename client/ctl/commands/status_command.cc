@@ -58,9 +58,9 @@ std::string Describe(const v1::GetStatusResponse& status,
       " datasets, ", status.num_feeds(), " feeds, ", status.num_sessions(),
       " sessions; formats: ", absl::StrJoin(status.formats(), ", "), "\n\n");
   std::string failures;
-  std::vector<std::vector<std::string>> rows = {
-      {"DEVICE", "DATASETS", "SLABS", "SCRATCH", "BUDGET", "AHEAD", "UUID",
-       "WHAT"}};
+  std::vector<std::vector<std::string>> rows = {{"DEVICE", "DATASETS", "SLABS",
+                                                 "SCRATCH", "BUDGET", "AHEAD",
+                                                 "UUID", "WHAT"}};
   for (const v1::Device& device : status.devices()) {
     rows.push_back({device.name(), FormatBytes(device.dataset_bytes()),
                     FormatBytes(device.slab_bytes()),

@@ -104,9 +104,9 @@ struct ChainState {
     alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
     Step sized[kMaxSteps];  // of a ragged field, while the sample is drawn
   };
-  uint32_t rows_from, rows_to;  // of a band of a resize
-  ValueScale scale;             // of a pass
-  MixDraw mix;                  // of the row
+  uint32_t rows_from, rows_to;   // of a band of a resize
+  ValueScale scale;              // of a pass
+  MixDraw mix;                   // of the row
   int32_t strip_from, strip_to;  // rows of the output that a block makes
 };
 

@@ -151,7 +151,8 @@ DATASETD_HOST_DEVICE inline ColumnSpan FindRun(const MoveProgram& field,
     const int32_t begin =
         run.step > 0 ? -run.origin : run.origin - move.size + 1;
     run.begin = folds || begin > run.begin ? begin : run.begin;
-    run.end = folds || begin + move.size < run.end ? begin + move.size : run.end;
+    run.end =
+        folds || begin + move.size < run.end ? begin + move.size : run.end;
   }
   // Padding only: any input column may be read in its place.
   if (run.begin >= run.end) return {0, 0, -1, 0};

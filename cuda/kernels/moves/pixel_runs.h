@@ -198,7 +198,8 @@ class FoldedPixels {
 };
 
 // Takes pixels out of the bytes from `offset` on in `words`, of which word i is
-// words[i ^ turn]. kHasNext: a word follows that of the last pixel's first byte.
+// words[i ^ turn]. kHasNext: a word follows that of the last pixel's first
+// byte.
 template <int kChannels, bool kHasNext, int kWords>
 DATASETD_HOST_DEVICE inline void PickPixels(const uint32_t* words,
                                             uint32_t turn, uint32_t offset,

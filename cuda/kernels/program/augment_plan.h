@@ -68,8 +68,8 @@ inline constexpr int kMaxFieldPlans = kMaxFields + 1;
 // True if `padding_move`, of FieldPlan, pads with other pixels of the row.
 DATASETD_HOST_DEVICE inline bool PadsWithPixels(const MoveProgram& field,
                                                 int padding_move) {
-  return padding_move >= 0 && field.moves[padding_move].padding_mode !=
-                                  PaddingMode::kConstant;
+  return padding_move >= 0 &&
+         field.moves[padding_move].padding_mode != PaddingMode::kConstant;
 }
 
 // The kernel's parameter, passed by value.

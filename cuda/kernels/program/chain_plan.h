@@ -21,8 +21,8 @@ inline int ChainThreads(int64_t team_bytes) {
   return team_bytes <= 128 << 10 ? 64 : kMaxChainThreads;
 }
 
-// FieldProgram::operations of a strip, at least. Each strip draws the sample and
-// makes its taps again, which is then an eighth of the work at most.
+// FieldProgram::operations of a strip, at least. Each strip draws the sample
+// and makes its taps again, which is then an eighth of the work at most.
 inline constexpr int64_t kMinStripOperations = 780'000;
 
 // The kernel's parameter, passed by value. The blocks take the strips of the

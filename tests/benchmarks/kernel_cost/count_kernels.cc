@@ -152,9 +152,9 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines,
   };
   const emulated_gpu::Module& module = emulated_gpu::AugmentModule();
   absl::Status status =
-      add("ChainKernel", emulated_gpu::LaunchChainKernel(
-                             module, config, *program, {batch}, memory,
-                             std::nullopt, num_strips));
+      add("ChainKernel",
+          emulated_gpu::LaunchChainKernel(module, config, *program, {batch},
+                                          memory, std::nullopt, num_strips));
   AugmentPlan augment;
   if (!MakeAugmentPlan(nullptr, *program, &batch, 1, &augment)) {
     return absl::InternalError("no plan");
@@ -164,10 +164,10 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines,
                          workload.num_samples / num_launched;
   result["launched_blocks"] = augment.num_blocks();
   if (status.ok()) {
-    status = add("AugmentKernel",
-                 emulated_gpu::LaunchAugmentKernel(
-                     module, config, *program, {batch}, memory,
-                     static_cast<int64_t>(std::ceil(counted))));
+    status =
+        add("AugmentKernel", emulated_gpu::LaunchAugmentKernel(
+                                 module, config, *program, {batch}, memory,
+                                 static_cast<int64_t>(std::ceil(counted))));
   }
   if (!status.ok()) return status;
   return result;
@@ -223,8 +223,8 @@ absl::StatusOr<json> CountLaunches(const Workload& workload) {
       row["blocks"].push_back(blocks[i]);
       row["warp_instructions_a_sample"].push_back(
           is_chain ? instructions / counted.num_samples
-                   : instructions / counts["blocks"].get<double>() *
-                         blocks[i] / launched);
+                   : instructions / counts["blocks"].get<double>() * blocks[i] /
+                         launched);
       row["longest_block"].push_back(counts["longest_block"].get<double>() *
                                      std::ceil(units / blocks[i]));
     }
@@ -239,8 +239,7 @@ int MainOfLaunches() {
     if (workload.name != "flip-normalize-half-nhwc" &&
         workload.name != "cifar-reflect-crop-flip" &&
         workload.name != "random-resized-crop" &&
-        workload.name != "resize-512" &&
-        workload.name != "rotation-bilinear" &&
+        workload.name != "resize-512" && workload.name != "rotation-bilinear" &&
         workload.name != "color-jitter") {
       continue;
     }

@@ -77,8 +77,8 @@ TEST(AugmentPlanTest, RunsWherePixelsOfAVectorAreConsecutive) {
       field(32).HorizontalFlip(0.5f).Pad(8, 8, 8, 8, PaddingMode::kConstant));
   EXPECT_TRUE(padded.has_runs);
   EXPECT_EQ(padded.padding_move, 1);
-  for (const PaddingMode mode : {PaddingMode::kEdge, PaddingMode::kReflect,
-                                 PaddingMode::kSymmetric}) {
+  for (const PaddingMode mode :
+       {PaddingMode::kEdge, PaddingMode::kReflect, PaddingMode::kSymmetric}) {
     EXPECT_TRUE(PlanOf(field(32).Pad(8, 8, 8, 8, mode)).has_runs);
   }
   EXPECT_FALSE(PlanOf(field(32)

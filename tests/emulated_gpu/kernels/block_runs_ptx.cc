@@ -80,9 +80,8 @@ void RunChainBlocks(const AugmentProgram& program, int field_index,
   const emulated_gpu::LaunchConfig& config = TestPtxLaunches().config;
   // Without steps it is the other kernel's.
   if (program.fields[field_index].num_steps > 0) {
-    Check(emulated_gpu::LaunchChainKernel(TestModule(), config, program,
-                                          {batch}, memory, num_ranks,
-                                          num_strips));
+    Check(emulated_gpu::LaunchChainKernel(
+        TestModule(), config, program, {batch}, memory, num_ranks, num_strips));
   } else {
     Check(emulated_gpu::LaunchAugmentKernel(TestModule(), config, program,
                                             {batch}, memory));

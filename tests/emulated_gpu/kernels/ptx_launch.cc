@@ -140,9 +140,8 @@ absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
     const std::vector<MemoryRange>& memory, std::optional<int> num_threads,
     std::optional<int> num_strips) {
   ChainPlan plan;
-  int64_t num_blocks =
-      MakeChainPlan(&program, program, batches.data(),
-                    static_cast<int>(batches.size()), &plan);
+  int64_t num_blocks = MakeChainPlan(&program, program, batches.data(),
+                                     static_cast<int>(batches.size()), &plan);
   if (num_strips.has_value()) {
     std::fill_n(plan.num_strips, kMaxFields, *num_strips);
     num_blocks = std::min<int64_t>(num_blocks * *num_strips, program.num_teams);

@@ -70,8 +70,8 @@ TEST_F(FeedPlanTest, AGpuWithMuchMemoryFreePrefetchesMore) {
   const auto prefetch = [&](uint64_t total_bytes, uint64_t free_bytes,
                             uint32_t batch_size) {
     FakeBackend gpu({.is_host = false, .total_bytes = total_bytes});
-    const auto plan = PlanFeed(Options(batch_size), {}, dataset_, {}, &gpu,
-                               free_bytes);
+    const auto plan =
+        PlanFeed(Options(batch_size), {}, dataset_, {}, &gpu, free_bytes);
     EXPECT_THAT(plan, IsOk());
     return plan.ok() ? plan->prefetch : 0;
   };
