@@ -32,9 +32,13 @@ absl::StatusOr<DeviceInfo> ReadInfo(const CudaContext& context) {
       api.cuDeviceGetName(name, sizeof(name), context.device()));
   DATASETD_ASSIGN_OR_RETURN(const std::string capability,
                             context.ComputeCapability());
+  int driver_version = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuDriverGetVersion(&driver_version));
   DeviceInfo info;
   info.name = absl::StrCat("cuda:", context.ordinal());
-  info.description = absl::StrCat(name, ", compute capability ", capability);
+  info.description = absl::StrCat(
+      name, ", compute capability ", capability, ", driver of CUDA ",
+      CudaVersionText(driver_version), ", ", KernelsText());
   // Under MIG this is the instance's UUID, which the client reads as well.
   CUuuid uuid;
   DATASETD_CUDA_RETURN_IF_ERROR(api.cuDeviceGetUuid(&uuid, context.device()));

@@ -18,15 +18,11 @@ constexpr char kLibrary[] = "libcuda.so.1";
 // The versions of the functions that are asked for. All are at least as old,
 // and did not change since.
 constexpr int kVersion = 12000;
-// CUDA Compatibility, "Minor Version Compatibility": of the nvcc that compiled
-// the kernels, by its major number.
-constexpr int kKernelsVersion = DATASETD_NVCC_VERSION / 1000 * 1000;
+// CUDA Compatibility, "Minor Version Compatibility": of the ptxas that made the
+// kernels' machine code, by its major number.
+constexpr int kKernelsVersion = DATASETD_PTXAS_VERSION / 1000 * 1000;
 
 using GetProcAddress = decltype(&::cuGetProcAddress);
-
-std::string VersionText(int version) {
-  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
-}
 
 // The first driver of a major version, as people know it: " (R580)".
 std::string BranchOf(int major) {
@@ -42,8 +38,8 @@ std::string BranchOf(int major) {
 
 absl::Status TooOld(const std::string& what) {
   return absl::UnavailableError(
-      absl::StrCat(what, "; install a driver of CUDA ", VersionText(kVersion),
-                   " or later, or use device cpu"));
+      absl::StrCat(what, "; install a driver of CUDA ",
+                   CudaVersionText(kVersion), " or later, or use device cpu"));
 }
 
 template <typename Function>
@@ -77,7 +73,8 @@ absl::StatusOr<DriverApi> Load() {
     return TooOld("the CUDA driver does not tell its version");
   }
   if (version < kVersion) {
-    return TooOld(absl::StrCat("the driver is of CUDA ", VersionText(version)));
+    return TooOld(
+        absl::StrCat("the driver is of CUDA ", CudaVersionText(version)));
   }
   const auto get =
       reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
@@ -96,14 +93,27 @@ std::atomic<const DriverApi*> loaded = nullptr;
 
 }  // namespace
 
+std::string CudaVersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string KernelsText() {
+  return absl::StrCat("kernels of CUDA ",
+                      CudaVersionText(DATASETD_PTXAS_VERSION));
+}
+
+std::string NeededDriverText() {
+  return absl::StrCat("CUDA ", CudaVersionText(kKernelsVersion),
+                      BranchOf(kKernelsVersion / 1000));
+}
+
 absl::Status CheckRunsKernels(int driver_version) {
   if (driver_version >= kKernelsVersion) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      "the driver is of CUDA ", VersionText(driver_version),
-      ", and datasetd's kernels need ", VersionText(kKernelsVersion),
-      BranchOf(kKernelsVersion / 1000),
-      ": update the driver, build datasetd with CUDA ", driver_version / 1000,
-      ", or use device cpu"));
+      "the driver is of CUDA ", CudaVersionText(driver_version),
+      ", and datasetd's kernels need ", NeededDriverText(),
+      ": update the driver, build datasetd with a ptxas of CUDA ",
+      driver_version / 1000, " (deploy/install_deps.sh), or use device cpu"));
 }
 
 absl::Status CheckRunsKernels(const DriverApi& api) {

@@ -11,6 +11,8 @@
 
 #include <cuda.h>
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -106,8 +108,17 @@ bool IsMigUuid(const DriverApi& api, CUdevice device, const CUuuid& uuid);
 //                needed
 absl::StatusOr<const DriverApi*> GetDriverApi();
 
+// "12.2" for 12020, as cuDriverGetVersion reports it.
+std::string CudaVersionText(int version);
+
+// "kernels of CUDA 12.9": of the ptxas that made this build's machine code.
+std::string KernelsText();
+
+// "CUDA 12.0 (R525)": the oldest driver that runs them.
+std::string NeededDriverText();
+
 // Whether a driver of that version, as cuDriverGetVersion tells it, runs the
-// kernels of this build: those of the toolkit's major number do.
+// kernels of this build: those of the machine code's major number do.
 //
 //   UNAVAILABLE  it is too old; says which version is needed
 absl::Status CheckRunsKernels(int driver_version);

@@ -1,20 +1,28 @@
-"""cuda_fatbin: kernels as data, compiled by nvcc; cuda_ptx: as text."""
+"""cuda_ptx: kernels as PTX, by nvcc; cuda_fatbin: as data with machine code, made of it.
 
-load("@local_cuda//:defs.bzl", "GPU_CODES", "NVCC", "NVCC_VERSION")
+The machine code is of the CUDA of PTXAS: of 12 where a ptxas of CUDA 12 is there,
+and then drivers of CUDA 12.0 (R525) and newer run it.
+"""
 
-# Machine code for these, as far as the toolkit has them: it runs on GPUs of the
+load("@local_cuda//:defs.bzl", "FATBINARY", "NVCC", "NVCC_VERSION", "OLDEST_PTX_ARCH", "PTXAS", "PTXAS_ARCHS", "PTXAS_VERSION")
+
+# Machine code for these, as far as ptxas knows them: it runs on GPUs of the
 # same major number, so 80 is for 8.6 and 8.9, too. For all others there is PTX
 # of the lowest one. --define cuda_archs=80,90 chooses others.
-_DEFAULT_ARCHS = ["75", "80", "90", "100", "120"]
-
-def _order(arch):
-    return (len(arch), arch)
+_DEFAULT_ARCHS = ["70", "75", "80", "90", "100", "120"]
 
 def _archs(ctx):
     given = ctx.var.get("cuda_archs", "")
-    if given:
-        return sorted(given.split(","), key = _order)
-    return [arch for arch in _DEFAULT_ARCHS if "sm_" + arch in GPU_CODES]
+    archs = given.split(",") if given else [
+        arch
+        for arch in _DEFAULT_ARCHS
+        if arch in PTXAS_ARCHS
+    ]
+    return sorted(archs, key = int)
+
+# The architecture that nvcc makes PTX for: it may not know the lowest one.
+def _ptx_arch(archs):
+    return archs[0] if int(archs[0]) > int(OLDEST_PTX_ARCH) else OLDEST_PTX_ARCH
 
 _LANGUAGE = ["-std=c++20", "-O3", "-Xcompiler", "-fPIC,-Wall"]
 
@@ -45,25 +53,28 @@ def compression_flags(mode):
     flags = ["-Xfatbin=-compress-all"]
     return flags + (["--compress-mode=" + mode] if NVCC_VERSION >= 12080 else [])
 
-# Compiles ctx.file.src to `out`, then runs the shell command `after`.
-def _nvcc(ctx, out, flags, after = ""):
+def _nvcc_ptx_impl(ctx):
+    out = ctx.actions.declare_file(ctx.label.name + ".ptx")
     compilation = cc_common.merge_cc_infos(
         cc_infos = [d[CcInfo] for d in ctx.attr.deps],
     ).compilation_context
     args = ctx.actions.args()
-    args.add_all(flags)
+    args.add_all(["-ptx", "-lineinfo", "-arch=compute_" + _ptx_arch(_archs(ctx))])
+    args.add_all(_LANGUAGE + _SEMANTICS)
     args.add_all(compilation.includes, before_each = "-I")
     args.add_all(compilation.quote_includes, before_each = "-I")
     args.add_all(compilation.system_includes, before_each = "-isystem")
     args.add("-o", out)
     args.add(ctx.file.src)
 
-    # nvcc names its temporaries by pid, and sandboxes share /tmp.
+    # nvcc names its temporaries by pid, and sandboxes share /tmp. Source files
+    # are named by their place in the workspace, not in the sandbox.
     ctx.actions.run_shell(
         outputs = [out],
         inputs = depset([ctx.file.src], transitive = [compilation.headers]),
         arguments = [args],
-        command = "export TMPDIR=$(mktemp -d) PATH=/usr/bin:/bin; trap 'rm -rf $TMPDIR' EXIT; %s \"$@\" %s" % (NVCC, after),
+        command = ("export TMPDIR=$(mktemp -d) PATH=/usr/bin:/bin; trap 'rm -rf $TMPDIR' EXIT; " +
+                   "%s \"$@\" && sed -i \"s|$PWD/||; s|\\\"\\./|\\\"|\" %s") % (NVCC, out.path),
         mnemonic = "Nvcc",
         progress_message = "Compiling %s with nvcc" % ctx.file.src.short_path,
     )
@@ -71,6 +82,33 @@ def _nvcc(ctx, out, flags, after = ""):
         files = depset([out]),
         runfiles = ctx.runfiles([out]),
     )]
+
+_nvcc_ptx = rule(
+    implementation = _nvcc_ptx_impl,
+    attrs = {
+        "src": attr.label(allow_single_file = [".cu"], mandatory = True),
+        "deps": attr.label_list(providers = [CcInfo]),
+    },
+)
+
+# The PTX without source lines, as nvcc writes it without -lineinfo.
+_WITHOUT_LINES = [
+    r"/^\s*\.loc\s/d",
+    r"/^\s*\.file\s/d",
+    r"/^\s*\.section\s*\.debug/,/^\s*}/d",
+]
+
+# Of the kernels' instructions all are in PTX 7.0; these hints came with 8.3. The
+# emulated GPU of the tests reads them in comments, too.
+_WITHOUT_HINTS = [r's|^\s*\(\.pragma "used_bytes_mask\)|//\1|']
+
+# Relabels the PTX, for a ptxas or a driver that is older than nvcc. It checks
+# each instruction against version and target, and so refuses what is too new.
+def _version(version):
+    return [r"s/^\.version .*/.version %s/" % version]
+
+def _target(arch):
+    return [r"s/^\.target sm_[0-9]*/.target sm_%s/" % arch]
 
 # Assembles the fatbin, and what it was made for as text, into two symbols.
 _EMBED = """\
@@ -89,69 +127,94 @@ cat <<END | /usr/bin/as -o "$1"
 END
 """
 
-def _nvcc_fatbin_impl(ctx):
-    fatbin = ctx.actions.declare_file(ctx.label.name + ".fatbin")
-    out = ctx.actions.declare_file(ctx.label.name + ".o")
+def _edited(ctx, ending, edits):
+    out = ctx.actions.declare_file(ctx.label.name + ending)
+    ctx.actions.run_shell(
+        outputs = [out],
+        inputs = [ctx.file.ptx],
+        arguments = [ctx.file.ptx.path, out.path] + edits,
+        command = "in=$1 out=$2; shift 2; /usr/bin/sed \"${@/#/-e}\" $in >$out",
+        mnemonic = "EditPtx",
+    )
+    return out
+
+def _ptxas(ctx, ptx, arch):
+    out = ctx.actions.declare_file("%s.sm_%s.cubin" % (ctx.label.name, arch))
+    ctx.actions.run(
+        executable = PTXAS,
+        outputs = [out],
+        inputs = [ptx],
+        arguments = ["-arch=sm_" + arch, "-m64", "--fmad", "false", "-o", out.path, ptx.path],
+        mnemonic = "Ptxas",
+        progress_message = "Assembling %s for sm_%s" % (ctx.label.name, arch),
+    )
+    return out
+
+def _ptx_fatbin_impl(ctx):
     archs = _archs(ctx)
+    edits = _WITHOUT_LINES + _target(archs[0])
+    compression = "size"
+    packed_edits = edits
+    if PTXAS_VERSION < 13000:
+        # What a driver of CUDA 12.0 can read: it has no Zstandard, either.
+        compression = "speed"
+        packed_edits = edits + _version("8.0") + _WITHOUT_HINTS
+        if PTXAS_VERSION >= 12030:
+            edits = edits + _version("8.3")
+    ptx = _edited(ctx, ".ptxas.ptx", edits)
+    packed = _edited(ctx, ".packed.ptx", packed_edits)
 
-    # Every binary that links the kernels holds all their machine code.
-    flags = ["-fatbin", "--threads=2"] + _LANGUAGE
+    # One PTX for all machine code: the kernels have no code for one
+    # architecture alone.
+    images = ["--image3=kind=ptx,sm=%s,file=%s" % (archs[0], packed.path)]
+    cubins = []
+    for arch in archs:
+        cubins.append(_ptxas(ctx, ptx, arch))
+        images.append("--image3=kind=elf,sm=%s,file=%s" % (arch, cubins[-1].path))
 
-    # Code of CUDA 12 runs on drivers that cannot read Zstandard, those before
-    # 12.4.
-    flags += compression_flags("size" if NVCC_VERSION >= 13000 else "speed")
-    flags = flags + _SEMANTICS
+    # The options are for a driver that compiles the PTX.
+    fatbin = ctx.actions.declare_file(ctx.label.name + ".fatbin")
+    ctx.actions.run(
+        executable = FATBINARY,
+        outputs = [fatbin],
+        inputs = cubins + [packed],
+        arguments = ["--create=" + fatbin.path, "-64", "--cmdline= --fmad false "] +
+                    [flag.replace("-Xfatbin=", "") for flag in compression_flags(compression)] +
+                    images,
+        mnemonic = "Fatbinary",
+    )
 
-    # One PTX, as cuda_ptx's, for all machine code: the kernels have no code for
-    # one architecture alone, and each front end takes as long as ptxas.
-    codes = ["sm_" + arch for arch in archs]
-    flags.append("-gencode=arch=compute_%s,code=[compute_%s,%s]" % (
-        archs[0],
-        archs[0],
-        ",".join(codes),
-    ))
-    _nvcc(ctx, fatbin, flags)
-
+    out = ctx.actions.declare_file(ctx.label.name + ".o")
     ctx.actions.run_shell(
         outputs = [out],
         inputs = [fatbin],
         arguments = [out.path, fatbin.path],
         command = _EMBED.format(
             name = ctx.attr.symbol,
-            archs = "machine code for %s and PTX for %s" % (
+            archs = "machine code of CUDA %d.%d for %s and PTX for %s" % (
+                PTXAS_VERSION // 1000,
+                PTXAS_VERSION % 1000 // 10,
                 ", ".join([_capability(arch) for arch in archs]),
                 _capability(archs[0]),
             ),
         ),
         mnemonic = "EmbedFatbin",
     )
-    return [DefaultInfo(files = depset([out]))]
+    return [
+        DefaultInfo(files = depset([out])),
+        OutputGroupInfo(images = depset([fatbin, ptx, packed])),
+    ]
 
 # "9.0" for "90", "12.0" for "120".
 def _capability(arch):
     return arch[:-1] + "." + arch[-1]
 
-_ATTRS = {
-    "src": attr.label(allow_single_file = [".cu"], mandatory = True),
-    "deps": attr.label_list(providers = [CcInfo]),
-}
-
-_nvcc_fatbin = rule(
-    implementation = _nvcc_fatbin_impl,
-    attrs = dict(_ATTRS, symbol = attr.string(mandatory = True)),
-)
-
-def _nvcc_ptx_impl(ctx):
-    out = ctx.actions.declare_file(ctx.label.name + ".ptx")
-    arch = "-arch=compute_" + _archs(ctx)[0]
-    flags = ["-ptx", "-lineinfo", arch] + _LANGUAGE + _SEMANTICS
-
-    # Source files by their place in the workspace, not in the sandbox.
-    return _nvcc(ctx, out, flags, " && sed -i \"s|$PWD/||; s|\\\"\\./|\\\"|\" " + out.path)
-
-_nvcc_ptx = rule(
-    implementation = _nvcc_ptx_impl,
-    attrs = _ATTRS,
+_ptx_fatbin = rule(
+    implementation = _ptx_fatbin_impl,
+    attrs = {
+        "ptx": attr.label(allow_single_file = [".ptx"], mandatory = True),
+        "symbol": attr.string(mandatory = True),
+    },
 )
 
 def cuda_ptx(name, src, deps = [], **kwargs):
@@ -159,7 +222,7 @@ def cuda_ptx(name, src, deps = [], **kwargs):
 
     Args:
       name: the target, one file.
-      src: one .cu file.
+      src: one .cu file; its kernels are extern "C".
       deps: cc_library targets whose headers `src` includes.
       **kwargs: passed to the rule.
     """
@@ -170,24 +233,29 @@ def cuda_ptx(name, src, deps = [], **kwargs):
         **kwargs
     )
 
-def cuda_fatbin(name, src, deps = [], **kwargs):
-    """Compiles `src` for all GPUs, as data. REQUIRES: CUDA_FOUND.
+def cuda_fatbin(name, ptx, **kwargs):
+    """Assembles PTX for all GPUs, as data. REQUIRES: CUDA_FOUND.
 
     Args:
       name: the target, a cc_library with the symbols NAME, the fatbin, and
-        NAME_archs, a text that says for which GPUs it is.
-      src: one .cu file; its kernels are extern "C".
-      deps: cc_library targets whose headers `src` includes.
+        NAME_archs, a text that says for which GPUs it is. NAME_images is the
+        fatbin as a file, with the two forms of the PTX that it is made of.
+      ptx: a cuda_ptx target.
       **kwargs: passed to cc_library.
     """
-    _nvcc_fatbin(
-        name = name + "_nvcc",
-        src = src,
+    _ptx_fatbin(
+        name = name + "_packed",
         symbol = name,
-        deps = deps + ["@local_cuda//:headers"],
+        ptx = ptx,
+    )
+    native.filegroup(
+        name = name + "_images",
+        srcs = [name + "_packed"],
+        output_group = "images",
+        **kwargs
     )
     native.cc_library(
         name = name,
-        srcs = [name + "_nvcc"],
+        srcs = [name + "_packed"],
         **kwargs
     )

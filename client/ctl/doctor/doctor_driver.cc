@@ -127,7 +127,10 @@ int CheckDriver(bool has_mps, const std::string& kernel_module,
       num_gpus == 1 ? " GPU" : " GPUs",
       kernel_module.empty() ? "" : absl::StrCat("; ", kernel_module));
   if (const absl::Status runs = CheckRunsKernels(version); runs.ok()) {
-    findings->push_back({Severity::kOk, "GPU driver", text});
+    findings->push_back(
+        {Severity::kOk, "GPU driver",
+         absl::StrCat(text, "; ", KernelsText(), " need a driver of ",
+                      NeededDriverText(), " or newer")});
   } else {
     NoGpu(absl::StrCat(text, "; ", runs.message()),
           "update NVIDIA's driver; after it restart the machine", findings);

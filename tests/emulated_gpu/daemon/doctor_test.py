@@ -54,6 +54,12 @@ def test_gpus_are_described():
     driver = doctor.one("GPU driver")
     assert driver["severity"] == "ok"
     assert driver["text"].startswith(f"CUDA {_NEEDED}.8, 2 GPUs")
+    assert f"kernels of CUDA {_NEEDED}." in driver["text"]
+    assert f"need a driver of CUDA {_NEEDED}.0 (R5" in driver["text"]
+    system = doctor.one("system")
+    assert system["severity"] == "ok"
+    assert re.match(r"Linux \S+ \(5\.6 or newer is needed\), glibc 2\.\d+ "
+                    r"\(the packages need 2\.28", system["text"])
     assert doctor.all("compute mode") == [
         ("ok", "GPU 0 (Emulated GPU): DEFAULT"),
         ("ok", "GPU 1 (Emulated GPU): DEFAULT")]

@@ -47,7 +47,7 @@ def _serve(**variables):
 def test_a_gpu_that_the_build_has_no_code_for():
     log = _refusal(compute_capability="5.0")
     assert "cuda:0, compute capability 5.0, cannot run the kernels" in log
-    assert "this build, which has machine code for" in log
+    assert "this build, which has machine code of CUDA" in log
     assert "CUDA_ERROR_NO_BINARY_FOR_GPU" in log
     assert "--define=cuda_archs" in log
 
@@ -77,8 +77,8 @@ def test_a_driver_that_is_too_old_for_the_kernels():
     log = _refusal(driver_version=(_NEEDED - 1) * 1000 + 20)
     assert (f"the driver is of CUDA {_NEEDED - 1}.2, and datasetd's kernels "
             f"need {_NEEDED}.0 (R" in log)
-    assert (f"update the driver, build datasetd with CUDA {_NEEDED - 1}, or "
-            "use device cpu" in log)
+    assert ("update the driver, build datasetd with a ptxas of CUDA "
+            f"{_NEEDED - 1} (deploy/install_deps.sh), or use device cpu" in log)
 
 
 def test_the_oldest_driver_of_the_toolkits_major_version():

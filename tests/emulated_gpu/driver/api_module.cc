@@ -29,23 +29,23 @@ int Capability(int device) {
 CUresult Load(Call& call, const void* image, uint64_t* handle) {
   Driver& driver = Driver::Get();
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::string ptx;
-  int version = 0;
+  Selection selection;
   const CUresult result =
       SelectPtx(image, Capability(call.context->device),
-                driver.settings.driver_version, &ptx, &version, &call.detail);
+                driver.settings.driver_version, &selection, &call.detail);
   if (result != CUDA_SUCCESS) return result;
   auto module = std::make_shared<Module>();
   module->context = call.context;
-  module->kernels = LoadKernels(ptx, &call.detail);
+  module->kernels = LoadKernels(selection.ptx, &call.detail);
   if (module->kernels == nullptr) {
     driver.journal->Fault(CUDA_ERROR_INVALID_PTX, call.detail);
     return CUDA_ERROR_INVALID_PTX;
   }
   for (const KernelInfo& info : module->kernels->kernels()) {
-    module->functions[info.name] =
-        std::make_shared<Function>(Function{module.get(), info, version});
+    module->functions[info.name] = std::make_shared<Function>(
+        Function{module.get(), info, selection.version});
   }
+  call.detail = selection.image;
   *handle = driver.NewHandle();
   driver.modules[*handle] = std::move(module);
   return CUDA_SUCCESS;

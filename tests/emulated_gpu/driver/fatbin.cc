@@ -166,8 +166,9 @@ int NewestVersion(int driver_version) {
 constexpr int kZstdVersion = 12040;
 
 // CUDA Compatibility, "Minor Version Compatibility": a driver runs machine code
-// of the toolkits of its major number. That number is seen in the ABI alone.
-int NewestAbi(int driver_version) { return driver_version < 13000 ? 7 : 8; }
+// of the toolkits of its major number, as far as it knows the ABI. CUDA 12.8
+// has brought 8, for 10.0 and 12.0, and CUDA 13 writes nothing else.
+int NewestAbi(int driver_version) { return driver_version < 12080 ? 7 : 8; }
 
 std::string CudaText(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." +
@@ -184,6 +185,12 @@ std::string RefusalOf(const FatbinEntry& entry, int driver_version) {
            " with a driver of " + CudaText(driver_version);
   }
   return "";
+}
+
+// "sm_90" or "compute_90".
+std::string NameOf(const FatbinEntry& entry) {
+  return (entry.is_ptx ? "compute_" : "sm_") +
+         std::to_string(entry.architecture);
 }
 
 // CUDA Programming Guide, "Binary Compatibility": the same major number, and
@@ -237,7 +244,7 @@ bool ReadFatbin(const void* image, std::vector<FatbinEntry>* entries,
 }
 
 CUresult SelectPtx(const void* image, int capability, int driver_version,
-                   std::string* ptx, int* version, std::string* why) {
+                   Selection* selection, std::string* why) {
   std::vector<FatbinEntry> entries;
   if (IsText(image)) {
     FatbinEntry entry;
@@ -253,9 +260,7 @@ CUresult SelectPtx(const void* image, int capability, int driver_version,
   const FatbinEntry* machine_code = nullptr;
   std::string found;
   for (const FatbinEntry& entry : entries) {
-    found += (found.empty() ? "" : ", ") +
-             std::string(entry.is_ptx ? "compute_" : "sm_") +
-             std::to_string(entry.architecture);
+    found += (found.empty() ? "" : ", ") + NameOf(entry);
     if (!entry.is_ptx) {
       if (RunsMachineCode(capability, entry.architecture)) {
         machine_code = &entry;
@@ -275,6 +280,7 @@ CUresult SelectPtx(const void* image, int capability, int driver_version,
       loaded != nullptr) {
     *why = RefusalOf(*loaded, driver_version);
     if (!why->empty()) return CUDA_ERROR_INVALID_IMAGE;
+    selection->image = NameOf(*loaded);
   }
   // Machine code cannot be run: PTX of the same source stands in for it.
   if (best == nullptr && machine_code != nullptr) best = any;
@@ -286,18 +292,19 @@ CUresult SelectPtx(const void* image, int capability, int driver_version,
                                  : "");
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
-  *version = VersionOf(best->text);
-  if (*version < 0) {
+  const int version = VersionOf(best->text);
+  if (version < 0) {
     *why = "PTX without .version";
     return CUDA_ERROR_INVALID_PTX;
   }
-  if (machine_code == nullptr && *version > NewestVersion(driver_version)) {
-    *why = "PTX version " + std::to_string(*version / 10) + "." +
-           std::to_string(*version % 10) + " with a driver of " +
+  if (machine_code == nullptr && version > NewestVersion(driver_version)) {
+    *why = "PTX version " + std::to_string(version / 10) + "." +
+           std::to_string(version % 10) + " with a driver of " +
            CudaText(driver_version);
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
-  *ptx = best->text;
+  selection->ptx = best->text;
+  selection->version = version;
   return CUDA_SUCCESS;
 }
 

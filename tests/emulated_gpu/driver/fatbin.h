@@ -19,7 +19,8 @@ struct FatbinEntry {
   int architecture = 0;
   // Compressed with zstd, which needs a driver of CUDA 12.4.
   bool is_zstd = false;
-  // Machine code: the version of its ABI, 7 of CUDA 11 and 12, 8 of 13.
+  // Machine code: the version of its ABI, 7 of CUDA 11 and 12, 8 of 13 and, for
+  // 10.0 and 12.0, of 12.8 and 12.9.
   int abi = 0;
   // PTX: its text. Machine code is not kept.
   std::string text;
@@ -30,8 +31,17 @@ struct FatbinEntry {
 bool ReadFatbin(const void* image, std::vector<FatbinEntry>* entries,
                 std::string* why);
 
-// Finds the PTX that a GPU of this compute capability (90 for 9.0) would run of
-// the image; `version` is then that of its .version directive, 83 for 8.3.
+struct Selection {
+  // The image that a GPU would run: "sm_80", or "compute_80" for PTX.
+  std::string image;
+  // That PTX, or the one beside the machine code.
+  std::string ptx;
+  // Of the PTX's .version directive, 83 for 8.3.
+  int version = 0;
+};
+
+// Finds what a GPU of this compute capability (90 for 9.0) would run of the
+// image.
 //   CUDA_ERROR_NO_BINARY_FOR_GPU        neither machine code nor PTX for it; or
 //                                       machine code, and no PTX at all
 //   CUDA_ERROR_UNSUPPORTED_PTX_VERSION  newer than the driver
@@ -39,7 +49,7 @@ bool ReadFatbin(const void* image, std::vector<FatbinEntry>* entries,
 //                                       code or a compression that the driver
 //                                       is too old for
 CUresult SelectPtx(const void* image, int capability, int driver_version,
-                   std::string* ptx, int* version, std::string* why);
+                   Selection* selection, std::string* why);
 
 }  // namespace datasetd::emulated_driver
 

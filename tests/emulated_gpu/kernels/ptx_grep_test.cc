@@ -1,6 +1,8 @@
 // The rules of docs/randomness.md, "Host and device give the same bits", as far
 // as the PTX of the kernels shows them.
 
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cuda/kernels/program/augment_plan.h"
@@ -22,6 +25,7 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::Contains;
+using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -97,6 +101,41 @@ TEST(PtxGrepTest, ParametersHaveTheSizeOfTheirStructs) {
             kBlockThreads);
   EXPECT_EQ(FindKernel(AugmentModule(), "ChainKernel").max_threads,
             kMaxChainThreads);
+}
+
+// Without what says for whom the PTX is, source lines and hints.
+std::string Instructions(absl::string_view ptx) {
+  std::string instructions;
+  bool is_section = false;
+  for (absl::string_view line : absl::StrSplit(ptx, '\n')) {
+    const absl::string_view text = absl::StripLeadingAsciiWhitespace(line);
+    bool is_left_out = text.empty();
+    for (const char* word :
+         {".version ", ".target ", ".loc\t", ".file\t",
+          ".pragma \"used_bytes_mask ", "//.pragma \"used_bytes_mask "}) {
+      is_left_out |= absl::StartsWith(text, word);
+    }
+    if (absl::StartsWith(text, ".section\t.debug")) is_section = true;
+    if (!is_left_out && !is_section) {
+      absl::StrAppend(&instructions, line, "\n");
+    }
+    if (text == "}") is_section = false;
+  }
+  return instructions;
+}
+
+// What the executor runs and what is shipped are the same kernels.
+TEST(PtxGrepTest, MachineCodeIsMadeOfTheseInstructions) {
+  const std::string expected = Instructions(ReadAugmentPtx());
+  EXPECT_GT(expected.size(), 500'000);
+  for (const char* name : {"ptxas", "packed"}) {
+    std::ifstream file(
+        absl::StrCat("cuda/kernels/augment_fatbin_packed.", name, ".ptx"));
+    const std::string ptx{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_THAT(ptx, HasSubstr("\n.version ")) << name;
+    // Not EXPECT_EQ, which would print both.
+    EXPECT_TRUE(Instructions(ptx) == expected) << name;
+  }
 }
 
 }  // namespace

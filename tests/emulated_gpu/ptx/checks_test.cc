@@ -133,6 +133,11 @@ TEST(ChecksTest, UninitialisedMemory) {
       "st.local.u16 [l], 1;\n.pragma \"used_bytes_mask 7\";\n"
       "ld.local.u32 %r9, [l];",
       FaultKind::kUninitialised, "local", Threads(1), kLocal);
+  // In PTX for drivers that do not know it.
+  ExpectNoFault(
+      "st.local.u16 [l], 1;\n//.pragma \"used_bytes_mask 3\";\n"
+      "ld.local.u32 %r9, [l];",
+      Threads(1), kLocal);
 }
 
 TEST(ChecksTest, MissingBarrier) {
