@@ -31,17 +31,110 @@ _remote_coverage_tools = repository_rule(implementation = _remote_coverage_tools
 
 def _debian_versions_impl(ctx):
     result = ctx.execute(
-        ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"] + ctx.attr.packages,
+        ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"] +
+        ctx.attr.packages,
     )
     if result.return_code != 0:
         fail("dpkg-query: {}; deploy/install_deps.sh installs what is missing".format(result.stderr))
-    ctx.file("versions.txt", result.stdout)
+    ctx.file("versions.txt", "\n".join([
+        line
+        for line in result.stdout.split("\n")
+        if line.startswith("installed ")
+    ]) + "\n")
     ctx.file("BUILD", "exports_files([\"versions.txt\"])\n")
 
-# Read again when Bazel starts.
+# The installed packages of these names, which may be patterns. Read again when
+# Bazel starts.
 debian_versions = repository_rule(
     attrs = {"packages": attr.string_list(mandatory = True)},
     implementation = _debian_versions_impl,
+    local = True,
+)
+
+def _debian_crate_impl(ctx):
+    registry = ctx.path("/usr/share/cargo/registry")
+    found = [
+        entry
+        for entry in (registry.readdir() if registry.exists else [])
+        if entry.basename.rpartition("-")[0] == ctx.attr.crate
+    ]
+    if len(found) != 1:
+        fail("%d crates %s in %s; deploy/install_deps.sh installs librust-%s-dev" % (
+            len(found),
+            ctx.attr.crate,
+            registry,
+            ctx.attr.crate,
+        ))
+    ctx.symlink(found[0].get_child("c"), "c")
+    ctx.symlink(ctx.attr.build_file, "BUILD")
+
+# The C sources of a Rust package, of whatever version is installed.
+debian_crate = repository_rule(
+    attrs = {
+        "build_file": attr.label(mandatory = True),
+        "crate": attr.string(mandatory = True),
+    },
+    implementation = _debian_crate_impl,
+    local = True,
+)
+
+def _debian_linkopts_impl(ctx):
+    def has(library):
+        return "/" in ctx.execute(["gcc", "-print-file-name=" + library]).stdout
+
+    ctx.file("BUILD", "")
+    ctx.file("defs.bzl", "ABSEIL = {}\nFMT = {}\n".format(
+        ["-labsl_string_view"] if has("libabsl_string_view.so") else [],
+        # Up to fmt 9 third_party/spdlog/spdlog.cc has all of it.
+        [] if has("libfmt.so.9") else ["-lfmt"],
+    ))
+
+# What Debian 13's libraries need beside those of Debian 12.
+debian_linkopts = repository_rule(
+    implementation = _debian_linkopts_impl,
+    local = True,
+)
+
+def _debian_source_impl(ctx):
+    result = ctx.execute(
+        ["dpkg-query", "-W", "-f", "${source:Package}_${source:Version}", ctx.attr.package],
+    )
+    if result.return_code != 0:
+        fail("dpkg-query: {}; deploy/install_deps.sh installs what is missing".format(result.stderr))
+
+    # Where deploy/install_deps.sh unpacks it.
+    cache = ctx.os.environ.get("XDG_CACHE_HOME", "") or ctx.os.environ.get("HOME", "") + "/.cache"
+    source = ctx.path(cache + "/datasetd-build/sources/" + result.stdout)
+    if not source.exists:
+        ctx.file("BUILD", _NO_SOURCE.format(
+            name = ctx.attr.target,
+            source = source,
+        ))
+        return
+    for entry in source.readdir():
+        if entry.basename not in ["BUILD", "BUILD.bazel", "WORKSPACE"]:
+            ctx.symlink(entry, entry.basename)
+    ctx.symlink(ctx.attr.build_file, "BUILD.bazel")
+
+_NO_SOURCE = """\
+genrule(
+    name = "{name}",
+    outs = ["lib{name}.a"],
+    cmd = "echo '{source} is not there: deploy/install_deps.sh fetches the source' >&2; exit 1",
+    visibility = ["//visibility:public"],
+)
+"""
+
+# The source of an installed package, of the same version, compiled by `build_file`.
+# Without it the build of `target` fails, and nothing else.
+debian_source = repository_rule(
+    attrs = {
+        "build_file": attr.label(mandatory = True),
+        "package": attr.string(mandatory = True),
+        "target": attr.string(mandatory = True),
+    },
+    environ = ["HOME", "XDG_CACHE_HOME"],
+    implementation = _debian_source_impl,
     local = True,
 )
 
