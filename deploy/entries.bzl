@@ -4,6 +4,9 @@ the rules that run its scripts."""
 # proto/version.h and the Python package say the same; tests compare.
 VERSION = "0.1.0"
 
+# DATASETD_ABI_VERSION of client/c_api/datasetd.h; tests/deploy compares.
+ABI = "1"
+
 def run_python(ctx, script, outputs, arguments, inputs, mnemonic):
     """Runs a script of this package by the system's Python."""
     args = ctx.actions.args()
@@ -25,19 +28,6 @@ def pack(ctx, script, out, arguments, inputs):
         files = depset([out]),
         runfiles = ctx.runfiles([out]),
     )]
-
-def bundle_library(ctx, name = "libdatasetd.so"):
-    """The directory with the library, called `name`, and those it needs."""
-    lib = ctx.actions.declare_directory(ctx.label.name + ".lib")
-    run_python(
-        ctx,
-        ctx.file._bundle_library,
-        [lib],
-        [ctx.file.library.path, lib.path, name],
-        [ctx.file.library],
-        "BundleLibrary",
-    )
-    return lib
 
 def entries(ctx):
     """(the arguments PATH=FILE and LINK->TARGET, the files) of `ctx.attr`."""
@@ -64,13 +54,5 @@ ENTRIES_ATTRS = {
         allow_files = True,
         doc = "files to their folder in the archive",
     ),
-    "library": attr.label(
-        allow_single_file = True,
-        doc = "libdatasetd.so",
-    ),
     "links": attr.string_dict(doc = "symbolic links to what they hold"),
-    "_bundle_library": attr.label(
-        allow_single_file = True,
-        default = ":bundle_library.py",
-    ),
 }

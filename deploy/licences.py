@@ -1,20 +1,20 @@
 """The licences of the libraries that packed programs hold, as Debian has them.
 
-    licences.py OWN ARCHIVES [PACKAGE...]
+    licences.py OWN ARCHIVES
 
 Prints the file OWN, then the copyright files of the packages. ARCHIVES names,
-with commas, the static libraries that the programs may hold; PACKAGE is another
-Debian package of which something is packed.
+with commas, the static libraries that the programs may hold.
 """
 
 import pathlib
 import subprocess
 import sys
 
-# Packages of headers, and of what the private libraries hold besides.
+# Packages of headers, of the compiler's libraries, and of what is built from
+# source.
 ALWAYS = ["libcli11-dev", "libdlpack-dev", "libfmt-dev", "libgcc-s1",
           "libhwy-dev", "librust-blake3-dev", "libspdlog-dev", "libstdc++6",
-          "nlohmann-json3-dev"]
+          "nlohmann-json3-dev", "prometheus-cpp-dev"]
 LIBRARY_FOLDER = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 
 
@@ -33,10 +33,9 @@ def packages_of(archives):
     return found
 
 
-def main(own, archives, *packages):
+def main(own, archives):
     text = pathlib.Path(own).read_text(encoding="utf-8")
-    for package in sorted({*ALWAYS, *packages_of(archives.split(",")),
-                           *packages}):
+    for package in sorted({*ALWAYS, *packages_of(archives.split(","))}):
         path = pathlib.Path("/usr/share/doc") / package / "copyright"
         text += (f"\n{'=' * 78}\n{package}\n{'=' * 78}\n\n"
                  + path.read_text(encoding="utf-8"))
@@ -44,6 +43,6 @@ def main(own, archives, *packages):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
     main(*sys.argv[1:])

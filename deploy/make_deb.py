@@ -20,8 +20,6 @@ import subprocess
 import sys
 import tempfile
 
-PRIVATE_LIBRARIES = "usr/lib/x86_64-linux-gnu/datasetd"
-
 
 def run(*command, **options):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE,
@@ -84,8 +82,7 @@ class Tree:
                         programs.append("-e" + str(path))
             out = run(
                 "dpkg-shlibdeps", "-O", "--ignore-missing-info", "--warnings=0",
-                "-l" + str(self.root / PRIVATE_LIBRARIES), *programs,
-                cwd=scratch)
+                *programs, cwd=scratch)
         return re.search(r"^shlibs:Depends=(.*)$", out, re.MULTILINE)[1]
 
 

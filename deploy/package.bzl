@@ -1,21 +1,17 @@
 """deb and wheel: what package managers install."""
 
-load(":entries.bzl", "ENTRIES_ATTRS", "VERSION", "bundle_library", "entries", "pack")
-
-# DATASETD_ABI_VERSION of client/c_api/datasetd.h; tests/deploy compares.
-ABI = "1"
+load(":entries.bzl", "ABI", "ENTRIES_ATTRS", "VERSION", "entries", "pack")
 
 def _deb_impl(ctx):
     deb = ctx.actions.declare_file("datasetd_%s-1_amd64.deb" % VERSION)
-    lib = bundle_library(ctx, "libdatasetd.so." + ABI)
     arguments, inputs = entries(ctx)
     return pack(
         ctx,
         ctx.file._make_deb,
         deb,
         ["DEBIAN/%s=%s" % (file.basename, file.path) for file in ctx.files.control] +
-        ["%s=%s" % (ctx.attr.library_folder, lib.path)] + arguments,
-        inputs + ctx.files.control + [lib],
+        arguments,
+        inputs + ctx.files.control,
     )
 
 deb = rule(
@@ -26,7 +22,6 @@ deb = rule(
             allow_files = True,
             doc = "the files of DEBIAN/",
         ),
-        library_folder = attr.string(),
         _make_deb = attr.label(
             allow_single_file = True,
             default = ":make_deb.py",
@@ -36,18 +31,17 @@ deb = rule(
 )
 
 def _wheel_impl(ctx):
-    # The glibc that the build's own is compatible with; make_wheel.py checks.
-    tag = "py3-none-manylinux_2_36_x86_64"
+    # As third_party/glibc has it; make_wheel.py checks.
+    tag = "py3-none-manylinux_2_28_x86_64"
     wheel = ctx.actions.declare_file("datasetd-%s-%s.whl" % (VERSION, tag))
-    lib = bundle_library(ctx)
     arguments, inputs = entries(ctx)
     return pack(
         ctx,
         ctx.file._make_wheel,
         wheel,
         [VERSION, tag, ctx.file.description.path, ctx.file.entry_points.path] +
-        ["datasetd/lib=" + lib.path] + arguments,
-        inputs + [lib, ctx.file.description, ctx.file.entry_points],
+        arguments,
+        inputs + [ctx.file.description, ctx.file.entry_points],
     )
 
 wheel = rule(
@@ -61,7 +55,7 @@ wheel = rule(
             default = ":make_wheel.py",
         ),
     ),
-    doc = "datasetd-VERSION-TAG.whl, with programs and libraries inside",
+    doc = "datasetd-VERSION-TAG.whl, with programs and library inside",
 )
 
 def _filled_impl(ctx):

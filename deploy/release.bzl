@@ -1,11 +1,10 @@
-"""release: the self-contained archive, and private libraries for it."""
+"""release: the self-contained archive."""
 
-load(":entries.bzl", "ENTRIES_ATTRS", "VERSION", "bundle_library", "entries", "pack", "run_python")
+load(":entries.bzl", "ENTRIES_ATTRS", "VERSION", "entries", "pack")
 
 def _release_impl(ctx):
     name = "datasetd-%s-linux-x86_64" % VERSION
     archive = ctx.actions.declare_file(name + ".tar.gz")
-    lib = bundle_library(ctx)
 
     # .bazelrc names the command that says it.
     commit = ctx.actions.declare_file(ctx.label.name + ".commit")
@@ -23,9 +22,9 @@ def _release_impl(ctx):
         ctx,
         ctx.file._make_release,
         archive,
-        [name, "COMMIT=" + commit.path, "lib=" + lib.path] + arguments +
+        [name, "COMMIT=" + commit.path] + arguments +
         [path + "=/dev/null" for path in ctx.attr.empty_files],
-        inputs + [commit, lib],
+        inputs + [commit],
     )
 
 release = rule(
@@ -39,26 +38,4 @@ release = rule(
         ),
     ),
     doc = "datasetd-VERSION-linux-x86_64.tar.gz",
-)
-
-def _private_libraries_impl(ctx):
-    folder = ctx.actions.declare_directory(ctx.label.name)
-    run_python(
-        ctx,
-        ctx.file._bundle_library,
-        [folder],
-        ["--only", ctx.attr.soname, folder.path],
-        [],
-        "BundleLibrary",
-    )
-    return [DefaultInfo(files = depset([folder]))]
-
-private_libraries = rule(
-    implementation = _private_libraries_impl,
-    attrs = {
-        "soname": attr.string(doc = "a library of the system"),
-        "_bundle_library": ENTRIES_ATTRS["_bundle_library"],
-    },
-    doc = """The folder datasetd/ with private copies of the library and of what
-it needs, as beside libdatasetd.so.""",
 )

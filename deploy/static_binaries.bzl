@@ -1,8 +1,12 @@
-"""static_binaries: executables that need no shared library of the machine's but
-glibc's."""
+"""static_binaries: programs and libraries that need no shared library of the
+machine's but glibc's, 2.28 or newer."""
+
+load(":entries.bzl", "ABI")
 
 # Archives that take the place of a linker flag; Debian's -dev packages hold
-# them. Nothing here needs TLS, so gRPC's are those without.
+# them. Nothing here needs TLS, so gRPC's are those without. Of those that a
+# shared library cannot have, and of prometheus-cpp, which has none, ours are
+# compiled from Debian's sources: see _SOURCES.
 _ARCHIVES = {
     "-larchive": ["archive"],
     "-lbenchmark": ["benchmark"],
@@ -94,32 +98,32 @@ _ABSEIL = [
     ]
 ]
 
-# prometheus-cpp has no archive. Whatever links it shares what passes its
-# boundary, too: by name, the private copy of each.
-_WITH_METRICS = {
-    "-lprometheus-cpp-core": "libprometheus-cpp-core-datasetd.so.1.0",
-    "-lstdc++": "libstdc++-datasetd.so.6",
+# Archives that are made here, of Debian's sources: prometheus-cpp has none, and
+# protobuf's and Abseil's are not for a library: they name thread-local variables
+# as a program does, and the loader may have no room for more of these.
+_BUILT = {
+    "metrics": "@prometheus_cpp_source//:prometheus_cpp",
+    "protobuf": "@protobuf_source//:protobuf",
+    "absl": "@abseil_source//:abseil",
 }
 
-_GCC_RUNTIME = "libgcc_s-datasetd.so.1"
+# What the linker gets as glibc and the compiler's libraries.
+_REPLACED = ["-ldl", "-lm", "-lpthread", "-pthread", "-lrt"]
 
-# From bin/ of the release.
-_RUNPATH = "$ORIGIN/../lib/datasetd"
-
-def _static_arguments(argv, private_folder):
+def _static_arguments(argv, built, shim, stubs):
     """The link command with archives in the place of shared libraries.
 
-    What needs prometheus-cpp takes it from `private_folder`, or, where that is
-    None, from the system."""
-    has_metrics = "-lprometheus-cpp-core" in argv
+    Args:
+      argv: the command
+      built: the paths of the archives of _BUILT, by the same names
+      shim: that of //third_party/glibc's archive
+      stubs: those of its stubs
+    Returns: a list
+    """
+    is_library = "-shared" in argv
     kept = []
     names = {}
     for argument in argv:
-        if has_metrics and argument in _WITH_METRICS:
-            if private_folder:
-                argument = "-l:" + _WITH_METRICS[argument]
-            kept.append(argument)
-            continue
         if argument == "-lgrpc++_reflection":
             # It registers itself before main: nothing refers to it.
             kept += [
@@ -127,32 +131,40 @@ def _static_arguments(argv, private_folder):
                 "-l:libgrpc++_reflection.a",
                 "-Wl,--no-whole-archive",
             ]
-            names["grpc++_unsecure"] = True
+            names["-l:libgrpc++_unsecure.a"] = True
+        elif argument == "-lprometheus-cpp-core":
+            names[built["metrics"]] = True
         elif argument.startswith("-labsl_"):
-            names.update({name: True for name in _ABSEIL})
+            names.update({name: True for name in (
+                [built["absl"]] if is_library else ["-l:lib%s.a" % n for n in _ABSEIL]
+            )})
         elif argument in _ARCHIVES:
-            names.update({name: True for name in _ARCHIVES[argument]})
+            names.update({
+                built[name] if is_library and name in built else "-l:lib%s.a" % name: True
+                for name in _ARCHIVES[argument]
+            })
         elif argument.startswith("@"):
             pass  # The file that holds the same arguments.
-        elif argument not in ["-Wl,--as-needed", "-Wl,--no-as-needed"]:
+        elif argument not in _REPLACED + ["-Wl,--as-needed", "-Wl,--no-as-needed"]:
             kept.append(argument)
-    if not has_metrics:
-        kept.append("-static-libgcc")
-    elif private_folder:
-        kept += [
-            "-L" + private_folder,
-            "-Wl,-rpath-link," + private_folder,
-            "-Wl,-rpath," + _RUNPATH,
-            # Before the compiler adds the system's, as needed.
-            "-l:" + _GCC_RUNTIME,
-        ]
-    return kept + ["-Wl,-s", "-Wl,--start-group"] + [
-        "-l:lib%s.a" % name
-        for name in names
-    ] + ["-Wl,--end-group", "-Wl,--as-needed"]
+    if is_library:
+        kept.append("-Wl,-soname,libdatasetd.so." + ABI)
+    return kept + ["-nodefaultlibs", "-Wl,-s", "-Wl,--start-group"] + names.keys() + [
+        "-l:libstdc++.a",
+        "-lgcc",
+        "-lgcc_eh",
+        shim,
+        # Debian's, of what a program has of glibc in itself.
+        "-l:libc_nonshared.a",
+        "-Wl,--end-group",
+    ] + stubs
+
+# A cc_library has one for those who want all of it, too.
+def _archive(target):
+    return [file for file in target.files.to_list() if file.extension == "a"][0]
 
 StaticBinaryInfo = provider(
-    doc = "An executable linked once more.",
+    doc = "A program or library linked once more.",
     fields = ["file"],
 )
 
@@ -162,25 +174,32 @@ def _static_link_impl(target, ctx):
     links = [a for a in links if executable in a.outputs.to_list()]
     if len(links) != 1:
         fail("%s is not linked by one action" % target.label)
-    inputs = [links[0].inputs]
-    private_folder = None
-    folder = "static_for_system/"
-    if ctx.attr.metrics == "private":
-        folder = "static/"
-        private = ctx.attr._metrics_libraries.files
-        inputs.append(private)
-        private_folder = private.to_list()[0].path + "/datasetd"
-    out = ctx.actions.declare_file(folder + ctx.rule.attr.name)
-    argv = [
-        out.path if argument == executable.path else argument
-        for argument in _static_arguments(links[0].argv, private_folder)
-    ]
+    argv = links[0].argv
+    is_library = "-shared" in argv
+
+    # Protobuf and Abseil take minutes to compile: for a library only.
+    built = {
+        name: _archive(getattr(ctx.attr, "_" + name))
+        for name in _BUILT
+        if is_library or name == "metrics" and "-lprometheus-cpp-core" in argv
+    }
+    shim = _archive(ctx.attr._shim if is_library else ctx.attr._program_shim)
+    stubs = ctx.attr._stubs.files.to_list()
+    out = ctx.actions.declare_file("static/" + ctx.rule.attr.name)
     args = ctx.actions.args()
-    args.add_all(argv[1:])
+    args.add_all([
+        out.path if argument == executable.path else argument
+        for argument in _static_arguments(
+            argv[1:],
+            {name: file.path for name, file in built.items()},
+            shim.path,
+            [file.path for file in stubs],
+        )
+    ])
     args.use_param_file("@%s", use_always = True)
     ctx.actions.run(
         executable = argv[0],
-        inputs = depset(transitive = inputs),
+        inputs = depset(built.values() + [shim] + stubs, transitive = [links[0].inputs]),
         outputs = [out],
         arguments = [args],
         mnemonic = "StaticLink",
@@ -190,12 +209,15 @@ def _static_link_impl(target, ctx):
 
 _static_link = aspect(
     implementation = _static_link_impl,
-    attrs = {
-        "metrics": attr.string(values = ["private", "system"]),
-        "_metrics_libraries": attr.label(
-            default = "//deploy:metrics_libraries",
-        ),
-    },
+    attrs = dict(
+        {
+            "_" + name: attr.label(default = label)
+            for name, label in _BUILT.items()
+        },
+        _program_shim = attr.label(default = "//third_party/glibc:program_shim"),
+        _shim = attr.label(default = "//third_party/glibc:shim"),
+        _stubs = attr.label(default = "//third_party/glibc:stubs"),
+    ),
     doc = "Repeats the link of a cc_binary or cc_test, of the same objects.",
 )
 
@@ -213,14 +235,8 @@ static_binaries = rule(
             aspects = [_static_link],
             doc = "cc_binary and cc_test targets",
         ),
-        "metrics": attr.string(
-            default = "private",
-            values = ["private", "system"],
-        ),
     },
-    doc = """The executables of `binaries` without symbols, needing no shared
-library but glibc's; those with metrics also need prometheus-cpp and libstdc++.
-With `metrics` private, in the folders `static` of their packages, these are the
-copies in //deploy:metrics_libraries, found at ../lib/datasetd. With `metrics`
-system, in the folders `static_for_system`, they are the machine's.""",
+    doc = """The programs and libraries of `binaries` without symbols, in the
+folders `static` of their packages. They need no shared library but glibc's, of
+2.28 or newer: what third_party/glibc/symbols.txt does not name is not found.""",
 )

@@ -50,15 +50,15 @@ def check_licences(path):
     """The file has the licences of what release and wheel contain."""
     text = path.read_text()
     for package in ("libabsl-dev", "libarchive-dev", "libgrpc-dev",
-                    "libhwy-dev", "libpng-dev", "libprometheus-cpp-core1.0",
-                    "libprotobuf-dev", "libstdc++6", "zlib1g-dev"):
+                    "libhwy-dev", "libpng-dev", "libprotobuf-dev", "libstdc++6",
+                    "prometheus-cpp-dev", "zlib1g-dev"):
         assert f"\n{package}\n====" in text, package
 
 
 class Daemon:
     """Runs `program` until the end of the block; `directory` is short."""
 
-    def __init__(self, program, directory, *arguments):
+    def __init__(self, program, directory, *arguments, preexec_fn=None):
         self.address = directory / "datasetd.sock"
         notice_path = directory / "notify.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
@@ -67,7 +67,8 @@ class Daemon:
                 [str(program), f"--socket_path={self.address}",
                  "--device=cpu", "--memory_budget_mib=64",
                  *(str(argument) for argument in arguments)],
-                env={**ENVIRONMENT, "NOTIFY_SOCKET": str(notice_path)})
+                env={**ENVIRONMENT, "NOTIFY_SOCKET": str(notice_path)},
+                preexec_fn=preexec_fn)
             try:
                 self._await_ready(notices)
             except BaseException:

@@ -19,8 +19,9 @@ from tests.deploy import package_harness
 from tests.testing import ports
 
 MAX_BYTES = 40 << 20
-MAX_GLIBC = (2, 36)
-GLIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+MAX_GLIBC = (2, 28)
+GLIBC = {"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0",
+         "ld-linux-x86-64.so.2"}
 PYTHON = "/usr/bin/python3"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -67,6 +68,11 @@ except datasetd.NotFound:
     print("NotFound")
 """
 
+
+# Its symbols are everybody's.
+_OTHERS = """import ctypes
+for name in ("libgrpc++.so.1.51", "libprotobuf.so.32"):
+    ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)"""
 
 # As its user: the sandbox has no other.
 _SHARING = """
@@ -179,27 +185,28 @@ class ReleaseTest(unittest.TestCase):
         run(image / "bin/datasetctl", f"--address={address}", "status")
 
     def test_needs_nothing_but_glibc(self):
-        private = {path.name for path in
-                   (self.root / "lib/datasetd").iterdir()}
-        self.assertTrue(private)
-        num = 0
+        names = set()
         for path in self.elf_files():
-            needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]",
-                                    readelf("-d", path)))
-            # The daemon takes its metrics from there.
-            has_private = ((self.root / "lib") in path.parents or
-                           path == self.root / "bin/datasetd")
-            allowed = GLIBC | private if has_private else GLIBC
-            self.assertLessEqual(needed, allowed, path)
-            self.assertLessEqual(set(re.findall(
-                r"\(R(?:UN)?PATH\).*\[(.*)\]", readelf("-d", path))), {
-                    "$ORIGIN", "$ORIGIN/datasetd", "$ORIGIN/../lib/datasetd"})
+            dynamic = readelf("-d", path)
+            self.assertLessEqual(
+                set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)), GLIBC, path)
+            self.assertNotRegex(dynamic, "RPATH|RUNPATH")
             for version in re.findall(r"Name: GLIBC_(\S+)",
                                       readelf("-V", path)):
                 self.assertLessEqual(
                     tuple(map(int, version.split("."))), MAX_GLIBC, path)
-            num += 1
-        self.assertGreater(num, len(private) + 3)
+            names.add(path.name)
+        self.assertLessEqual({"datasetd", "datasetctl", "libdatasetd.so",
+                              "augment_parity_test"}, names)
+
+    def test_the_loader_has_room_for_the_library(self):
+        """It may be opened late, beside others: its thread-local variables are
+        not of those that take from a fixed space."""
+        dynamic = readelf("-d", self.root / "lib/libdatasetd.so")
+        self.assertNotIn("STATIC_TLS", dynamic)
+        self.assertIn("[libdatasetd.so.1]", dynamic)
+        self.assertEqual(os.readlink(self.root / "lib/libdatasetd.so.1"),
+                         "libdatasetd.so")
 
     def test_library_exports_the_c_api_only(self):
         header = (self.root / "include/datasetd.h").read_text()
@@ -239,14 +246,11 @@ class ReleaseTest(unittest.TestCase):
             path.unlink()
 
     def test_metrics(self):
-        """As elsewhere, and by libraries of the release alone."""
+        """As elsewhere, with no library but glibc."""
         port = ports.free_port()
         config = self.directory / "metrics.yaml"
         config.write_text(f"metrics_port: {port}\nsocket_group: \"\"\n")
-        log = self.directory / "daemon_bindings"
-        daemon, _ = self.start_daemon(
-            f"--config={config}", LD_DEBUG="bindings",
-            LD_DEBUG_OUTPUT=str(log))
+        daemon, _ = self.start_daemon(f"--config={config}")
         page = urllib.request.urlopen(
             f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
         self.assertIn('datasetd_device_used_bytes{device="cpu"', page)
@@ -255,21 +259,9 @@ class ReleaseTest(unittest.TestCase):
         maps = pathlib.Path(f"/proc/{daemon.pid}/maps").read_text()
         mapped = {line.split()[-1] for line in maps.splitlines()
                   if ".so" in line}
-        private = str(self.root / "lib/datasetd")
-        self.assertIn(f"{private}/libprometheus-cpp-core-datasetd.so.1.0",
-                      mapped)
-        for path in mapped:
-            self.assertTrue(os.path.dirname(path) == private or
-                            os.path.basename(path) in GLIBC, path)
+        self.assertLessEqual(set(map(os.path.basename, mapped)), GLIBC)
         daemon.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.wait(30), 0)
-        to_private = 0
-        for _, target, line in self.bindings(log):
-            self.assertTrue(target.startswith(str(self.root)) or
-                            os.path.basename(target) in GLIBC |
-                            {"linux-vdso.so.1"}, line)
-            to_private += target.startswith(private)
-        self.assertGreater(to_private, 100)
 
     def test_a_taken_port_is_told(self):
         with socket.socket() as taken:
@@ -285,33 +277,32 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(f"cannot listen on 127.0.0.1:{port}", done.stderr)
 
-    def check_client(self, before="", after=""):
-        """Its libraries are private: none other of the names is mapped by it,
-        and the loader bound every symbol of them among themselves or to
-        glibc."""
+    def check_client(self, before="", after="", **environment):
+        """The loader binds what it needs to glibc, and nothing to it."""
         _, address = self.start_daemon()
         log = self.directory / "bindings"
         text = run(
             PYTHON, "-c", _CLIENT.format(before=before, after=after), address,
             self.path, cwd=self.directory,
             env={**ENVIRONMENT, "PYTHONPATH": str(self.root / "python"),
-                 "LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(log)})
+                 "LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(log),
+                 **environment})
         self.assertIn("NotFound", text)
         lib = str(self.root / "lib")
         mapped = {os.path.basename(line) for line in text.splitlines()
                   if os.path.realpath(line).startswith(lib)}
-        self.assertIn("libdatasetd.so", mapped)
-        self.assertIn("libprotobuf-datasetd.so.32", mapped)
+        self.assertEqual(mapped, {"libdatasetd.so"})
+        allowed = GLIBC | {"libdatasetd.so"} | {
+            os.path.basename(os.path.realpath(path))
+            for path in environment.get("LD_PRELOAD", "").split()}
         num = 0
         for source, target, line in self.bindings(log):
             if source.startswith(lib):
                 num += 1
-                self.assertTrue(
-                    target.startswith(lib) or
-                    os.path.basename(target) in GLIBC, line)
+                self.assertIn(os.path.basename(target), allowed, line)
             else:
                 self.assertFalse(target.startswith(lib), line)
-        self.assertGreater(num, 1000)
+        self.assertGreater(num, 100)
 
     def test_python_client(self):
         self.check_client()
@@ -322,6 +313,27 @@ class ReleaseTest(unittest.TestCase):
     def test_python_client_before_torch(self):
         self.check_client(
             after="datasetd._connection.library.load()\nimport torch, torchvision")
+
+    def test_python_client_loaded_by_a_thread(self):
+        self.check_client(after=(
+            "import threading\n"
+            "thread = threading.Thread(\n"
+            "    target=datasetd._connection.library.load)\n"
+            "thread.start(); thread.join()\nimport torch"))
+
+    def test_python_client_after_anothers_grpc_and_protobuf(self):
+        self.check_client(before=_OTHERS)
+
+    def test_python_client_before_anothers_grpc_and_protobuf(self):
+        self.check_client(
+            after=f"datasetd._connection.library.load()\n{_OTHERS}")
+
+    def test_python_client_with_jemalloc_and_openmp(self):
+        """Both take from the fixed space for thread-local variables."""
+        self.check_client(
+            before="import torch\ntorch.ones(9999).sum()",
+            LD_PRELOAD="/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 "
+                       "/usr/lib/x86_64-linux-gnu/libgomp.so.1")
 
     def test_the_sharing_probes_copy_runs(self):
         text = run(

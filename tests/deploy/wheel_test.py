@@ -2,11 +2,15 @@
 
 import base64
 import csv
+import ctypes
+import errno
 import hashlib
 import io
 import json
 import os
 import pathlib
+import pwd
+import random
 import re
 import shutil
 import subprocess
@@ -17,6 +21,7 @@ import unittest
 import zipfile
 
 from tests.deploy import package_harness as harness
+from tests.testing import ports
 
 # All that the bare root directory has of Debian: Python with venv and what it
 # needs, and a shell.
@@ -69,6 +74,51 @@ def unpack(package, root):
         shutil.copy2(source, folder / source.name, follow_symlinks=False)
 
 
+def system_root(suite):
+    """The root directory of another Debian, made once."""
+    home = pwd.getpwuid(os.geteuid()).pw_dir
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", f"{home}/.cache"))
+    root = cache / "datasetd-build/roots" / suite
+    if not root.exists():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        new = pathlib.Path(tempfile.mkdtemp(dir=root.parent))
+        new.chmod(0o755)
+        harness.run(
+            "debootstrap", "--variant=minbase",
+            "--include=python3,python3-numpy,python3-venv", suite, new,
+            environment={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+        new.rename(root)
+    return root
+
+
+class _Instruction(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint16), ("true", ctypes.c_uint8),
+                ("false", ctypes.c_uint8), ("k", ctypes.c_uint32)]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint16),
+                ("instructions", ctypes.POINTER(_Instruction))]
+
+
+def hide_system_calls(kept):
+    """From here on this process gets ENOSYS from the calls that came after
+    Linux 4.18, those from number 424 on, but for `kept`."""
+    load, is_at_least, is_equal, end = 0x20, 0x35, 0x15, 0x06
+    allow, refuse = 0x7fff0000, 0x00050000 | errno.ENOSYS
+    program = [(load, 0, 0, 0),  # seccomp_data.nr
+               (is_at_least, 0, len(kept) + 1, 424)]
+    program += [(is_equal, len(kept) - i, 0, number)
+                for i, number in enumerate(kept)]
+    program += [(end, 0, 0, refuse), (end, 0, 0, allow)]
+    instructions = (_Instruction * len(program))(*program)
+    libc = ctypes.CDLL(None, use_errno=True)
+    no_new_privileges, set_seccomp, by_filter = 38, 22, 2
+    assert libc.prctl(no_new_privileges, 1, 0, 0, 0) == 0
+    assert libc.prctl(set_seccomp, by_filter, ctypes.byref(
+        _Program(len(program), instructions)), 0, 0) == 0, ctypes.get_errno()
+
+
 def make_bare_root(root):
     """A root directory on which nothing of datasetd's dependencies lies."""
     for path in ("dev", "proc", "tmp", "home", "usr/bin", "usr/lib",
@@ -85,6 +135,76 @@ def make_bare_root(root):
     (root / "tmp").chmod(0o1777)
     (root / "home").chmod(0o700)
     os.chown(root / "home", _NOBODY, _NOBODY)
+
+
+# On a system of its own, by an unprivileged user: $1 is the wheel. The
+# environment has the system's NumPy.
+_INSTALL = """
+set -e
+/usr/bin/python3 -m venv --system-site-packages "$2"
+"$2"/bin/pip install --quiet --no-index --disable-pip-version-check "$1"
+shift 2
+exec "$@"
+"""
+# The daemon's whole life, of which it prints what must not depend on the system.
+_LIFE = """
+import hashlib, os, pathlib, signal, subprocess, sys, tempfile, time
+import urllib.request
+import datasetd
+from datasetd import transforms as T
+
+bin = pathlib.Path(sys.prefix) / "bin"
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    address = str(folder / "d.sock")
+    config = folder / "datasetd.yaml"
+    flags = [bin / "datasetd", "--config", config, "--socket_path", address,
+             "--data_root", sys.argv[1], "--device", "cpu"]
+
+    # yaml-cpp throws, and the daemon catches.
+    config.write_text("metrics_port: [")
+    done = subprocess.run(flags, stderr=subprocess.PIPE, text=True)
+    print("a broken configuration:", done.returncode, "end of" in done.stderr)
+
+    config.write_text(f"metrics_port: {sys.argv[2]}\\nsocket_group: ''\\n")
+    daemon = subprocess.Popen(flags)
+    for _ in range(600):
+        if subprocess.run([bin / "datasetctl", "--address", address, "status"],
+                          capture_output=True).returncode == 0:
+            break
+        time.sleep(0.1)
+    with datasetd.connect(address) as client:
+        train = client.load_dataset("train", format="cifar10", split="test",
+                                    path=sys.argv[1])
+        loader = datasetd.DataLoader(
+            train, batch_size=100, shuffle=True, seed=7, framework="numpy",
+            transforms=[T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(),
+                        T.ColorJitter(0.4, 0.4, 0.4, 0.1),
+                        T.ToDtype("float32", scale=True),
+                        T.Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26))])
+        digest = hashlib.sha256()
+        with loader:
+            for images, labels in loader:
+                digest.update(images.tobytes() + labels.tobytes())
+        print("digest:", digest.hexdigest())
+        try:
+            client.get_dataset("none")
+        except datasetd.NotFound:
+            print("an error of the daemon")
+    page = urllib.request.urlopen(
+        f"http://127.0.0.1:{sys.argv[2]}/metrics", timeout=30).read().decode()
+    print("families:", page.count("# TYPE"))
+    ctl = [str(bin / "datasetctl"), "--address", address]
+    print("exit codes:", [subprocess.run(ctl + command, capture_output=True)
+                          .returncode for command in (
+        ["status"], ["unload", "none"], ["no such"],
+        ["doctor", "--no_sharing"])])
+    daemon.send_signal(signal.SIGTERM)
+    print("drained:", daemon.wait(60))
+    print("no daemon:", subprocess.run(ctl + ["status"], capture_output=True)
+          .returncode)
+print("glibc", os.confstr("CS_GNU_LIBC_VERSION").split()[-1], file=sys.stderr)
+"""
 
 
 def glibc_needed(path):
@@ -118,7 +238,7 @@ class WheelTest(unittest.TestCase):
                 base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)),
                 hashlib.sha256(files[name]).digest(), name)
             self.assertEqual(int(size), len(files[name]))
-        self.assertIn("Tag: py3-none-manylinux_2_36_x86_64\n",
+        self.assertIn("Tag: py3-none-manylinux_2_28_x86_64\n",
                       files[record.replace("RECORD", "WHEEL")].decode())
 
     @_long
@@ -188,6 +308,94 @@ class WheelTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "the daemon stays")
             time.sleep(0.05)
 
+    def life(self, command, name):
+        """What _LIFE prints where `command` runs a shell, as nobody."""
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="dd", dir="/tmp"))
+        self.addCleanup(shutil.rmtree, folder)
+        folder.chmod(0o777)
+        done = subprocess.run(
+            [*command(folder), _INSTALL, "sh", f"{folder}/{self.wheel.name}",
+             f"{folder}/venv", f"{folder}/venv/bin/python", "-c", _LIFE,
+             f"{folder}/data", str(ports.free_port())],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            check=False, env={"PATH": "/usr/bin:/usr/sbin:/bin:/sbin",
+                              "HOME": str(folder), "LC_ALL": "C.UTF-8"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        print(f"{name}: {done.stderr.splitlines()[-1]}")
+        return done.stdout
+
+    @_long
+    @unittest.skipUnless(os.geteuid() == 0, "chroot is root's")
+    def test_other_systems_give_the_same_samples(self):
+        data = self.directory / "random"
+        data.mkdir()
+        pixels = random.Random(1)
+        (data / "test_batch.bin").write_bytes(b"".join(
+            bytes([i % 10]) + pixels.randbytes(3072) for i in range(2000)))
+
+        def prepare(folder):
+            shutil.copytree(data, folder / "data")
+            shutil.copy(self.wheel, folder)
+
+        def here(folder):
+            prepare(folder)
+            return ["setpriv", "--reuid=nobody", "--regid=nogroup",
+                    "--clear-groups", "/bin/sh", "-c"]
+
+        expected = self.life(here, "here")
+        self.assertRegex(expected, "digest: [0-9a-f]{64}\n")
+        self.assertIn("a broken configuration: 2 True\n", expected)
+        self.assertIn("an error of the daemon\n", expected)
+        self.assertIn("exit codes: [0, 1, 2, 0]\ndrained: 0\nno daemon: 3\n",
+                      expected)
+        for suite in ("bullseye", "trixie"):
+            root = system_root(suite)
+
+            def there(folder, root=root):
+                inside = pathlib.Path(f"{root}{folder}")
+                inside.mkdir()
+                inside.chmod(0o777)
+                self.addCleanup(shutil.rmtree, inside)
+                prepare(inside)
+                return ["unshare", "--mount", "/bin/sh", "-c",
+                        f"mount -t proc proc {root}/proc && "
+                        f"mount --rbind /dev {root}/dev && "
+                        "exec chroot --userspec=nobody:nogroup "
+                        f'{root} /bin/sh -c "$@"', "sh"]
+
+            with self.subTest(suite):
+                start = time.monotonic()
+                self.assertEqual(self.life(there, suite), expected)
+                print(f"{suite}: {time.monotonic() - start:.1f} s")
+
+    def test_a_kernel_without_new_calls(self):
+        """Linux 5.6 has pidfd_open (434) and openat2 (437)."""
+        unpacked = self.directory / "kernel"
+        with zipfile.ZipFile(self.wheel) as archive:
+            archive.extractall(unpacked)
+        program = unpacked / "datasetd/bin/datasetd"
+        program.chmod(0o755)
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.directory))
+        with harness.Daemon(
+                program, folder, f"--data_root={self.data}",
+                preexec_fn=lambda: hide_system_calls([434, 437])) as daemon:
+            ctl = unpacked / "datasetd/bin/datasetctl"
+            ctl.chmod(0o755)
+            self.assertIn("ready", harness.run(
+                ctl, "--address", daemon.address, "load", "d", "--format",
+                "cifar10", "--path", self.data, "--split", "test"))
+        text = harness.run(
+            program, f"--socket_path={folder}/d.sock", "--device=cpu",
+            f"--data_root={self.data}", code=1,
+            preexec_fn=lambda: hide_system_calls([434]))
+        self.assertIn("openat2: Function not implemented", text)
+        self.assertIn("datasetd needs Linux 5.6", text)
+        text = harness.run(
+            ctl, "--address", f"{folder}/none.sock", "doctor", "--no_sharing",
+            code=1, preexec_fn=lambda: hide_system_calls([434]))
+        self.assertRegex(text, "fault +system +Linux .*openat2: Function not")
+        self.assertIn("update the kernel to Linux 5.6", text)
+
     def test_its_commands(self):
         venv = self.install()
         ran = {"HOME": str(self.directory)}
@@ -228,9 +436,8 @@ class WheelTest(unittest.TestCase):
                 needed[path.name] = glibc_needed(path)
         self.assertLessEqual({"datasetd", "datasetctl", "libdatasetd.so"},
                              set(needed))
-        major, minor = max(needed.values())
-        self.assertIn(f"-manylinux_{major}_{minor}_x86_64.whl",
-                      self.wheel.name, needed)
+        self.assertIn("-manylinux_2_28_x86_64.whl", self.wheel.name)
+        self.assertLessEqual(max(needed.values()), (2, 28), needed)
 
     def test_a_tag_that_promises_too_much_is_refused(self):
         program = self.directory / "program"

@@ -23,6 +23,10 @@ struct Finding {
 
 using Findings = std::vector<Finding>;
 
+// The kernel's and glibc's versions, and whether the kernel has what the daemon
+// needs of it.
+void CheckSystem(Findings* findings);
+
 // The daemon's sockets: a finding for each, and one for the group. Returns true
 // if both sockets exist and this process may connect to them.
 bool CheckSockets(const client::Address& address, Findings* findings);

@@ -88,7 +88,7 @@ class DoctorCommand final : public Command {
   using Command::Command;
   const char* name() const override { return "doctor"; }
   const char* help() const override {
-    return "Check sockets, daemon, memory, cache disk, GPUs and "
+    return "Check the system, sockets, daemon, memory, cache disk, GPUs and "
            "memory sharing, and print a line with the fix for each "
            "problem. Exit code 1 if a check fails";
   }
@@ -104,6 +104,7 @@ class DoctorCommand final : public Command {
 
   int Run() override {
     Findings findings;
+    CheckSystem(&findings);
     const pid_t daemon = CheckDaemon(&findings);
     CheckCache(cache_directory_, &findings);
     const int num_gpus = CheckGpus(&findings);

@@ -1,5 +1,14 @@
+#include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <climits>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -11,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/file_descriptor.h"
 #include "client/ctl/doctor/doctor_checks.h"
 #include "client/ctl/doctor/machine.h"
 
@@ -107,6 +117,30 @@ Finding CheckMemlock(std::optional<uint64_t> bytes) {
 }
 
 }  // namespace
+
+void CheckSystem(Findings* findings) {
+  utsname name = {};
+  uname(&name);
+  const std::string text = absl::StrCat(
+      "Linux ", name.release, " (5.6 or newer is needed), glibc ",
+      gnu_get_libc_version(), " (the packages need 2.28 or newer)");
+  // Asked for rather than compared: distributions add calls to old kernels, and
+  // filters of containers take calls from new ones.
+  open_how how = {};
+  how.flags = O_PATH | O_CLOEXEC;
+  const FileDescriptor opened(
+      static_cast<int>(syscall(SYS_openat2, AT_FDCWD, "/", &how, sizeof(how))));
+  if (opened.has_value()) {
+    findings->push_back({Severity::kOk, "system", text});
+    return;
+  }
+  findings->push_back(
+      {Severity::kFault, "system",
+       absl::StrCat(text, "; openat2: ", std::strerror(errno),
+                    ": the daemon cannot open its data roots"),
+       "update the kernel to Linux 5.6; in a container, allow openat2 in its "
+       "seccomp filter"});
+}
 
 pid_t CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings) {
   CheckNamespaces(pid, findings);

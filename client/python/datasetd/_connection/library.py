@@ -273,7 +273,6 @@ def _find_library() -> str:
     # Beside it in a release and a Debian package; below it in a wheel.
     for library in (here / "libdatasetd.so", here / "lib" / "libdatasetd.so"):
         if library.exists():
-            # Resolved, because the library finds others beside its real path.
             return str(library.resolve())
     named = os.environ.get("DATASETD_LIBRARY", "")
     if named:
@@ -289,15 +288,6 @@ def _find_library() -> str:
     )
 
 
-def _mode(path: str) -> int:
-    # A release has its libraries in a folder beside the library. They must not
-    # bind to what torch has made global.
-    folder = os.path.join(os.path.dirname(os.path.realpath(path)), "datasetd")
-    return ctypes.DEFAULT_MODE | (
-        os.RTLD_DEEPBIND if os.path.isdir(folder) else 0
-    )
-
-
 class Library:
     """The functions of the library, checked and typed.
 
@@ -309,8 +299,8 @@ class Library:
         self.path = path
         self.quick: Any = types.SimpleNamespace()
         try:
-            waiting = ctypes.CDLL(path, _mode(path))
-            keeping = ctypes.PyDLL(path, _mode(path))
+            waiting = ctypes.CDLL(path)
+            keeping = ctypes.PyDLL(path)
         except OSError as error:
             raise errors.LibraryNotFound(f"{path}: {error}") from error
         for name, (result, arguments) in _SIGNATURES.items():
