@@ -585,6 +585,7 @@ def _each_workload(device, directory, names, measure):
     """{workload: measure(workload, loader, direct source)}."""
     import datasetd
     import torch
+
     from tests.benchmarks.compare import workloads
 
     answer = {}
