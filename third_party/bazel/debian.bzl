@@ -78,15 +78,15 @@ debian_crate = repository_rule(
     local = True,
 )
 
-def _debian_linkopts_impl(ctx):
-    def has(library):
-        return "/" in ctx.execute(["gcc", "-print-file-name=" + library]).stdout
+def _has_library(ctx, name):
+    return "/" in ctx.execute(["gcc", "-print-file-name=" + name]).stdout
 
+def _debian_linkopts_impl(ctx):
     ctx.file("BUILD", "")
     ctx.file("defs.bzl", "ABSEIL = {}\nFMT = {}\n".format(
-        ["-labsl_string_view"] if has("libabsl_string_view.so") else [],
+        ["-labsl_string_view"] if _has_library(ctx, "libabsl_string_view.so") else [],
         # Up to fmt 9 third_party/spdlog/spdlog.cc has all of it.
-        [] if has("libfmt.so.9") else ["-lfmt"],
+        [] if _has_library(ctx, "libfmt.so.9") else ["-lfmt"],
     ))
 
 # What Debian 13's libraries need beside those of Debian 12.
