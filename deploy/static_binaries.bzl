@@ -148,7 +148,13 @@ def _static_arguments(argv, built, shim, stubs):
         elif argument not in _REPLACED + ["-Wl,--as-needed", "-Wl,--no-as-needed"]:
             kept.append(argument)
     if is_library:
-        kept.append("-Wl,-soname,libdatasetd.so." + ABI)
+        kept += [
+            "-Wl,-soname,libdatasetd.so." + ABI,
+            # What is weak and defined nowhere stays so in a process that has
+            # another gRPC; what an archive defines is taken from there.
+            "-Wl,-z,nodynamic-undefined-weak",
+            "-Wl,-u,__cxa_pure_virtual",
+        ]
     return kept + ["-nodefaultlibs", "-Wl,-s", "-Wl,--start-group"] + names.keys() + [
         "-l:libstdc++.a",
         "-lgcc",
