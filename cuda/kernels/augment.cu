@@ -78,9 +78,10 @@ extern "C" __global__ void __launch_bounds__(kMaxChainThreads,
       for (; turn < turns; turn += gridDim.x) {
         // Where there are several strips, there are at most as many as teams.
         const auto at = static_cast<uint32_t>(turn);
-        executor.Run(
-            batch, batch.first_row + static_cast<int32_t>(at / strips),
+        executor.SetStrip(
             {static_cast<int32_t>(at % strips), static_cast<int32_t>(strips)});
+        executor.Run(batch,
+                     batch.first_row + static_cast<int32_t>(at / strips));
       }
       turn -= turns;
     }

@@ -88,16 +88,21 @@ class ChainExecutor {
       state_.mix = {};
       state_.scale = {};
       state_.resize.is_columns_first = false;
+      if constexpr (!Team::kHasVectors) state_.strip = {};
     }
     team_.Sync();
   }
 
+  // For teams without vectors: lets the next Run make this strip of the row's
+  // image, unless a field of several passes has a mix. All ranks call it.
+  DATASETD_HOST_DEVICE void SetStrip(const Strip& strip) {
+    if (team_.rank() == 0) state_.strip = strip;
+  }
+
   // Runs row `index` of the batch. All ranks call it. Returns false if the work
-  // was stopped. For teams without vectors, a strip can be run alone, unless a
-  // field of several passes has a mix.
+  // was stopped.
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE bool Run(const BatchTask& batch,
-                                                      int32_t index,
-                                                      const Strip& strip = {}) {
+                                                      int32_t index) {
     const int32_t partner = PartnerRow(batch, index);
     bool has_partner = false;
     if (IsMixed()) {
@@ -107,7 +112,7 @@ class ChainExecutor {
       }
       team_.Sync();
       has_partner = HasPartner(state_.mix) && kept_ != batch.indices + partner;
-      if (field_.mix.labels_field >= 0 && strip.index == 0) {
+      if (field_.mix.labels_field >= 0 && IsFirstStrip()) {
         WriteMixedLabels(team_, state_.mix,
                          program_.fields[field_.mix.labels_field], batch, index,
                          partner);
@@ -128,7 +133,7 @@ class ChainExecutor {
     // A single call site, so that RunPasses is compiled once.
     for (bool is_partner = has_partner;; is_partner = false) {
       RunPasses(
-          batch, is_partner ? partner : index, strip,
+          batch, is_partner ? partner : index,
           is_partner ? Target::kPartner : Target::kSlot,
           is_partner ? reinterpret_cast<uint8_t*>(state_.memory.partner) : to);
       if (!is_partner || is_left_out_) break;
@@ -148,8 +153,7 @@ class ChainExecutor {
 
   // Runs all passes on the sample of row `index`; the last one writes `to`.
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void RunPasses(
-      const BatchTask& batch, int32_t index, const Strip& strip, Target target,
-      uint8_t* to) {
+      const BatchTask& batch, int32_t index, Target target, uint8_t* to) {
     const int64_t draw_index = DrawIndex(batch, index);
     const ChainImage resident = ResidentImage(batch.indices[index]);
     if (team_.rank() == 0) {
@@ -170,7 +174,7 @@ class ChainExecutor {
     if (team_.rank() == 0) {
       DrawPasses(field_, resident.height, resident.width,
                  /*warps_bytes=*/!Team::kHasVectors, &state_);
-      if constexpr (!Team::kHasVectors) SetStrip(strip);
+      if constexpr (!Team::kHasVectors) FindStripRows();
     }
     for (int p = 0;; ++p) {
       pass_ = &state_.passes[p];
@@ -197,8 +201,14 @@ class ChainExecutor {
     }
   }
 
+  DATASETD_HOST_DEVICE bool IsFirstStrip() const {
+    if constexpr (Team::kHasVectors) return true;
+    return state_.strip.index == 0;
+  }
+
   // Sets the rows of the output that are made. One rank calls it.
-  DATASETD_HOST_DEVICE void SetStrip(const Strip& strip) {
+  DATASETD_HOST_DEVICE void FindStripRows() {
+    const Strip& strip = state_.strip;
     state_.strip_from = 0;
     state_.strip_to = strip.index == 0 ? INT32_MAX : 0;
     if (strip.count == 1 || state_.num_passes > 1) return;

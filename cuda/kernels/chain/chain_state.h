@@ -104,10 +104,12 @@ struct ChainState {
     alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
     Step sized[kMaxSteps];  // of a ragged field, while the sample is drawn
   };
-  uint32_t rows_from, rows_to;   // of a band of a resize
-  ValueScale scale;              // of a pass
-  MixDraw mix;                   // of the row
-  int32_t strip_from, strip_to;  // rows of the output that a block makes
+  uint32_t rows_from, rows_to;  // of a band of a resize
+  ValueScale scale;             // of a pass
+  MixDraw mix;                  // of the row
+  // Of a team without vectors.
+  Strip strip;
+  int32_t strip_from, strip_to;  // rows of the output that it makes
 };
 
 // Loads element `index` of an image of kDtype as float32.

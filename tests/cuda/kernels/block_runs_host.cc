@@ -160,7 +160,8 @@ void RunChainBlocks(const AugmentProgram& program, int field_index,
           TeamMemory(program, field, 0), state.get());
       for (int32_t i = 0; i < batch.num_samples; ++i) {
         for (int32_t strip = 0; strip < num_strips; ++strip) {
-          executor.Run(batch, i, {strip, num_strips});
+          executor.SetStrip({strip, num_strips});
+          executor.Run(batch, i);
         }
       }
     });
