@@ -246,6 +246,28 @@ absl::StatusOr<v1::ExplainTransformsResponse> Client::ExplainTransforms(
   return ResponseTo<v1::ExplainTransformsResponse>(request, this);
 }
 
+absl::StatusOr<Samples> Client::ReadSamples(
+    const v1::ReadSamplesRequest& request,
+    std::optional<absl::Duration> timeout) {
+  DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
+  CallLimits limits = limits_;
+  if (timeout.has_value()) limits.timeout = *timeout;
+  Samples samples;
+  v1::ReadSamplesResponse response;
+  DATASETD_RETURN_IF_ERROR(session_->ToStatus(
+      StreamCall(session_.get(), request, limits, &response, [&] {
+        if (response.has_info()) {
+          samples.info = std::move(*response.mutable_info());
+          samples.data.reserve(samples.info.size_bytes());
+        }
+        samples.data += response.data();
+      })));
+  if (samples.data.size() != samples.info.size_bytes()) {
+    return absl::InternalError("the daemon sent other data than it announced");
+  }
+  return samples;
+}
+
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
   return ResponseTo<v1::GetStatusResponse>(v1::GetStatusRequest(), this);
 }

@@ -26,6 +26,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,12 @@
 namespace datasetd::client {
 
 class Session;
+
+// Copies of samples, as v1::ReadInfo says where they lie.
+struct Samples {
+  v1::ReadInfo info;
+  std::string data;
+};
 
 struct ClientOptions {
   // "unix:/path/datasetd.sock" or the path. Empty: $DATASETD_ADDRESS, or if
@@ -105,6 +112,12 @@ class Client {
   // Takes at most as many samples as the daemon accepts in one call.
   absl::StatusOr<v1::ExplainTransformsResponse> ExplainTransforms(
       const v1::ExplainTransformsRequest& request);
+
+  // Copies samples, without a feed. `timeout` is that of the call; nullopt: the
+  // client's.
+  absl::StatusOr<Samples> ReadSamples(
+      const v1::ReadSamplesRequest& request,
+      std::optional<absl::Duration> timeout = std::nullopt);
 
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -50,6 +51,10 @@ struct datasetd_feed {
 
 struct datasetd_push {
   Push push;
+};
+
+struct datasetd_samples {
+  datasetd::client::Samples samples;
 };
 
 namespace {
@@ -301,6 +306,35 @@ int32_t datasetd_estimate_load(datasetd_client* client, const char* spec_json,
                                                 Reporting(progress, argument)),
                     estimate_json, error);
 }
+
+int32_t datasetd_read_samples(datasetd_client* client, const char* request_json,
+                              const int64_t* indices, uint64_t num_indices,
+                              int64_t timeout_ns, datasetd_samples** samples,
+                              char** info_json, datasetd_error* error) {
+  v1::ReadSamplesRequest request;
+  if (absl::Status status = FromJson(*client, request_json, &request);
+      !status.ok()) {
+    return Return(status, error);
+  }
+  request.mutable_indices()->Add(indices, indices + num_indices);
+  std::optional<absl::Duration> timeout;
+  if (timeout_ns != 0) {
+    timeout = timeout_ns < 0 ? absl::InfiniteDuration()
+                             : absl::Nanoseconds(timeout_ns);
+  }
+  absl::StatusOr<datasetd::client::Samples> read =
+      client->client.ReadSamples(request, timeout);
+  if (!read.ok()) return Return(read.status(), error);
+  if (info_json != nullptr) *info_json = CopyText(ToJson(read->info));
+  *samples = new datasetd_samples{*std::move(read)};
+  return DATASETD_OK;
+}
+
+const void* datasetd_samples_data(const datasetd_samples* samples) {
+  return samples->samples.data.data();
+}
+
+void datasetd_samples_close(datasetd_samples* samples) { delete samples; }
 
 int32_t datasetd_call(datasetd_client* client, const char* method,
                       const char* request_json, char** response_json,

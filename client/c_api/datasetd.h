@@ -40,6 +40,7 @@ struct DLManagedTensor;
 typedef struct datasetd_client datasetd_client;
 typedef struct datasetd_feed datasetd_feed;
 typedef struct datasetd_push datasetd_push;
+typedef struct datasetd_samples datasetd_samples;
 
 /* The codes of gRPC and Abseil. */
 typedef enum datasetd_code {
@@ -181,6 +182,18 @@ DATASETD_API int32_t datasetd_estimate_load(datasetd_client* client,
                                             void* argument,
                                             char** estimate_json,
                                             datasetd_error* error);
+
+/* Copies the samples `indices` of a dataset, without a feed. `request_json` is
+ * a ReadSamplesRequest without indices; `info_json` receives a ReadInfo. A
+ * `timeout_ns` of 0 is the client's call_timeout_ns; negative: no limit. */
+DATASETD_API int32_t datasetd_read_samples(
+    datasetd_client* client, const char* request_json, const int64_t* indices,
+    uint64_t num_indices, int64_t timeout_ns, datasetd_samples** samples,
+    char** info_json, datasetd_error* error);
+/* Returns the first of info.size_bytes bytes, which live as long as `samples`.
+ */
+DATASETD_API const void* datasetd_samples_data(const datasetd_samples* samples);
+DATASETD_API void datasetd_samples_close(datasetd_samples* samples);
 
 /* --- Feed --------------------------------------------------------------- */
 

@@ -61,6 +61,31 @@ bool ShouldRetry(absl::Duration deadline, const CallLimits& limits,
   return false;
 }
 
+// Calls `attempt` until the daemon does not refuse it for the moment.
+template <typename Attempt>
+grpc::Status Call(Session* session, const google::protobuf::Message& request,
+                  const CallLimits& limits, const Attempt& attempt) {
+  const std::string path = PathOf(request.GetDescriptor());
+  const absl::Duration deadline = MonotonicNow() + limits.timeout;
+  absl::Duration pause = kShortestPause;
+  grpc::Status status;
+  do {
+    grpc::ClientContext context;
+    session->Prepare(&context, deadline - MonotonicNow());
+    CallQueue queue;
+    bool is_cancelled = false;
+    status = attempt(&context, path, &queue, [&] {
+      if (is_cancelled || limits.MayGoOn()) return;
+      is_cancelled = true;
+      context.TryCancel();
+    });
+    if (is_cancelled && !status.ok()) {
+      status = {grpc::StatusCode::CANCELLED, kBrokenOff};
+    }
+  } while (ShouldRetry(deadline, limits, &pause, &status));
+  return status;
+}
+
 }  // namespace
 
 CallQueue::~CallQueue() {
@@ -87,29 +112,45 @@ grpc::Status UnaryCall(Session* session,
                        const google::protobuf::Message& request,
                        const CallLimits& limits,
                        google::protobuf::Message* response) {
-  const std::string path = PathOf(request.GetDescriptor());
-  const absl::Duration deadline = MonotonicNow() + limits.timeout;
-  absl::Duration pause = kShortestPause;
-  grpc::Status status;
-  do {
-    grpc::ClientContext context;
-    session->Prepare(&context, deadline - MonotonicNow());
-    CallQueue queue;
-    const auto call = session->any_method()->PrepareUnaryCall(
-        &context, path, request, queue.get());
-    call->StartCall();
-    call->Finish(response, &status, &queue);
-    bool is_cancelled = false;
-    queue.Await([&] {
-      if (is_cancelled || limits.MayGoOn()) return;
-      is_cancelled = true;
-      context.TryCancel();
-    });
-    if (is_cancelled && !status.ok()) {
-      status = {grpc::StatusCode::CANCELLED, kBrokenOff};
-    }
-  } while (ShouldRetry(deadline, limits, &pause, &status));
-  return status;
+  return Call(session, request, limits,
+              [&](grpc::ClientContext* context, const std::string& path,
+                  CallQueue* queue, absl::FunctionRef<void()> on_wait) {
+                grpc::Status status;
+                const auto call = session->any_method()->PrepareUnaryCall(
+                    context, path, request, queue->get());
+                call->StartCall();
+                call->Finish(response, &status, queue);
+                queue->Await(on_wait);
+                return status;
+              });
+}
+
+grpc::Status StreamCall(Session* session,
+                        const google::protobuf::Message& request,
+                        const CallLimits& limits,
+                        google::protobuf::Message* response,
+                        absl::FunctionRef<void()> on_response) {
+  return Call(session, request, limits,
+              [&](grpc::ClientContext* context, const std::string& path,
+                  CallQueue* queue, absl::FunctionRef<void()> on_wait) {
+                const auto call = session->any_method()->PrepareCall(
+                    context, path, queue->get());
+                call->StartCall(queue);
+                bool is_open = queue->Await(on_wait);
+                if (is_open) {
+                  call->WriteLast(request, grpc::WriteOptions(), queue);
+                  is_open = queue->Await(on_wait);
+                }
+                while (is_open) {
+                  call->Read(response, queue);
+                  is_open = queue->Await(on_wait);
+                  if (is_open) on_response();
+                }
+                grpc::Status status;
+                call->Finish(&status, queue);
+                queue->Await(on_wait);
+                return status;
+              });
 }
 
 }  // namespace datasetd::client

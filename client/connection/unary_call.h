@@ -43,6 +43,14 @@ grpc::Status UnaryCall(Session* session,
                        const CallLimits& limits,
                        google::protobuf::Message* response);
 
+// As UnaryCall, of a method that answers by a stream: calls `on_response` after
+// each message, which is in `response`.
+grpc::Status StreamCall(Session* session,
+                        const google::protobuf::Message& request,
+                        const CallLimits& limits,
+                        google::protobuf::Message* response,
+                        absl::FunctionRef<void()> on_response);
+
 }  // namespace datasetd::client
 
 #endif  // DATASETD_CLIENT_CONNECTION_UNARY_CALL_H_

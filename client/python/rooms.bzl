@@ -10,7 +10,7 @@ ROOMS = {
         "_connection",
         "_datasets",
         "_feed",
-        "_loader",
+        "_order",
         "_push",
         "_ranks",
         "sources",
@@ -56,17 +56,15 @@ ROOMS = {
     "_push": [
         "_connection",
         "_datasets",
-        "_loader",
         "sources",
     ],
     "_ranks": [],
     "sources": [],
     "transforms": [],
     "web": [
-        "_batches",
         "_client",
         "_connection",
-        "_feed",
+        "_datasets",
     ],
 }
 

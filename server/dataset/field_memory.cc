@@ -51,27 +51,44 @@ absl::StatusOr<Stream*> FieldReader::StreamOf(Backend& backend) {
   return stream.get();
 }
 
-absl::Status FieldReader::Read(const FieldMemory& memory, int64_t offset_bytes,
-                               int64_t size_bytes, uint8_t* to) {
+absl::Status FieldReader::Begin(const FieldMemory& memory, int64_t offset_bytes,
+                                int64_t size_bytes, uint8_t* to) {
   while (size_bytes > 0) {
     const Extent& extent = memory.At(offset_bytes);
     const int64_t part = std::min(size_bytes, extent.end_bytes - offset_bytes);
-    const uint8_t* const from =
-        extent.data + (offset_bytes - extent.offset_bytes);
-    if (extent.backend == nullptr) {
-      std::memcpy(to, from, static_cast<size_t>(part));
-    } else {
-      DATASETD_ASSIGN_OR_RETURN(Stream* const stream,
-                                StreamOf(*extent.backend));
-      DATASETD_RETURN_IF_ERROR(
-          stream->CopyToHost(to, from, static_cast<size_t>(part)));
-      DATASETD_RETURN_IF_ERROR(stream->Synchronize());
-    }
+    DATASETD_RETURN_IF_ERROR(
+        Begin(extent.backend,
+              extent.data + (offset_bytes - extent.offset_bytes), part, to));
     offset_bytes += part;
     size_bytes -= part;
     to += part;
   }
   return absl::OkStatus();
+}
+
+absl::Status FieldReader::Begin(Backend* backend, const uint8_t* from,
+                                int64_t size_bytes, uint8_t* to) {
+  if (backend == nullptr) {
+    std::memcpy(to, from, static_cast<size_t>(size_bytes));
+    return absl::OkStatus();
+  }
+  DATASETD_ASSIGN_OR_RETURN(Stream* const stream, StreamOf(*backend));
+  return stream->CopyToHost(to, from, static_cast<size_t>(size_bytes));
+}
+
+absl::Status FieldReader::Await() {
+  absl::Status first;
+  for (const auto& [backend, stream] : streams_) {
+    first.Update(stream->Synchronize());
+  }
+  return first;
+}
+
+absl::Status FieldReader::Read(const FieldMemory& memory, int64_t offset_bytes,
+                               int64_t size_bytes, uint8_t* to) {
+  absl::Status begun = Begin(memory, offset_bytes, size_bytes, to);
+  begun.Update(Await());
+  return begun;
 }
 
 }  // namespace datasetd

@@ -75,8 +75,16 @@ class FieldReader {
   // The stream for extents of that device.
   absl::StatusOr<Stream*> StreamOf(Backend& backend);
 
-  // Copies [offset_bytes, offset_bytes + size_bytes) to `to`, host memory of
-  // the dataset's backend, and waits. Errors of the device.
+  // Begins to copy [offset_bytes, offset_bytes + size_bytes) to `to`, host
+  // memory of the dataset's backend. Errors of the device.
+  absl::Status Begin(const FieldMemory& memory, int64_t offset_bytes,
+                     int64_t size_bytes, uint8_t* to);
+  // The same of memory of `backend`; null: of the host.
+  absl::Status Begin(Backend* backend, const uint8_t* from, int64_t size_bytes,
+                     uint8_t* to);
+  // Waits for all copies. REQUIRES: called before 1000 have begun.
+  absl::Status Await();
+  // Begins a copy, and waits.
   absl::Status Read(const FieldMemory& memory, int64_t offset_bytes,
                     int64_t size_bytes, uint8_t* to);
 

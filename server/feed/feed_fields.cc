@@ -66,40 +66,6 @@ absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
   return source;
 }
 
-// Returns the sources and specs of the batch's fields.
-absl::StatusOr<FeedFields> Choose(const Dataset& dataset,
-                                  std::vector<std::string> names,
-                                  const FieldOptionsMap& options) {
-  const bool takes_all = names.empty();
-  if (takes_all) {
-    for (const FieldSpec& field : dataset.fields()) names.push_back(field.name);
-    for (const auto& [name, field_options] : options) {
-      const std::string& source = field_options.source();
-      if (!source.empty() && source != name) names.push_back(name);
-    }
-  }
-  if (names.size() > static_cast<size_t>(kMaxFields)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        takes_all ? absl::StrCat("dataset '", dataset.name(), "' has ")
-                  : "field_names: ",
-        names.size(), " fields; a feed carries at most ", kMaxFields,
-        ": choose them with field_names, in Python with fields="));
-  }
-  FeedFields chosen;
-  for (const std::string& name : names) {
-    DATASETD_ASSIGN_OR_RETURN(const size_t source,
-                              SourceOf(dataset, name, options));
-    if (Find(chosen.specs, name) < chosen.specs.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("field_names: '", name, "' is named twice"));
-    }
-    chosen.sources.push_back(source);
-    chosen.specs.push_back(dataset.fields()[source]);
-    chosen.specs.back().name = name;
-  }
-  return chosen;
-}
-
 // Of a field, for the transforms hash; `source` is the dataset's.
 std::string PipelineName(const std::string& name, const std::string& source,
                          uint32_t view) {
@@ -158,13 +124,46 @@ absl::StatusOr<FieldOptionsMap> CompleteFieldOptions(
   return complete;
 }
 
+absl::StatusOr<FeedFields> ChooseFeedFields(const Dataset& dataset,
+                                            std::vector<std::string> names,
+                                            const FieldOptionsMap& options) {
+  const bool takes_all = names.empty();
+  if (takes_all) {
+    for (const FieldSpec& field : dataset.fields()) names.push_back(field.name);
+    for (const auto& [name, field_options] : options) {
+      const std::string& source = field_options.source();
+      if (!source.empty() && source != name) names.push_back(name);
+    }
+  }
+  if (names.size() > static_cast<size_t>(kMaxFields)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        takes_all ? absl::StrCat("dataset '", dataset.name(), "' has ")
+                  : "field_names: ",
+        names.size(), " fields; a feed carries at most ", kMaxFields,
+        ": choose them with field_names, in Python with fields="));
+  }
+  FeedFields chosen;
+  for (const std::string& name : names) {
+    DATASETD_ASSIGN_OR_RETURN(const size_t source,
+                              SourceOf(dataset, name, options));
+    if (Find(chosen.specs, name) < chosen.specs.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("field_names: '", name, "' is named twice"));
+    }
+    chosen.sources.push_back(source);
+    chosen.specs.push_back(dataset.fields()[source]);
+    chosen.specs.back().name = name;
+  }
+  return chosen;
+}
+
 absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
                                              std::vector<std::string> names,
                                              const FieldOptionsMap& options,
                                              bool skips_packed,
                                              const TransformLimits& limits) {
-  DATASETD_ASSIGN_OR_RETURN(FeedFields fields,
-                            Choose(dataset, std::move(names), options));
+  DATASETD_ASSIGN_OR_RETURN(
+      FeedFields fields, ChooseFeedFields(dataset, std::move(names), options));
   DATASETD_RETURN_IF_ERROR(CheckOptions(dataset, fields.specs, options));
   std::vector<Transforms> transforms;
   for (size_t f = 0; f < fields.specs.size(); ++f) {

@@ -38,13 +38,20 @@ struct FeedFields {
   std::vector<FieldPipeline> pipelines;  // for the transforms hash
 };
 
-// Compiles the fields `names` of the batch. If `names` is empty: all of the
-// dataset, then those of `options` with a source. A field's random draws do not
-// depend on the choice of other fields. `options` are of CompleteFieldOptions.
-// With `skips_packed`, packed fields without options get empty programs.
-//   INVALID_ARGUMENT  unknown or repeated field; more than kMaxFields; options
-//                     for a field that is not selected; and as CompileField,
-//                     LinkMixedLabels and CheckPairedSizes
+// Returns sources and specs of the fields `names` of a batch. If `names` is
+// empty: all of the dataset, then those of `options` with a source.
+//   INVALID_ARGUMENT  unknown or repeated field; more than kMaxFields
+absl::StatusOr<FeedFields> ChooseFeedFields(const Dataset& dataset,
+                                            std::vector<std::string> names,
+                                            const FieldOptionsMap& options);
+
+// Compiles the fields that ChooseFeedFields returns. A field's random draws do
+// not depend on the choice of other fields. `options` are of
+// CompleteFieldOptions. With `skips_packed`, packed fields without options get
+// empty programs.
+//   INVALID_ARGUMENT  as ChooseFeedFields; options for a field that is not
+//                     selected; and as CompileField, LinkMixedLabels and
+//                     CheckPairedSizes
 absl::StatusOr<FeedFields> CompileFeedFields(
     const Dataset& dataset, std::vector<std::string> names,
     const FieldOptionsMap& options, bool skips_packed,

@@ -17,6 +17,21 @@ namespace {
 
 constexpr size_t kMaxKeptTransformsBytes = 16 * 1024;
 
+// Memory that is not exported, as a feed's slab.
+class PrivateSlab final : public ExportedMemory {
+ public:
+  explicit PrivateSlab(std::unique_ptr<DeviceMemory> memory)
+      : memory_(std::move(memory)) {}
+  uint8_t* data() const override { return memory_->data(); }
+  size_t size_bytes() const override { return memory_->size_bytes(); }
+  ExportKind export_kind() const override { return ExportKind::kMemfd; }
+  absl::Span<const uint8_t> ipc_handle() const override { return {}; }
+  int file_descriptor() const override { return -1; }
+
+ private:
+  const std::unique_ptr<DeviceMemory> memory_;
+};
+
 // For FeedRecord::transforms.
 std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
   v1::GetFeedTransformsResponse transforms;
@@ -56,7 +71,8 @@ FeedMaker::FeedMaker(std::vector<ExportKind> allowed_exports,
 
 absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
     uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
-    const DatasetUse& use, FeedPlan& plan) {
+    const DatasetUse& use, FeedPlan& plan,
+    std::unique_ptr<FeedChannel> channel) {
   const v1::FeedOptions& options = request.options();
   Backend& backend = *plan.feed.backend;
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
@@ -78,9 +94,13 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
   feed.set_seed(options.seed());
   feed.set_slab_bytes(static_cast<uint64_t>(plan.slab_bytes));
   feed.set_num_slots(plan.layout.num_slots());
-  const std::string what = absl::StrCat(
-      "feed ", id, " of dataset '", options.dataset(), "' (", plan.num_slots,
-      " slots of ", plan.layout.slot_stride_bytes(), " bytes)");
+  const std::string what =
+      channel != nullptr
+          ? absl::StrCat("reading ", options.batch_size(),
+                         " samples of dataset '", options.dataset(), "'")
+          : absl::StrCat("feed ", id, " of dataset '", options.dataset(), "' (",
+                         plan.num_slots, " slots of ",
+                         plan.layout.slot_stride_bytes(), " bytes)");
   const MemoryBudget::Terms terms = {.is_privileged = owner.is_privileged,
                                      .is_private = use.visibility().is_private};
   const auto reserve = [&](MemoryKind kind, int64_t size_bytes) {
@@ -115,13 +135,18 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
   if (plan.weights.has_value()) {
     record->weights = std::make_shared<WeightTable>(*plan.weights);
   }
-  DATASETD_ASSIGN_OR_RETURN(
-      std::unique_ptr<ExportedMemory> slab,
-      AllocateSlab(backend, feed.slab_bytes(), allowed_exports_,
-                   request.excluded_exports(),
-                   /*has_daemons_pid=*/owner.own_pid == getpid()));
-  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedChannel> channel,
-                            make_channel_(feed.num_slots()));
+  std::unique_ptr<ExportedMemory> slab;
+  if (channel != nullptr) {
+    DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
+                              backend.Allocate(feed.slab_bytes()));
+    slab = std::make_unique<PrivateSlab>(std::move(memory));
+  } else {
+    DATASETD_ASSIGN_OR_RETURN(
+        slab, AllocateSlab(backend, feed.slab_bytes(), allowed_exports_,
+                           request.excluded_exports(),
+                           /*has_daemons_pid=*/owner.own_pid == getpid()));
+    DATASETD_ASSIGN_OR_RETURN(channel, make_channel_(feed.num_slots()));
+  }
   record->producer = producers_.at(device->name()).get();
   Feed::Options feed_options = std::move(plan.feed);
   if (pool != scratch_pools_.end()) {

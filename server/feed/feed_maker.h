@@ -36,11 +36,12 @@ class FeedMaker {
       Producer::FailureFunction on_failure);
 
   // Makes a feed with its memory, of plan.feed; use and place are not set yet.
-  // Blocks: memory is zeroed and tables are made. Errors as
-  // FeedService.OpenFeed.
+  // With a `channel` of its own its slab is for this process alone. Blocks:
+  // memory is zeroed and tables are made. Errors as FeedService.OpenFeed.
   absl::StatusOr<std::unique_ptr<FeedRecord>> Make(
       uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
-      const DatasetUse& use, FeedPlan& plan);
+      const DatasetUse& use, FeedPlan& plan,
+      std::unique_ptr<FeedChannel> channel = nullptr);
 
   // By device name.
   const std::map<std::string, std::unique_ptr<Producer>>& producers() const {

@@ -140,7 +140,8 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
                                   const FieldOptionsMap& field_options,
                                   std::shared_ptr<const Dataset> held,
                                   const TransformLimits& limits,
-                                  Backend* device, uint64_t free_bytes) {
+                                  Backend* device, uint64_t free_bytes,
+                                  int64_t num_slots) {
   const Dataset& dataset = *held;
   if (device == nullptr) device = &dataset.backend();
   const Backend& backend = *device;
@@ -167,7 +168,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
                                 prefetch_bytes > kMinDefaultPrefetchBytes
                                     ? int64_t{kMaxPrefetch}
                                     : kMaxDefaultPrefetch);
-  plan.num_slots = plan.prefetch + kExtraSlots;
+  plan.num_slots = num_slots > 0 ? num_slots : plan.prefetch + kExtraSlots;
   plan.layout.set_num_slots(Narrow<uint32_t>(plan.num_slots));
   plan.slab_bytes = SaturatingRoundUp(
       SaturatingMultiply(plan.num_slots, stride), kSlabGranularityBytes);

@@ -45,10 +45,10 @@ struct FeedPlan {
 int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
 
 // Plans a feed that runs on `device`, one of the dataset's backends; null: the
-// first. `free_bytes`: as for DefaultPrefetchBytes. The plan holds a reference
-// to the dataset. Pure; thread-safe. `fields` are
-// CompleteFieldOptions(options.fields()). REQUIRES: CheckFeedOptions(options)
-// is OK.
+// first. `free_bytes`: as for DefaultPrefetchBytes. With `num_slots` the feed
+// has so many, not by its prefetch. The plan holds a reference to the dataset.
+// Pure; thread-safe. `fields` are CompleteFieldOptions(options.fields()).
+// REQUIRES: CheckFeedOptions(options) is OK.
 //   INVALID_ARGUMENT  a field, an op, the batch size, the order, its start, the
 //                     subset or weights are invalid, or an op exceeds the
 //                     limits
@@ -58,7 +58,8 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
                                   std::shared_ptr<const Dataset> dataset,
                                   const TransformLimits& limits = {},
                                   Backend* device = nullptr,
-                                  uint64_t free_bytes = 0);
+                                  uint64_t free_bytes = 0,
+                                  int64_t num_slots = 0);
 
 }  // namespace datasetd
 

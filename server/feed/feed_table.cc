@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_explanation.h"
@@ -75,6 +76,74 @@ absl::StatusOr<v1::ExplainTransformsResponse> FeedTable::Explain(
                             datasets_->Use(request.dataset(), caller));
   return ExplainFeed(request, fields, *use.dataset(),
                      options_.transform_limits);
+}
+
+absl::Status FeedTable::Read(const v1::ReadSamplesRequest& request,
+                             const Caller& caller, const ReadSink& sink) {
+  DATASETD_ASSIGN_OR_RETURN(FieldOptionsMap fields,
+                            CompleteFieldOptions(request.fields()));
+  DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
+                            datasets_->Use(request.dataset(), caller));
+  DATASETD_ASSIGN_OR_RETURN(
+      ReadPlan plan,
+      PlanRead(request, std::move(fields), use, options_.transform_limits));
+  Backend& backend = *use.backend();
+  std::unique_ptr<FeedRecord> record;
+  const uint8_t* slot = nullptr;
+  if (plan.feed.has_value()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        record, MakeBatch(request, plan, caller, use, sink.is_cancelled));
+    slot = record->slab->data();
+  }
+  if (!plan.has_packed()) use.Reset();
+  return SendSamples(request, plan, caller.uid, slot, backend, use, sink);
+}
+
+absl::StatusOr<std::unique_ptr<FeedRecord>> FeedTable::MakeBatch(
+    const v1::ReadSamplesRequest& request, ReadPlan& plan, const Caller& caller,
+    const DatasetUse& use, const std::function<bool()>& is_cancelled) {
+  uint64_t id;
+  {
+    MutexLock lock(&mutex_);
+    id = next_id_++;
+  }
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<ReadChannel> made,
+                            ReadChannel::Create());
+  ReadChannel& channel = *made;
+  v1::OpenFeedRequest opened;
+  *opened.mutable_options() = plan.options;
+  plan.feed->slab_bytes =
+      static_cast<int64_t>(plan.feed->layout.slot_stride_bytes());
+  DATASETD_ASSIGN_OR_RETURN(
+      std::unique_ptr<FeedRecord> record,
+      maker_->Make(id, opened, caller, use, *plan.feed, std::move(made)));
+  const auto num_rows = static_cast<uint32_t>(request.indices_size());
+  DATASETD_RETURN_IF_ERROR(
+      record->order->Append({.start = {.epoch = request.epoch()},
+                             .batch_sizes = {&num_rows, 1},
+                             .indices = request.indices()}));
+  record->producer->Add(record->feed.get());
+  const bool is_made = channel.Await(is_cancelled);
+  absl::Notification removed;
+  record->producer->Remove(record->feed.get(), [&] { removed.Notify(); });
+  removed.WaitForNotification();
+  // Ends its use of the dataset, and of all memory but the slab.
+  record->slab = record->feed->TakeSlab();
+  record->feed.reset();
+  record->order.reset();
+  record->scratch_reservation.Release();
+  if (is_made) return record;
+  if (is_cancelled())
+    return absl::CancelledError("the client gave up the call");
+  DATASETD_RETURN_IF_ERROR(use.dataset()->status());
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(record->info.device));
+  DATASETD_RETURN_IF_ERROR(devices_->CheckServes(*device));
+  return absl::InternalError(absl::StrCat(
+      "dataset '", request.dataset(),
+      "': the device refused to make the samples; the daemon's log has its "
+      "error, of feed ",
+      id));
 }
 
 absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(

@@ -46,6 +46,7 @@
 #include "server/feed/feed_maker.h"
 #include "server/feed/feed_record.h"
 #include "server/feed/producer.h"
+#include "server/feed/sample_read.h"
 #include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_registry.h"
@@ -82,6 +83,11 @@ class FeedTable {
   // FeedService.ExplainTransforms.
   absl::StatusOr<v1::ExplainTransformsResponse> Explain(
       const v1::ExplainTransformsRequest& request, const Caller& caller);
+
+  // Sends copies of samples to `sink`, which ends the read by an error. Errors
+  // as FeedService.ReadSamples.
+  absl::Status Read(const v1::ReadSamplesRequest& request, const Caller& caller,
+                    const ReadSink& sink);
 
   // Returns a serialized v1::GetFeedTransformsResponse, of a feed of the
   // caller's user. Errors as FeedService.GetFeedTransforms.
@@ -150,6 +156,11 @@ class FeedTable {
             std::unique_ptr<FeedMaker> maker, const Clock* clock,
             Observer observer);
   void Tell(const char* event, const FeedRecord& record) const;
+  // Makes the batch of a read; the returned record has its slab.
+  absl::StatusOr<std::unique_ptr<FeedRecord>> MakeBatch(
+      const v1::ReadSamplesRequest& request, ReadPlan& plan,
+      const Caller& caller, const DatasetUse& use,
+      const std::function<bool()>& is_cancelled);
   // Records that the slab is no longer wanted; ends the feed if it lingers.
   void GiveUpSlab(uint64_t feed_id, SlabUse use);
   // Ends the pending feeds that satisfy `predicate`; `event` may be null.

@@ -135,4 +135,29 @@ grpc::Status FeedService::ExplainTransforms(
   return ToGrpcStatus(run());
 }
 
+grpc::Status FeedService::ReadSamples(
+    grpc::ServerContext* call, const v1::ReadSamplesRequest* request,
+    grpc::ServerWriter<v1::ReadSamplesResponse>* writer) {
+  const auto run = [&]() -> absl::Status {
+    DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
+    bool is_begun = false;
+    const ReadSink sink = {
+        .send = [&](const v1::ReadSamplesResponse& message) -> absl::Status {
+          is_begun = true;
+          if (writer->Write(message)) return absl::OkStatus();
+          return absl::CancelledError("the client reads no answer");
+        },
+        .is_cancelled = [call] { return call->IsCancelled(); }};
+    const auto is_lack = [&](const absl::Status& status) {
+      return absl::IsResourceExhausted(status) && !is_begun;
+    };
+    const auto attempt = [&]() -> absl::StatusOr<bool> {
+      DATASETD_RETURN_IF_ERROR(feeds_->Read(*request, caller, sink));
+      return true;
+    };
+    return context_->TryAgainIf(is_lack, attempt).status();
+  };
+  return ToGrpcStatus(run());
+}
+
 }  // namespace datasetd

@@ -33,6 +33,9 @@ class FeedService final : public v1::FeedService::Service {
   grpc::Status ExplainTransforms(
       grpc::ServerContext* call, const v1::ExplainTransformsRequest* request,
       v1::ExplainTransformsResponse* response) override;
+  grpc::Status ReadSamples(
+      grpc::ServerContext* call, const v1::ReadSamplesRequest* request,
+      grpc::ServerWriter<v1::ReadSamplesResponse>* writer) override;
 
  private:
   // Returns `sent`, or why the daemon admits no work if that is the reason for

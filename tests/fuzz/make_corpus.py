@@ -153,6 +153,10 @@ def write_requests(out):
         batch_sizes: 3 indices: [0, 11, 1]"""))
     add("indices_wrong", 4, encode("SendIndicesRequest", """
         feed_id: 1 batch_sizes: 3 indices: [0, 12, -1]"""))
+    add("read", 6, encode("ReadSamplesRequest", f"""
+        indices: [11, 0, 0] seed: 3 epoch: 2 field_names: ["label", "image"]
+        fields {{key: "image" value {{{fixed} layout: LAYOUT_NHWC}}}}"""))
+    add("read_wrong", 6, encode("ReadSamplesRequest", "indices: [0, 12, -1]"))
     add("weights", 5, encode("SendWeightsRequest", """
         feed_id: 1 weights: [0, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 0]"""))
     add("weights_listed", 5, encode("SendWeightsRequest", """

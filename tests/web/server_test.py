@@ -342,9 +342,9 @@ def test_samples_evict_no_dataset():
                 int(status[f"{kind}_bytes"])
                 for kind in ("dataset", "slab", "scratch"))
             assert free < 16 << 20
-            # Three slots of 16 such samples do not fit into that.
+            # Such a sample does not fit into that.
             wide = json.dumps([{"resize": {"size": {
-                "height": 1024, "width": 1024}}}])
+                "height": 3000, "width": 3000}}}])
             status, code, message = web.refusal(
                 "samples", dataset="d", count=2, transforms=wide)
             assert (status, code) == (507, "ResourceExhausted"), message

@@ -41,72 +41,6 @@ bool IsRagged(const v1::Field& field) {
   return field.shape_size() == 3 && field.shape(0) < 0;
 }
 
-// Crops the image to its upper left height x width.
-SampleImage CutTo(const SampleImage& image, int height, int width) {
-  SampleImage cut;
-  cut.height = height;
-  cut.width = width;
-  cut.num_channels = image.num_channels;
-  const auto num_channels = static_cast<size_t>(image.num_channels);
-  const size_t row_bytes = static_cast<size_t>(width) * num_channels;
-  const size_t stride = static_cast<size_t>(image.width) * num_channels;
-  for (int y = 0; y < height; ++y) {
-    const auto row = image.pixels.begin() + static_cast<long>(y * stride);
-    cut.pixels.insert(cut.pixels.end(), row,
-                      row + static_cast<long>(row_bytes));
-  }
-  return cut;
-}
-
-// Draws the samples without transforms. Samples of a ragged field are drawn one
-// at a time in a window of the largest size; explain tells how much of it is
-// padding.
-absl::StatusOr<std::vector<SampleImage>> DrawOriginals(Client* client,
-                                                       const SampleRange& range,
-                                                       const v1::Field& field) {
-  SampleRange once = range;
-  once.num_epochs = 1;
-  if (!IsRagged(field)) {
-    DATASETD_ASSIGN_OR_RETURN(auto images,
-                              DrawSampleImages(client, once, v1::Pipeline()));
-    return std::move(images[0]);
-  }
-  v1::Pipeline window;
-  v1::Crop* const crop = window.add_transforms()->mutable_crop();
-  crop->set_height(field.largest().height());
-  crop->set_width(field.largest().width());
-  v1::ExplainTransformsRequest request;
-  request.set_dataset(range.dataset);
-  *(*request.mutable_fields())[range.field].mutable_transforms() =
-      window.transforms();
-  for (uint32_t i = 0; i < range.num_samples; ++i) {
-    request.add_indices(range.first_sample + i);
-  }
-  DATASETD_ASSIGN_OR_RETURN(const v1::ExplainTransformsResponse explained,
-                            client->ExplainTransforms(request));
-  std::vector<SampleImage> originals;
-  double bytes = 0;
-  once.num_samples = 1;
-  for (const v1::ExplainedSample& sample : explained.samples()) {
-    int64_t right = 0;
-    int64_t bottom = 0;
-    for (const v1::DrawnOp& op : sample.ops()) {
-      if (op.name() != "Pad") continue;
-      right = static_cast<int64_t>(op.parameters(0).values(2));
-      bottom = static_cast<int64_t>(op.parameters(0).values(3));
-    }
-    once.first_sample = sample.index();
-    DATASETD_ASSIGN_OR_RETURN(const auto images,
-                              DrawSampleImages(client, once, window));
-    originals.push_back(
-        CutTo(images[0][0], static_cast<int>(field.largest().height() - bottom),
-              static_cast<int>(field.largest().width() - right)));
-    bytes += static_cast<double>(originals.back().pixels.size());
-    DATASETD_RETURN_IF_ERROR(CheckPreviewBytes("the originals", bytes));
-  }
-  return originals;
-}
-
 class PreviewCommand final : public Command {
  public:
   using Command::Command;
@@ -170,11 +104,6 @@ class PreviewCommand final : public Command {
     range_.num_samples = static_cast<uint32_t>(std::min<uint64_t>(
         range_.num_samples, num_samples - range_.first_sample));
 
-    for (const v1::Field& other : dataset->fields()) {
-      if (IsRagged(other) && other.name() != range_.field) {
-        range_.other_ragged_fields.push_back(other.name());
-      }
-    }
     // Presets depend on the image's size.
     auto pipeline =
         IsRagged(*field)
@@ -186,14 +115,16 @@ class PreviewCommand final : public Command {
     }
     const std::vector<std::string> left_out = TakeNumberOps(&*pipeline);
 
-    auto originals = DrawOriginals(&*client, range_, *field);
+    SampleRange once = range_;
+    once.num_epochs = 1;
+    auto originals = DrawSampleImages(&*client, once, v1::Pipeline());
     if (!originals.ok()) return Fail(originals.status());
     auto augmented = DrawSampleImages(&*client, range_, *pipeline);
     if (!augmented.ok()) return Fail(augmented.status());
 
     std::vector<ContactRow> rows(range_.num_samples);
     for (uint32_t i = 0; i < range_.num_samples; ++i) {
-      rows[i].original = std::move((*originals)[i]);
+      rows[i].original = std::move((*originals)[0][i]);
       for (auto& epoch : *augmented) {
         rows[i].augmented.push_back(std::move(epoch[i]));
       }

@@ -1,4 +1,4 @@
-// Images of given samples in given epochs, drawn through a feed as by a job.
+// Images of given samples in given epochs, as a job gets them.
 
 #ifndef DATASETD_CLIENT_CTL_PREVIEW_SAMPLE_IMAGES_H_
 #define DATASETD_CLIENT_CTL_PREVIEW_SAMPLE_IMAGES_H_
@@ -18,8 +18,6 @@ struct SampleRange {
   std::string dataset;
   std::string field;
   v1::Dtype dtype = v1::DTYPE_UINT8;  // of the field, resident
-  // Other ragged fields, which a feed must transform to one size.
-  std::vector<std::string> other_ragged_fields;
   uint64_t first_sample = 0;
   uint32_t num_samples = 1;
   uint64_t seed = 0;
@@ -28,11 +26,10 @@ struct SampleRange {
 };
 
 // Returns result[epoch][sample], the samples after the pipeline, with ToDtype
-// and Normalize undone. The result does not depend on the drawing order.
-// REQUIRES: the samples exist.
+// and Normalize undone. REQUIRES: the samples exist.
 //   INVALID_ARGUMENT    the resulting images do not have 1, 3 or 4 channels
 //   RESOURCE_EXHAUSTED  the images are too large for a preview
-// and all errors of Client::OpenFeed and Feed::Next.
+// and all errors of Client::ReadSamples.
 absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
     Client* connection, const SampleRange& range, const v1::Pipeline& pipeline);
 

@@ -361,25 +361,96 @@ def test_explain_and_fetch_count_the_samples_of_the_subset(client, dataset):
     np.testing.assert_array_equal(batch.image, _PLANES[[5, 90]])
 
 
-def test_samples_that_differ_in_size(client):
-    samples = [(np.full((3 + i, 4, 3), i, np.uint8), i) for i in range(5)]
-    with client.push_dataset("sizes", samples, ragged=True) as dataset:
-        for access in (
-            lambda: dataset[0],
-            lambda: list(dataset),
-            lambda: dataset.column("image"),
-        ):
-            with pytest.raises(
-                datasetd.FailedPrecondition, match="'image' differ in size"
-            ):
-                access()
-        assert dataset.column("label").tolist() == [0, 1, 2, 3, 4]
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_samples_that_differ_in_size(client, dtype):
+    images = [
+        np.random.default_rng(i).integers(0, 9, (3 + i, 4, 3)).astype(dtype)
+        for i in range(5)
+    ]
+    planes = [image.transpose(2, 0, 1) for image in images]
+    samples = [(image, i) for i, image in enumerate(images)]
+    with client.push_dataset(
+        f"sizes-{np.dtype(dtype)}", samples, ragged=True
+    ) as dataset:
+        image, label = dataset[-1]
+        np.testing.assert_array_equal(image, planes[4])
+        assert isinstance(image, torch.Tensor) and int(label) == 4
+        batch = dataset[[3, 0, 3]]
+        assert isinstance(batch.image, list)
+        for given, i in zip(batch.image, (3, 0, 3)):
+            np.testing.assert_array_equal(given, planes[i])
+        column = dataset.column("image")
+        assert column.dtype == object and column.shape == (5,)
+        for i, (image, label) in enumerate(dataset):
+            np.testing.assert_array_equal(image, planes[i])
+            np.testing.assert_array_equal(column[i], planes[i])
         train, _ = dataset.split(3)
-        crop = [T.CenterCrop(2)]
-        batch = client.fetch(train, [2, 0], transforms=crop)
-        np.testing.assert_array_equal(
-            batch.image[:, 0, 0, 0], train.indices[[2, 0]]
-        )
+        batch = client.fetch(train, [2, 0], framework="numpy")
+        for given, i in zip(batch.image, train.indices[[2, 0]]):
+            np.testing.assert_array_equal(given, planes[i])
+        cut = client.fetch(train, [2, 0], transforms=[T.CenterCrop(2)])
+        assert cut.image.shape == (2, 3, 2, 2)
+
+
+_READ_PIPELINES = {
+    "moves": [T.RandomCrop(3), T.RandomHorizontalFlip()],
+    "chain": [
+        T.RandomResizedCrop(6),
+        T.ColorJitter(0.4, 0.4, 0.4),
+        T.ToDtype("float32", scale=True),
+        T.Normalize([0.5] * 3, [0.2] * 3),
+    ],
+    "mixed": [
+        T.ToDtype("float32", scale=True),
+        T.MixUp(alpha=0.3, num_classes=3),
+    ],
+}
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("name", _READ_PIPELINES)
+def test_fetched_samples_equal_a_loaders_bit_for_bit(
+    client, dataset, name, layout
+):
+    arguments = {
+        "transforms": _READ_PIPELINES[name], "seed": 11, "layout": layout,
+    }
+    with datasetd.DataLoader(
+        dataset, batch_size=13, framework="numpy", **arguments
+    ) as loader:
+        for epoch in range(2):
+            want = next(iter(loader)).clone()
+            got = client.fetch(
+                dataset, want.indices, epoch=epoch, framework="numpy",
+                **arguments,
+            )
+            assert got.epoch == epoch and got.num_samples == 13
+            np.testing.assert_array_equal(got.indices, want.indices)
+            for name, array in want.items():
+                assert got[name].dtype == array.dtype
+                assert got[name].strides == array.strides
+                np.testing.assert_array_equal(got[name], array)
+
+
+def test_what_fetch_refuses(client, dataset):
+    for indices, error, words in (
+        ([-1], datasetd.OutOfRange, r"indices\[0\]: -1 is out of range"),
+        ([3, _N], datasetd.OutOfRange, r"indices\[1\]: 97 .* has 97 samples"),
+        ([2**63 - 1], datasetd.OutOfRange, "9223372036854775807 is out of"),
+        ([2**63], datasetd.InvalidArgument, "indices: expected sample indices"),
+        ([0] * 262_145, datasetd.InvalidArgument, "262145; expected 1 to 26214"),
+    ):
+        with pytest.raises(error, match=words):
+            client.fetch(dataset, indices)
+    for arguments, words in (
+        ({"epoch": 2**32}, "epoch: 4294967296; at most 4294967295"),
+        ({"epoch": -1}, "epoch=-1; expected 0"),
+        ({"seed": 2**64}, "seed=18446744073709551616; expected 0"),
+        ({"transforms": {"label": [T.CenterCrop(2)]}}, "label"),
+        ({"fields": "target"}, "no field 'target'"),
+    ):
+        with pytest.raises(datasetd.InvalidArgument, match=words):
+            client.fetch(dataset, [0], **arguments)
 
 
 def test_closing_after_an_unload(client):

@@ -143,7 +143,7 @@ def test_floats_are_compared_by_their_bits(client):
 def test_sizes_that_differ_cannot_be_compared(client):
     samples = [np.zeros((3 + i, 4, 3), np.uint8) for i in range(4)]
     with client.push_dataset("sizes", samples, ragged=True):
-        with pytest.raises(datasetd.AlreadyExists, match="differs in size"):
+        with pytest.raises(datasetd.AlreadyExists, match="differ in size"):
             client.push_dataset("sizes", samples, ragged=True)
 
 

@@ -8,8 +8,6 @@ import pytest
 
 _PACKAGE = pathlib.Path(datasetd.__file__).parent
 _FILES = sorted(_PACKAGE.rglob("*.py"))
-# A class above that an annotation names: Dataset.client.
-_ANNOTATED = {("_datasets", "_client")}
 
 
 def rooms_bzl():
@@ -21,10 +19,6 @@ def rooms_bzl():
 
 _ROOMS = rooms_bzl()["ROOMS"]
 _GROUND = {pathlib.Path(path).stem for path in rooms_bzl()["GROUND"]}
-
-
-def is_checking(node):
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
 def modules_of(node, here):
@@ -49,18 +43,13 @@ def modules_of(node, here):
 
 
 def imports_of(file):
-    """(module, whether for annotations alone) of each import of a file."""
+    """The modules that a file imports, also for annotations alone."""
     here = file.relative_to(_PACKAGE).with_suffix("").parts
-
-    def walk(node, is_annotated):
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.Import, ast.ImportFrom)):
-                for module in modules_of(child, here):
-                    yield module, is_annotated
-            else:
-                yield from walk(child, is_annotated or is_checking(child))
-
-    return list(walk(ast.parse(file.read_text()), False))
+    found = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found += modules_of(node, here)
+    return found
 
 
 def room_of(file):
@@ -81,11 +70,9 @@ def test_a_room_imports_what_it_says(room):
     for file in _FILES:
         if room_of(file) != room:
             continue
-        for module, is_annotated in imports_of(file):
+        for module in imports_of(file):
             other = module[0] if module else "datasetd"
             if other == room or other in _GROUND:
-                continue
-            if is_annotated and (room, other) in _ANNOTATED:
                 continue
             used.add(other)
             if other not in _ROOMS[room]:
@@ -96,7 +83,7 @@ def test_a_room_imports_what_it_says(room):
 
 def test_the_ground_knows_no_room():
     for name in _GROUND:
-        found = {m[0] for m, _ in imports_of(_PACKAGE / f"{name}.py") if m}
+        found = {m[0] for m in imports_of(_PACKAGE / f"{name}.py") if m}
         assert found <= _GROUND, name
 
 
@@ -106,11 +93,7 @@ def test_there_is_no_circle_of_files():
         name = file.relative_to(_PACKAGE).with_suffix("").parts
         if name[-1] == "__init__":
             name = name[:-1]
-        imported[name] = {
-            module
-            for module, is_annotated in imports_of(file)
-            if not is_annotated and module != name
-        }
+        imported[name] = {m for m in imports_of(file) if m != name}
     left = {name: set(others) for name, others in imported.items()}
     while True:
         free = {name for name, others in left.items() if not others & set(left)}

@@ -91,6 +91,24 @@ def _rows(dataset, num_epochs=2, **options):
     return rows
 
 
+def _check_reads(client, dataset, rows, ragged):
+    """Copies of samples are those of a loader, and raw ones those pushed."""
+    for name in ("nothing", "moves", "chain"):
+        for epoch in range(2):
+            images, labels = client.fetch(
+                dataset, range(_NUM_SAMPLES), _TRANSFORMS[name], seed=5,
+                epoch=epoch, framework="numpy")
+            for i, (image, label) in enumerate(zip(images, labels)):
+                assert image.tobytes() + label.tobytes() == (
+                    rows[name][epoch, i]), (name, epoch, i)
+    want = _ragged_arrays(np.random.default_rng(7))
+    column = ragged.column("image")
+    for i, image in enumerate(want):
+        assert (column[i] == image.transpose(2, 0, 1)).all()
+    image, label = ragged[50]
+    assert (np.asarray(image) == column[50]).all() and int(label) == 0
+
+
 def _all(dataset):
     return {name: _rows(dataset, transforms=transforms)
             for name, transforms in _TRANSFORMS.items()}
@@ -126,9 +144,11 @@ def _expected():
         pretransformed = _load(
             client, daemon, "p", pretransforms=[T.Resize((20, 20))])
         ragged = _push_ragged(client, "r")
+        rows = _all(dataset)
+        _check_reads(client, dataset, rows, ragged)
         return {
             "hash": dataset.content_hash,
-            "rows": _all(dataset),
+            "rows": rows,
             "pretransformed_hash": pretransformed.content_hash,
             "pretransformed": _rows(
                 pretransformed, transforms=_TRANSFORMS["moves"][1:]),
@@ -172,6 +192,7 @@ def test_batches_are_those_of_one_gpu(
         ragged = _push_ragged(client, "r", **options)
         assert ragged.content_hash == expected["ragged_hash"]
         assert _rows(ragged, transforms=_RAGGED) == expected["ragged"]
+        _check_reads(client, dataset, expected["rows"], ragged)
         assert daemon.is_running()
 
 

@@ -118,7 +118,7 @@ class World {
 
   void Run(const uint8_t* data, size_t size) {
     if (size == 0) return;
-    const uint8_t kind = data[0] % 6;
+    const uint8_t kind = data[0] % 7;
     const std::string message(reinterpret_cast<const char*>(data + 1),
                               size - 1);
     switch (kind) {
@@ -139,6 +139,9 @@ class World {
         break;
       case 5:
         SendWeights(message);
+        break;
+      case 6:
+        Read(message);
         break;
     }
     Settle();
@@ -191,6 +194,26 @@ class World {
     const auto explanation = feeds_->Explain(request, kCaller);
     if (!explanation.ok()) return;
     Check(explanation->samples_size() == request.indices_size(), "explanation");
+  }
+
+  void Read(const std::string& message) {
+    v1::ReadSamplesRequest request;
+    if (!request.ParseFromString(message)) return;
+    request.set_dataset("a");
+    request.clear_content_hash();
+    uint64_t announced = 0;
+    uint64_t sent = 0;
+    const absl::Status read =
+        feeds_->Read(request, kCaller,
+                     {.send =
+                          [&](const v1::ReadSamplesResponse& answer) {
+                            if (answer.has_info())
+                              announced = answer.info().size_bytes();
+                            sent += answer.data().size();
+                            return absl::OkStatus();
+                          },
+                      .is_cancelled = [] { return false; }});
+    Check(!read.ok() || sent == announced, "the data of a read");
   }
 
   void Load(const std::string& message) {

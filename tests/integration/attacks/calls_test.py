@@ -26,12 +26,16 @@ def open_feed():
             prefetch=1, transforms=[T.ToDtype("float32", scale=True),
                                     T.MixUp(num_classes=10)]) as loader:
         next(iter(loader))
+def read():
+    client.fetch(dataset, rows[:1000], [T.Resize(64)] + ops[:7],
+                 framework="numpy")
 def fail():
     try:
         client.load_dataset("x", format="npy", path="/" + "x" * 3000)
     except datasetd.Error:
         pass
-call = {"explain": explain, "open": open_feed, "fail": fail}[ARGUMENTS["call"]]
+call = {"explain": explain, "open": open_feed, "read": read,
+        "fail": fail}[ARGUMENTS["call"]]
 call()
 say(begun=True)
 end = time.monotonic() + ARGUMENTS["seconds"]
@@ -72,6 +76,10 @@ def test_explanations():
 
 def test_feeds_that_look_at_all_labels():
     _attack("open", 200_000)
+
+
+def test_reads_of_transformed_samples():
+    _attack("read", 1000)
 
 
 def test_refused_loads():

@@ -197,13 +197,22 @@ def _load_request(name, path):
     return bytes([1 << 3 | 2, len(spec)]) + spec
 
 
+def _read_request(name):
+    """A serialized ReadSamplesRequest for sample 0, 300 times."""
+    return (bytes([1 << 3 | 2, len(name)]) + name.encode()
+            + bytes([2 << 3 | 2, 0xAC, 0x02]) + bytes(300))
+
+
 @arena.needs_users
 @pytest.mark.parametrize("method", [
-    "DatasetService/LoadDataset", "DatasetService/ListDatasets"])
+    "DatasetService/LoadDataset", "DatasetService/ListDatasets",
+    "FeedService/ReadSamples"])
 def test_answers_that_are_not_read_hold_no_place(method):
     with arena.Arena(send_timeout="2s") as a:
-        body = _body(_load_request("victim", a.path("data/victim"))
-                     if method.endswith("LoadDataset") else b"")
+        body = _body({
+            "LoadDataset": _load_request("victim", a.path("data/victim")),
+            "ReadSamples": _read_request("victim"),
+        }.get(method.split("/")[1], b""))
         threads = a.daemon.num_threads()
         with a.attack() as measure, a.attacker(
                 _STREAMS, connections=2, streams=30,

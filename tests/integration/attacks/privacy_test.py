@@ -20,6 +20,8 @@ hear()
 """
 
 _SPY = """
+import types
+from datasetd._datasets.reading import read
 client = datasetd.connect(ADDRESS)
 def ask(function, *arguments, **options):
     try:
@@ -35,6 +37,9 @@ for name in ("secret", "absent"):
         ask(client.unload_dataset, name, force=True),
         ask(client._session.call, "ReleaseDataset", name=name),
         ask(client._session.call, "ExplainTransforms", dataset=name),
+        ask(read, types.SimpleNamespace(
+            name=name, content_hash="", _session=client._session),
+            np.zeros(1, np.int64), "numpy"),
     )]
 def big(i):
     return ask(client.push_dataset, f"big{i}",

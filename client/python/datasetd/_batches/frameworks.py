@@ -116,6 +116,18 @@ class Framework:
         raise NotImplementedError
 
 
+def check_torch_dtype(torch: Any, info: FieldInfo) -> None:
+    """Raises InvalidArgument if torch has no such dtype."""
+    # Versions before 2.3 do not have uint16 and uint32.
+    if not hasattr(torch, info.dtype):
+        raise InvalidArgument(
+            f"field '{info.name}' is {info.dtype}, which torch "
+            f"{torch.__version__} does not have: add "
+            f"transforms={{'{info.name}': [ToDtype('int64')]}}, or "
+            "ToDtype('float32'), or use framework='numpy', 'jax' or 'dlpack'"
+        )
+
+
 class TorchFramework(Framework):
     takes_tensors = True
 
@@ -127,15 +139,7 @@ class TorchFramework(Framework):
         import torch.utils.dlpack
 
         for info in fields:
-            # Versions before 2.3 do not have uint16 and uint32.
-            if not hasattr(torch, info.dtype):
-                raise InvalidArgument(
-                    f"field '{info.name}' is {info.dtype}, which torch "
-                    f"{torch.__version__} does not have: add "
-                    f"transforms={{'{info.name}': [ToDtype('int64')]}}, or "
-                    "ToDtype('float32'), or use framework='numpy', 'jax' or "
-                    "'dlpack'"
-                )
+            check_torch_dtype(torch, info)
         self._from_dlpack: Any = torch.utils.dlpack.from_dlpack
         self._stream_check = stream_check.start(torch)
         self._current_stream: Any = None
@@ -379,6 +383,11 @@ _HALVED = {
     "int64": ("int32", -(2**31), 2**31 - 1),
     "float64": ("float32", -_FLOAT32_MAX, _FLOAT32_MAX),
 }
+
+
+def item_bytes(dtype: str) -> int:
+    """Returns the size of an element."""
+    return _BYTES[dtype]
 
 
 def size_bytes(dtype: str, shape: Tuple[int, ...]) -> int:

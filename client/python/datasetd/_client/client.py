@@ -23,20 +23,28 @@ from typing import (
     overload,
 )
 
-from .._arguments import absolute, checked_seconds, device_name
+from .._arguments import (
+    absolute,
+    checked_int,
+    checked_seconds,
+    device_name,
+    loader_timeout,
+)
 from .._batches.batch import Batch
+from .._batches.frameworks import resolve
 from .._connection.session import Session
 from .._datasets import parts
 from .._datasets.dataset import Dataset
+from .._datasets.reading import read
 from .._datasets.subset import Samples, whole_of
 from .._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
-from .._feed.options import image_field
-from .._loader.loader import make_fetcher
+from .._feed.options import chosen_fields, fields_message, image_field
+from .._order.sampling import index_array
 from .._push import encoded, push
 from .._push.data import with_kinds
 from .._push.samples import Fields
 from .._ranks import nodes
-from ..errors import FailedPrecondition, InvalidArgument, NotFound
+from ..errors import FailedPrecondition, InvalidArgument, NotFound, OutOfRange
 from ..transforms._pipeline import Pipelines, pipelines_message
 from . import folders, formats, loading
 from .folders import Paths
@@ -250,7 +258,9 @@ class Client:
                     f"{format!r} is read by this process"
                 )
             return formats.load(
-                self,
+                self._session,
+                self.push_dataset,
+                self.get_dataset,
                 name,
                 format,
                 path,
@@ -469,25 +479,35 @@ class Client:
         timeout: Optional[float] = None,
         fields: Union[None, str, Sequence[str]] = None,
     ) -> Batch[Any]:
-        """Returns a Batch of the given samples, in this order.
+        """Returns a Batch of the given samples, in this order, in host memory;
+        `to("cuda")` of the Batch copies it to a GPU.
 
         They are augmented as by a DataLoader with this seed in `epoch`. With
-        a Subset as `dataset`, indices are positions in it. Opens and closes a
-        feed: for repeated use prefer DataLoader.fetch.
+        a Subset as `dataset`, indices are positions in it. Images that differ
+        in size, and have no transforms that give them one, are a list.
         """
-        fetcher = make_fetcher(
-            dataset,
-            fields=fields,
-            transforms=transforms,
-            layout=layout,
-            seed=seed,
-            framework=framework,
-            timeout=timeout,
+        framework = resolve(framework)
+        whole, subset = whole_of(dataset)
+        chosen = chosen_fields(whole, fields)
+        wanted = index_array("indices", indices)
+        if subset is not None:
+            for i in wanted:
+                if not 0 <= i < len(subset):
+                    raise OutOfRange(
+                        f"indices: {i} is out of range of a Subset of "
+                        f"{len(subset)} samples"
+                    )
+            wanted = subset[list(wanted)]
+        return read(
+            whole,
+            wanted,
+            framework,
+            [field.name for field in chosen] if fields is not None else (),
+            fields_message(whole, chosen, transforms, layout),
+            checked_int("seed", seed, 0, 2**64 - 1),
+            checked_int("epoch", epoch, 0, 2**64 - 1),
+            loader_timeout(timeout),
         )
-        try:
-            return fetcher.fetch(indices, epoch)
-        finally:
-            fetcher.close()
 
     # -- The daemon -----------------------------------------------------------
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    Optional,
-    Tuple,
-)
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .. import sources
 from .._arguments import absolute
@@ -35,9 +26,6 @@ from ..sources._cifar_python import cifar10_python, cifar100_python
 from ..sources._folders import walk
 from ..sources._shards import files_of
 from .folders import advice, path_advice
-
-if TYPE_CHECKING:
-    from .client import Client
 
 # All that datasetd.sources can read, by format.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -121,13 +109,13 @@ def class_names(
 
 
 def _class_arguments(
-    client: "Client", format: str, arguments: Dict[str, Any]
+    session: Session, format: str, arguments: Dict[str, Any]
 ) -> Dict[str, Any]:
     """Takes the options about classes that the format's function does not have
     out of its arguments, and returns them as those of push_dataset."""
     if "classes" in arguments:
         arguments["classes"] = class_names(
-            client._session, arguments["classes"], "classes"
+            session, arguments["classes"], "classes"
         )
     if "classes" in inspect.signature(FUNCTIONS[format]).parameters:
         return {}
@@ -208,7 +196,9 @@ def file_state(path: str) -> List[Any]:
 
 
 def load(
-    client: "Client",
+    session: Session,
+    push_dataset: Callable[..., Dataset],
+    get_dataset: Callable[[str], Dataset],
     name: str,
     format: str,
     path: Any,
@@ -223,15 +213,16 @@ def load(
 ) -> Dataset:
     """Reads and pushes a dataset, or attaches to the one of this name.
 
-    With `is_named_by_files` a dataset that this user pushed under the name has
-    these samples. Else the samples are compared.
+    The first three are a Client's. With `is_named_by_files` a
+    dataset that this user pushed under the name has these samples. Else the
+    samples are compared.
     """
     if path is None:
         raise InvalidArgument(f"format {format!r} needs a path")
     path = absolute(path)  # the directory may be another one later
     images, others = image_options(options or {})
     by_name = isinstance(others.get("classes"), str)
-    push_arguments.update(_class_arguments(client, format, others))
+    push_arguments.update(_class_arguments(session, format, others))
     if is_named_by_files and by_name:
         # The classes of that dataset are in no name that the caller made.
         classes = others.get("classes") or push_arguments.get("class_names")
@@ -243,7 +234,7 @@ def load(
     )
 
     def push(if_exists: str, report: Any) -> Dataset:
-        return client.push_dataset(
+        return push_dataset(
             name,
             read(format, path, arguments),
             progress=report,
@@ -260,7 +251,7 @@ def load(
     if is_named_by_files:
         divided = parts.resolve(**division) if division else None
         own = name if divided is None else divided.name(name)
-        dataset = _attach(client, own) or push("keep", progress)
+        dataset = _attach(get_dataset, own) or push("keep", progress)
         if not _is_own(dataset):
             dataset.close()
             dataset = None
@@ -270,10 +261,12 @@ def load(
     return dataset
 
 
-def _attach(client: "Client", name: str) -> Optional[Dataset]:
+def _attach(
+    get_dataset: Callable[[str], Dataset], name: str
+) -> Optional[Dataset]:
     """Returns the dataset of this name if there is one."""
     try:
-        return client.get_dataset(name)
+        return get_dataset(name)
     except (NotFound, FailedPrecondition):  # none, or one that failed
         return None
 

@@ -138,6 +138,21 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "datasetd_push_write": (ctypes.c_int32, [_P, _P, ctypes.c_uint64, _ERROR]),
     "datasetd_push_finish": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
     "datasetd_push_close": (None, [_P]),
+    "datasetd_read_samples": (
+        ctypes.c_int32,
+        [
+            _P,
+            ctypes.c_char_p,
+            _P,
+            ctypes.c_uint64,
+            ctypes.c_int64,
+            ctypes.POINTER(_P),
+            _TEXT,
+            _ERROR,
+        ],
+    ),
+    "datasetd_samples_data": (_P, [_P]),
+    "datasetd_samples_close": (None, [_P]),
     "datasetd_estimate_load": (
         ctypes.c_int32,
         [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],

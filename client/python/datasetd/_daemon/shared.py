@@ -219,7 +219,9 @@ def load(
                 ignore_other_classes,
             )
             return formats.load(
-                client,
+                client._session,
+                client.push_dataset,
+                client.get_dataset,
                 dataset_name,
                 format,
                 progress=progress,

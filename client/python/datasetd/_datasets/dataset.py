@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from typing import (
-    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -24,9 +23,6 @@ from .._descriptions import (
     summary_of,
 )
 from .subset import Samples
-
-if TYPE_CHECKING:
-    from .._client.client import Client
 
 
 class Dataset(Samples):
@@ -52,7 +48,7 @@ class Dataset(Samples):
 
     def __init__(
         self,
-        client: "Client",
+        client: Any,
         session: Session,
         message: Dict[str, Any],
         load_again: Optional[Callable[[Any], Dict[str, Any]]] = None,
@@ -86,7 +82,8 @@ class Dataset(Samples):
         self._is_made = True
 
     @property
-    def client(self) -> "Client":
+    def client(self) -> Any:
+        """The Client that returned it."""
         return self._client
 
     def _set_found(self) -> None:

@@ -21,19 +21,11 @@ from typing import (
 from .._arguments import has_items_of
 from .._attributes import Fixed, missing
 from .._batches.batch import Batch
-from .._batches.frameworks import size_bytes
+from .._batches.frameworks import copy_of, resolve, size_bytes
 from .._descriptions import Field
 from .._order.sampling import index_array
-from ..errors import (
-    FailedPrecondition,
-    InvalidArgument,
-    OutOfRange,
-    UsedAfterFork,
-)
-
-if TYPE_CHECKING:
-    from .._client.client import Client
-    from .dataset import Dataset
+from ..errors import InvalidArgument, OutOfRange, UsedAfterFork
+from .reading import column_read, read
 
 _BLOCK_BYTES = 4 << 20
 _MAX_BLOCK_ROWS = 1 << 17
@@ -93,9 +85,10 @@ class Samples(Fixed):
 
     `samples[indices]`, with a list, a slice, an array or a boolean mask, is a
     Batch; `samples[i]` is one without the batch axis: `image, label =
-    samples[i]`. Both are copies, in torch if it is installed, else NumPy;
-    images are [N, C, H, W] or [C, H, W]. Negative indices count from the end.
-    Each access opens and closes a feed: for training use DataLoader.
+    samples[i]`. Both are copies in host memory, in torch if it is installed,
+    else NumPy; images are [N, C, H, W] or [C, H, W], and several images that
+    differ in size are a list. Negative indices count from the end. Each access
+    is a call of the daemon: for training use DataLoader.
     """
 
     name: str
@@ -123,7 +116,8 @@ class Samples(Fixed):
             return _OTHERS
         return super()._instead_of_setting(name)
 
-    def _whole(self) -> "Dataset":
+    def _whole(self) -> Any:
+        """Returns the Dataset."""
         raise NotImplementedError
 
     def _to_indices(self, positions: Any) -> Any:
@@ -152,11 +146,7 @@ class Samples(Fixed):
         else:
             given = [key] if is_sample else key
             positions = _checked_positions(given, len(self))
-        # Copied at once, so that no feed's memory is kept.
-        batches = [
-            type(batch)(map(_copy, batch))
-            for batch in self._batches(self._to_indices(positions))
-        ]
+        batches = list(self._batches(self._to_indices(positions)))
         if is_sample:
             return type(batches[0])(values[0] for values in batches[0])
         if len(batches) == 1:
@@ -178,11 +168,13 @@ class Samples(Fixed):
 
         for batch in self._batches(self._to_indices(numpy.arange(len(self)))):
             for row in range(batch.num_samples):
-                yield type(batch)(_copy(values[row]) for values in batch)
+                # A copy, so that a sample that is kept keeps no other.
+                yield type(batch)(copy_of(values[row]) for values in batch)
 
     def column(self, field: str) -> Any:
         """Returns a field of every sample as one NumPy array [N, ...], in
-        host memory; bfloat16 as float32. Images are [N, C, H, W]."""
+        host memory; bfloat16 as float32. Images are [N, C, H, W]; if they
+        differ in size, the array is of objects, an array for each image."""
         import numpy
 
         whole = self._whole()
@@ -192,42 +184,29 @@ class Samples(Fixed):
                 f"dataset {whole.name!r} has no field {field!r}; it has "
                 f"{list(known)}"
             )
-        is_plain = whole.device == "cpu" and known[field].dtype != "bfloat16"
         column: Any = None
-        begin = 0
-        for batch in self._batches(
-            self._to_indices(numpy.arange(len(self))),
-            fields=[field],
-            framework="numpy" if is_plain else "torch",
-        ):
-            values = _to_numpy(batch[0])
-            if column is None:
-                shape = (len(self),) + values.shape[1:]
-                column = numpy.empty(shape, values.dtype)
-            column[begin : begin + len(values)] = values
-            begin += len(values)
+        indices = self._to_indices(numpy.arange(len(self)))
+        for begin, block in _divided(whole, indices, [field]):
+            with column_read(whole, block, field) as values:
+                end = begin + len(values)
+                if isinstance(values, list):
+                    if column is None:
+                        column = numpy.empty(len(self), object)
+                    for row, value in enumerate(values, begin):
+                        column[row] = value.copy("C")
+                    continue
+                if column is None:
+                    shape = (len(self),) + values.shape[1:]
+                    column = numpy.empty(shape, values.dtype)
+                column[begin:end] = values
         return column
 
-    def _batches(self, indices: Any, **options: Any) -> Iterator[Batch[Any]]:
+    def _batches(self, indices: Any) -> Iterator[Batch[Any]]:
         """Yields the samples at `indices`, about 4 MiB at a time."""
         whole = self._whole()
-        chosen = options.get("fields")
-        sample_bytes = 0
-        for field in whole.fields:
-            if chosen is not None and field.name not in chosen:
-                continue
-            if -1 in field.shape:
-                raise FailedPrecondition(
-                    f"dataset {whole.name!r}: the samples of {field.name!r} "
-                    "differ in size: fetch(dataset, indices, transforms=...) "
-                    "of the client gives them one, as [T.CenterCrop(224)]; "
-                    "column() has the other fields"
-                )
-            sample_bytes += size_bytes(field.dtype, field.shape)
-        rows = max(1, min(_BLOCK_BYTES // sample_bytes, _MAX_BLOCK_ROWS))
-        # Once without rows, for the error.
-        for begin in range(0, max(1, len(indices)), rows):
-            yield _fetched(whole, indices[begin : begin + rows], options)
+        framework = resolve(None)
+        for _, block in _divided(whole, indices):
+            yield _read(whole, block, framework)
 
     def select(self, indices: Iterable[int]) -> "Subset":
         """Returns these samples in this order, for DataLoader.
@@ -280,8 +259,9 @@ class Subset(Samples):
     client, name, fields, class_names, classes, class_to_idx of the dataset.
     """
 
-    def __init__(self, dataset: "Dataset", indices: Any) -> None:
-        """REQUIRES: `indices` are distinct and in range."""
+    def __init__(self, dataset: Any, indices: Any) -> None:
+        """REQUIRES: `dataset` is a Dataset; `indices` are distinct and in
+        range."""
         self.dataset = dataset
         self.indices = indices
         self.name = dataset.name
@@ -290,13 +270,13 @@ class Subset(Samples):
         self._is_made = True
 
     @property
-    def client(self) -> "Client":
+    def client(self) -> Any:
         return self.dataset.client
 
     def __len__(self) -> int:
         return len(self.indices)
 
-    def _whole(self) -> "Dataset":
+    def _whole(self) -> Any:
         return self.dataset
 
     def _to_indices(self, positions: Any) -> Any:
@@ -438,11 +418,34 @@ def _part_sizes(parts: Any, length: int) -> List[int]:
     return sizes
 
 
-def _fetched(
-    dataset: "Dataset", indices: Any, options: Dict[str, Any]
-) -> Batch[Any]:
+def _largest_bytes(field: Field) -> int:
+    """Returns the size of a sample of the field, at most."""
+    shape = field.shape
+    if -1 in shape:
+        largest = field.largest or (1 << 12, 1 << 12)
+        shape = tuple(largest) + tuple(shape[2:])
+    return size_bytes(field.dtype, shape)
+
+
+def _divided(
+    whole: Any, indices: Any, fields: Sequence[str] = ()
+) -> Iterator[Tuple[int, Any]]:
+    """Yields pieces of `indices` of about 4 MiB of samples, each with its
+    begin."""
+    sample_bytes = sum(
+        _largest_bytes(field)
+        for field in whole.fields
+        if not fields or field.name in fields
+    )
+    rows = max(1, min(_BLOCK_BYTES // (sample_bytes + 1), _MAX_BLOCK_ROWS))
+    # Once without rows, for the error.
+    for begin in range(0, max(1, len(indices)), rows):
+        yield begin, indices[begin : begin + rows]
+
+
+def _read(dataset: Any, indices: Any, framework: str) -> Batch[Any]:
     try:
-        return dataset.client.fetch(dataset, indices, **options)
+        return read(dataset, indices, framework)
     except UsedAfterFork as error:
         torch = sys.modules.get("torch")
         if torch is None or torch.utils.data.get_worker_info() is None:
@@ -454,11 +457,9 @@ def _fetched(
         ) from None
 
 
-def _copy(value: Any) -> Any:
-    return value.clone() if hasattr(value, "clone") else value.copy()
-
-
 def _joined(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], list):
+        return [one for several in values for one in several]
     if hasattr(values[0], "clone"):
         import torch
 
@@ -466,11 +467,3 @@ def _joined(values: Sequence[Any]) -> Any:
     import numpy
 
     return numpy.concatenate(values)
-
-
-def _to_numpy(value: Any) -> Any:
-    if not hasattr(value, "clone"):
-        return value
-    if str(value.dtype) == "torch.bfloat16":
-        value = value.float()
-    return value.cpu().numpy()

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 from ..errors import InvalidArgument
 
-if TYPE_CHECKING:
-    from .job_loader import JobLoader
-
 
 class _Iteration:
-    """Begins at the first batch that is taken."""
+    """Begins at the first batch that is taken of `loader`, a JobLoader."""
 
-    def __init__(self, loader: "JobLoader[Any]") -> None:
+    def __init__(self, loader: Any) -> None:
         self._loader = loader
         self._batches: Optional[Iterator[Any]] = None
 
@@ -40,7 +28,7 @@ def _only(batches: List[Any]) -> Any:
     return batch
 
 
-def make(loader: "JobLoader[Any]") -> Any:
+def make(loader: Any) -> Any:
     """See DataLoader.as_torch."""
     import torch.utils.data
 
@@ -51,7 +39,7 @@ def make(loader: "JobLoader[Any]") -> Any:
             return take()
 
         def __len__(self) -> int:
-            return loader.num_samples
+            return int(loader.num_samples)
 
     class Numbers(torch.utils.data.BatchSampler):  # type: ignore[misc]
         """The keys of the batches of an epoch.
@@ -106,7 +94,7 @@ def make(loader: "JobLoader[Any]") -> Any:
             raise TypeError("the order of as_torch() is that of its batches")
 
         def __len__(self) -> int:
-            return loader.num_samples
+            return int(loader.num_samples)
 
         def set_epoch(self, epoch: int) -> None:
             """Fabric counts from the start of the process, the Trainer goes on
@@ -131,7 +119,8 @@ def make(loader: "JobLoader[Any]") -> Any:
             loader.set_epoch(epoch)
 
         def state_dict(self) -> Dict[str, Any]:
-            return loader.state_dict()
+            state: Dict[str, Any] = loader.state_dict()
+            return state
 
         def load_state_dict(self, state: Dict[str, Any]) -> None:
             loader.load_state_dict(state)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from typing import Any, Iterable, List, Mapping, Optional, Tuple
 
 from .._arguments import has_items_of
-from .._datasets.dataset import Dataset
+from .._datasets.reading import read
 from .._datasets.subset import Samples
 from .._descriptions import Field
 from ..errors import FailedPrecondition, InvalidArgument
 from .columns import Columns
 from .field_names import FieldNames
-from .rows import Pieces, needs_torch, of_batch
+from .rows import Pieces, of_batch
 from .samples import Spec
 
 _READ_BYTES = 4 << 20
@@ -165,24 +164,11 @@ class _Rows(Pieces):
         row_bytes = 8 * math.prod(field.shape)
         rows = max(1, min(_READ_BYTES // row_bytes, _MAX_READ_ROWS))
         positions = numpy.arange(begin, min(len(part), begin + rows))
-        batch = whole.client.fetch(
+        (values,) = read(
             whole,
             part._to_indices(positions),
-            fields=[field.name],
-            framework=_framework(whole, field),
-            layout={field.name: "NHWC"} if field.is_image else "NCHW",
+            "bits",
+            [field.name],
+            {field.name: {"layout": "LAYOUT_NHWC"}} if field.is_image else {},
         )
-        # A copy, so that no feed's memory is kept.
-        piece = of_batch(batch[0], field).copy()
-        return row, row + len(positions), piece
-
-
-def _framework(whole: Dataset, field: Field) -> str:
-    if not needs_torch(whole.device, [field]):
-        return "numpy"
-    if importlib.util.find_spec("torch") is None:
-        raise FailedPrecondition(
-            f"concat: field {field.name!r} of {whole.name!r} is "
-            f"{field.dtype} on {whole.device}: reading it takes torch"
-        )
-    return "torch"
+        return row, row + len(positions), of_batch(values, field)

@@ -510,8 +510,8 @@ def _difference(
         return other
     if not _resident.can_be_read(present):
         return (
-            f"{before}, and what differs in size, or is of a kind that NumPy "
-            f"does not know, cannot be compared: {_WAYS}"
+            f"{before}, and samples that differ in size cannot be compared: "
+            f"{_WAYS}"
         )
     return "" if _is_equal(present, data) else other
 
@@ -523,15 +523,14 @@ def _is_equal(present: Dataset, data: Any) -> bool:
     if any(array is None for array in ours):
         return False
     theirs = _resident.resident_rows(present, len(ours[0]))
-    with contextlib.closing(theirs):
-        for block in itertools.chain([ours], blocks):
-            resident = next(theirs, None)
-            if any(array is None for array in block):
-                return False
-            if resident is None or not all(
-                map(_resident.are_equal, block, resident)
-            ):
-                return False
+    for block in itertools.chain([ours], blocks):
+        resident = next(theirs, None)
+        if any(array is None for array in block):
+            return False
+        if resident is None or not all(
+            map(_resident.are_equal, block, resident)
+        ):
+            return False
     return True
 
 

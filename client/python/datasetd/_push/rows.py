@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Iterable, List, Tuple
+from typing import Any, Callable, List, Tuple
 
 from .._descriptions import Field
 from ..errors import InvalidArgument
@@ -138,11 +138,6 @@ def of_batch(values: Any, field: Field) -> Any:
     rows = numpy.asarray(to_numpy(values, f"field {field.name!r}"))
     # (H, W, C) in memory, but shaped (C, H, W).
     return rows.transpose(0, 2, 3, 1) if field.is_image else rows
-
-
-def needs_torch(device: str, fields: Iterable[Field]) -> bool:
-    """True if a batch of these fields is none of NumPy's arrays."""
-    return device != "cpu" or any(f.dtype == "bfloat16" for f in fields)
 
 
 class ArrowRows:

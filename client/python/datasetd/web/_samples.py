@@ -1,56 +1,23 @@
 """Samples: original and augmented samples of a dataset, as the page shows
-them.
-
-They are drawn through a feed of this process, which is closed at once, takes a
-small slab, and never evicts a dataset.
-"""
+them. Reading them evicts no dataset."""
 
 from __future__ import annotations
 
+import array
 import importlib.util
 import json
-import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import errors
-from .._batches.held import Held
 from .._client.client import Client
 from .._connection.session import Session
+from .._datasets.dataset import Dataset
+from .._datasets.reading import read
 from .._descriptions import DrawnOp, Field, drawn_ops_of
-from .._feed.feed import Feed, Waited
 from ._views import Scale, op_of, scale_of, view_of
 
 MAX_SAMPLES = 64
-# The largest slab of a feed; where images are large it has fewer rows.
-_SLAB_BYTES = 32 << 20
-_MAX_ROW_BYTES = 256 << 20
-_PREFETCH = 1
-_NUM_SLOTS = _PREFETCH + 2
 _TIMEOUT_SECONDS = 60.0
-
-_ITEM_BYTES = {
-    "uint8": 1,
-    "int8": 1,
-    "uint16": 2,
-    "int16": 2,
-    "uint32": 4,
-    "int32": 4,
-    "int64": 8,
-    "float16": 2,
-    "bfloat16": 4,  # comes as float32
-    "float32": 4,
-    "float64": 8,
-}
-
-# Parameters of ops that are sides of an image.
-_SIDE_KEYS = (
-    "height",
-    "width",
-    "shorter_edge",
-    "shorterEdge",
-    "max_size",
-    "maxSize",
-)
 
 # Prefixes of enum values, which a pasted text may leave out.
 _ENUM_PREFIXES = {
@@ -79,7 +46,7 @@ class Request(NamedTuple):
 
 
 def samples(client: Client, request: Request) -> Message:
-    """Returns the grid's samples. Raises the errors of OpenFeed."""
+    """Returns the grid's samples. Raises the errors of ReadSamples."""
     if importlib.util.find_spec("numpy") is None:
         raise errors.FailedPrecondition(
             "pictures of samples are made with NumPy, which this Python does "
@@ -95,25 +62,20 @@ def samples(client: Client, request: Request) -> Message:
         end = min(first + request.num_samples, dataset.num_samples)
         indices = list(range(first, end))
         transforms, sources = _transforms(client, request, fields)
-        session = client._session
         notes: List[str] = []
-        framework = _framework(dataset.device)
         views: List[Message] = [
             {"index": index, "original": {}, "augmented": {}, "ops": []}
             for index in indices
         ]
-        _originals(
-            session, request, fields, indices, framework, views, notes
-        )
+        _originals(dataset, request, indices, views, notes)
         if any(transforms.values()):
             _augmented(
-                session,
+                dataset,
                 request,
                 _with_views(fields, sources),
                 transforms,
                 sources,
                 indices,
-                framework,
                 views,
                 notes,
             )
@@ -147,23 +109,6 @@ def _name_class(value: Optional[Message], names: List[str]) -> None:
     number = value["value"]
     if isinstance(number, int) and 0 <= number < len(names):
         value["class"] = names[number]
-
-
-def _framework(device: str) -> str:
-    if device == "cpu":
-        return "numpy"
-    try:
-        import torch
-
-        has_gpu = torch.cuda.is_available()
-    except ImportError:
-        has_gpu = False
-    if not has_gpu:
-        raise errors.FailedPrecondition(
-            f"the dataset is on {device}: its samples are copied to the host "
-            "by a torch with CUDA, which this Python does not have"
-        )
-    return "torch"
 
 
 # -- Transforms ---------------------------------------------------------------
@@ -272,186 +217,65 @@ def _as_float32(ops: List[Message]) -> List[Message]:
     return changed
 
 
-# -- Drawing ------------------------------------------------------------------
+# -- Reading ------------------------------------------------------------------
 
 
-def _is_ragged(field: Field) -> bool:
-    return len(field.shape) == 3 and field.shape[0] < 0
-
-
-def _largest_shape(field: Field) -> List[int]:
-    shape = list(field.shape)
-    if _is_ragged(field) and field.largest is not None:
-        shape[:2] = field.largest
-    return shape
-
-
-def _row_bytes(field: Field) -> int:
-    return math.prod(_largest_shape(field)) * _ITEM_BYTES[field.dtype]
-
-
-def _output_bytes(field: Field, ops: List[Message]) -> int:
-    """Returns an estimate of the size of a transformed sample, as float32,
-    from the sizes that the ops name."""
-    shape = _largest_shape(field)
-    if not field.is_image or len(shape) not in (2, 3):
-        return _row_bytes(field)
-    side = max([*shape[:2], *_numbers_below(ops, _SIDE_KEYS)])
-    if _numbers_below(ops, ("shorter_edge", "shorterEdge")):
-        side *= math.ceil(max(shape[:2]) / max(min(shape[:2]), 1))
-    padding = sum(_numbers_below(ops, ("left", "top", "right", "bottom")))
-    return 4 * (side + padding) ** 2 * (shape[2] if len(shape) > 2 else 1)
-
-
-def _numbers_below(value: Any, keys: Sequence[str]) -> List[int]:
-    """Returns the integers at any of `keys`, however deep."""
-    if isinstance(value, list):
-        return [n for item in value for n in _numbers_below(item, keys)]
-    if not isinstance(value, dict):
-        return []
-    found = []
-    for key, item in value.items():
-        if key in keys and isinstance(item, (int, float)):
-            found.append(math.ceil(item))
-        found += _numbers_below(item, keys)
-    return found
-
-
-def _draw(
-    session: Session,
-    options: Message,
+def _read(
+    dataset: Dataset,
+    request: Request,
     indices: List[int],
-    rows: int,
-    framework: str,
+    fields: Sequence[Field],
+    options: Message,
+    is_at_once: bool,
 ) -> List[Dict[str, Any]]:
-    """Returns the samples as arrays by field, in order."""
+    """Returns the samples as arrays by field, in order. If they are not read at
+    once, the daemon needs memory for one of them."""
+    rows = len(indices) if is_at_once else 1
     drawn: List[Dict[str, Any]] = []
     for begin in range(0, len(indices), rows):
         wanted = indices[begin : begin + rows]
-        feed = Feed(
-            session,
-            {
-                **options,
-                "batch_size": len(wanted),
-                "subset": {"indices": wanted},
-                "prefetch": _PREFETCH,
-                "name": "web",
-                "keeps_datasets": True,
-            },
-            framework,
-            images=(),
-            held=Held("error", "the page"),
-            waited=Waited(),
+        batch = read(
+            dataset,
+            array.array("q", wanted),
+            "floats",
+            [field.name for field in fields],
+            options,
+            request.seed,
+            request.epoch,
+            _TIMEOUT_SECONDS,
+            keeps_datasets=True,
         )
-        try:
-            batch = feed.take(_TIMEOUT_SECONDS)
-            arrays = {
-                field.name: _on_host(array)
-                for field, array in zip(feed.fields, batch)
-            }
-            del batch
-        finally:
-            feed.close()
         drawn.extend(
-            {name: array[i] for name, array in arrays.items()}
+            {name: values[i] for name, values in batch.items()}
             for i in range(len(wanted))
         )
     return drawn
 
 
-def _on_host(array: Any) -> Any:
-    if hasattr(array, "cpu"):
-        array = array.cpu().numpy()
-    return array.copy()
-
-
-def _rows_at_once(row_bytes: int) -> int:
-    if row_bytes > _MAX_ROW_BYTES:
-        raise errors.ResourceExhausted(
-            f"a sample has {row_bytes} bytes; the page shows those of at most "
-            f"{_MAX_ROW_BYTES}"
-        )
-    return max(1, min(MAX_SAMPLES, _SLAB_BYTES // (_NUM_SLOTS * row_bytes + 1)))
-
-
 def _originals(
-    session: Session,
+    dataset: Dataset,
     request: Request,
-    fields: List[Field],
     indices: List[int],
-    framework: str,
     views: List[Message],
     notes: List[str],
 ) -> None:
-    plain = [field for field in fields if not _is_ragged(field)]
-    options: Message = {"dataset": request.dataset}
-    if plain:
-        drawn = _draw(
-            session,
-            {
-                **options,
-                "field_names": [field.name for field in plain],
-                "fields": {
-                    f.name: {"layout": "LAYOUT_NHWC"}
-                    for f in plain
-                    if f.is_image
-                },
-            },
-            indices,
-            _rows_at_once(sum(_row_bytes(field) for field in plain)),
-            framework,
-        )
-        for view, arrays in zip(views, drawn):
-            for field in plain:
-                view["original"][field.name] = view_of(
-                    field, arrays[field.name], Scale(None), notes
-                )
-    for field in fields:
-        if not _is_ragged(field) or field.largest is None:
-            continue
-        # A window of the largest size; explain tells how much of it is padding.
-        height, width = field.largest
-        window = [{"crop": {"height": height, "width": width}}]
-        explained = _explain(
-            session, request, {field.name: window}, {}, indices
-        )
-        drawn = _draw(
-            session,
-            {
-                **options,
-                "field_names": [field.name],
-                "fields": {
-                    field.name: {
-                        "transforms": window,
-                        "layout": "LAYOUT_NHWC",
-                    }
-                },
-            },
-            indices,
-            _rows_at_once(_row_bytes(field)),
-            framework,
-        )
-        for view, arrays, ops in zip(views, drawn, explained):
-            right = bottom = 0
-            for op in ops:
-                if op.name == "Pad":
-                    right, bottom = map(int, op.parameters["padding"][2:])
+    fields = dataset.fields
+    layouts = {f.name: {"layout": "LAYOUT_NHWC"} for f in fields if f.is_image}
+    drawn = _read(dataset, request, indices, fields, layouts, False)
+    for view, arrays in zip(views, drawn):
+        for field in fields:
             view["original"][field.name] = view_of(
-                field,
-                arrays[field.name][:, : height - bottom, : width - right],
-                Scale(None),
-                notes,
+                field, arrays[field.name], Scale(None), notes
             )
 
 
 def _augmented(
-    session: Session,
+    dataset: Dataset,
     request: Request,
     fields: List[Field],
     transforms: Transforms,
     sources: Sources,
     indices: List[int],
-    framework: str,
     views: List[Message],
     notes: List[str],
 ) -> None:
@@ -461,46 +285,32 @@ def _augmented(
                 f"the dataset has no field {name!r}; it has "
                 f"{[field.name for field in fields]}"
             )
-    shown = [
-        field
-        for field in fields
-        if transforms.get(field.name) or not _is_ragged(field)
-    ]
     options: Message = {
-        "dataset": request.dataset,
-        "seed": str(request.seed),
-        "start": {"epoch": str(request.epoch), "batch": "0"},
-        "field_names": [field.name for field in shown],
-        "fields": {
-            field.name: {
-                "transforms": _as_float32(transforms.get(field.name, [])),
-                **({"layout": "LAYOUT_NHWC"} if field.is_image else {}),
-                **sources.get(field.name, {}),
-            }
-            for field in shown
-            if field.is_image or transforms.get(field.name)
-        },
+        field.name: {
+            "transforms": _as_float32(transforms.get(field.name, [])),
+            **({"layout": "LAYOUT_NHWC"} if field.is_image else {}),
+            **sources.get(field.name, {}),
+        }
+        for field in fields
+        if field.is_image or transforms.get(field.name)
     }
-    if any(
+    is_mixed = any(
         op_of(op)[0] in ("mix_up", "mixUp", "cut_mix", "cutMix")
         for ops in transforms.values()
         for op in ops
-    ):
+    )
+    if is_mixed:
         notes.append(
             "MixUp and CutMix mix the samples of a batch: here those of the "
             "grid, in the job those of its batch."
         )
+    session = dataset._session
     ops = _explain(session, request, transforms, sources, indices)
     for view, drawn_ops in zip(views, ops):
         view["ops"] = [op._asdict() for op in drawn_ops]
-    row_bytes = sum(
-        _output_bytes(field, transforms.get(field.name, [])) for field in shown
-    )
-    drawn = _draw(
-        session, options, indices, _rows_at_once(row_bytes), framework
-    )
+    drawn = _read(dataset, request, indices, fields, options, is_mixed)
     for view, arrays in zip(views, drawn):
-        for field in shown:
+        for field in fields:
             view["augmented"][field.name] = view_of(
                 field,
                 arrays[field.name],
