@@ -53,13 +53,10 @@ int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
 //                     subset or weights are invalid, or an op exceeds the
 //                     limits
 //   OUT_OF_RANGE      the subset names a sample that does not exist
-absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
-                                  const FieldOptionsMap& fields,
-                                  std::shared_ptr<const Dataset> dataset,
-                                  const TransformLimits& limits = {},
-                                  Backend* device = nullptr,
-                                  uint64_t free_bytes = 0,
-                                  int64_t num_slots = 0);
+absl::StatusOr<FeedPlan> PlanFeed(
+    const v1::FeedOptions& options, const FieldOptionsMap& fields,
+    std::shared_ptr<const Dataset> dataset, const TransformLimits& limits = {},
+    Backend* device = nullptr, uint64_t free_bytes = 0, int64_t num_slots = 0);
 
 }  // namespace datasetd
 

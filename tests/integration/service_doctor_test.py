@@ -240,7 +240,8 @@ def test_the_lines_for_people(daemon):
         [_CTL, "--address", daemon.socket_path, "doctor", "--no_sharing"],
         stdout=subprocess.PIPE, text=True, timeout=60)
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("ok       gRPC socket")
+    assert lines[0].startswith("ok       system         Linux ")
+    assert lines[1].startswith("ok       gRPC socket")
     assert all(line.split()[0] in ("ok", "warning", "fault") for line in lines)
 
 

@@ -98,9 +98,14 @@ _WITHOUT_LINES = [
     r"/^\s*\.section\s*\.debug/,/^\s*}/d",
 ]
 
-# Of the kernels' instructions all are in PTX 7.0; these hints came with 8.3. The
-# emulated GPU of the tests reads them in comments, too.
-_WITHOUT_HINTS = [r's|^\s*\(\.pragma "used_bytes_mask\)|//\1|']
+# Of the kernels' instructions all are in PTX 7.0; the hints came with 8.3. Labels
+# that nothing branches to keep them for the emulated GPU of the tests: fatbinary
+# drops comments.
+_HINTS_AS_LABELS = r""" | /usr/bin/awk '
+/^[ \t]*\.pragma "used_bytes_mask / {
+  gsub(/[^0-9]/, ""); print "$used_bytes_mask_" $0 "_" NR ":"; next
+}
+{ print }'"""
 
 # Relabels the PTX, for a ptxas or a driver that is older than nvcc. It checks
 # each instruction against version and target, and so refuses what is too new.
@@ -127,13 +132,14 @@ cat <<END | /usr/bin/as -o "$1"
 END
 """
 
-def _edited(ctx, ending, edits):
+def _edited(ctx, ending, edits, has_old_hints = False):
     out = ctx.actions.declare_file(ctx.label.name + ending)
     ctx.actions.run_shell(
         outputs = [out],
         inputs = [ctx.file.ptx],
         arguments = [ctx.file.ptx.path, out.path] + edits,
-        command = "in=$1 out=$2; shift 2; /usr/bin/sed \"${@/#/-e}\" $in >$out",
+        command = "in=$1 out=$2; shift 2; /usr/bin/sed \"${@/#/-e}\" $in" +
+                  (_HINTS_AS_LABELS if has_old_hints else "") + " >$out",
         mnemonic = "EditPtx",
     )
     return out
@@ -158,11 +164,11 @@ def _ptx_fatbin_impl(ctx):
     if PTXAS_VERSION < 13000:
         # What a driver of CUDA 12.0 can read: it has no Zstandard, either.
         compression = "speed"
-        packed_edits = edits + _version("8.0") + _WITHOUT_HINTS
+        packed_edits = edits + _version("8.0")
         if PTXAS_VERSION >= 12030:
             edits = edits + _version("8.3")
     ptx = _edited(ctx, ".ptxas.ptx", edits)
-    packed = _edited(ctx, ".packed.ptx", packed_edits)
+    packed = _edited(ctx, ".packed.ptx", packed_edits, PTXAS_VERSION < 13000)
 
     # One PTX for all machine code: the kernels have no code for one
     # architecture alone.

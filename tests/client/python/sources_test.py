@@ -1320,7 +1320,8 @@ def test_a_load_that_is_named_by_files_sees_other_classes(client, tmp_path):
         ):
             for _ in range(2):
                 with formats.load(
-                    client, "val-list", "csv", path, None,
+                    client._session, client.push_dataset, client.get_dataset,
+                    "val-list", "csv", path, None,
                     {"classes": "train-list"}, None, is_named_by_files=True,
                 ) as dataset:
                     got.append((dataset.name, dataset.class_names,

@@ -5,12 +5,15 @@ import json
 import subprocess
 import sys
 
-import datasetd
 import numpy as np
 import pytest
-from datasetd import transforms as T
 
 from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+from datasetd import transforms as T  # noqa: E402
 
 sys.path.insert(0, harness.runfile("tests/selftest"))
 import direct_probe  # noqa: E402

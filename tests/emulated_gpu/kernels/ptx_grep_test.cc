@@ -112,7 +112,7 @@ std::string Instructions(absl::string_view ptx) {
     bool is_left_out = text.empty();
     for (const char* word :
          {".version ", ".target ", ".loc\t", ".file\t",
-          ".pragma \"used_bytes_mask ", "//.pragma \"used_bytes_mask "}) {
+          ".pragma \"used_bytes_mask ", "$used_bytes_mask_"}) {
       is_left_out |= absl::StartsWith(text, word);
     }
     if (absl::StartsWith(text, ".section\t.debug")) is_section = true;

@@ -5,15 +5,11 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace datasetd::emulated_gpu {
 namespace {
-
-// A hint of PTX 8.3 in one for older drivers: third_party/cuda/cuda.bzl.
-constexpr absl::string_view kHint = "//.pragma \"used_bytes_mask ";
 
 bool IsWordStart(char c) {
   return absl::ascii_isalpha(c) || c == '_' || c == '$' || c == '%' || c == '.';
@@ -31,8 +27,6 @@ void Lexer::SkipSpace() {
       ++at_;
     } else if (absl::ascii_isspace(c)) {
       ++at_;
-    } else if (absl::StartsWith(text_.substr(at_), kHint)) {
-      at_ += 2;
     } else if (text_.substr(at_, 2) == "//") {
       while (at_ < text_.size() && text_[at_] != '\n') ++at_;
     } else if (text_.substr(at_, 2) == "/*") {

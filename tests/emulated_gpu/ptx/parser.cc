@@ -479,7 +479,14 @@ class Parser {
         ParseBranchTargets(word);
         return;
       }
-      labels_[word] = static_cast<int>(function_->statements.size());
+      // What third_party/cuda/cuda.bzl makes of the hint for older drivers.
+      constexpr absl::string_view kHint = "$used_bytes_mask_";
+      if (absl::StartsWith(word, kHint)) {
+        *used_bytes_mask = std::strtoull(
+            std::string(word.substr(kHint.size())).c_str(), nullptr, 10);
+      } else {
+        labels_[word] = static_cast<int>(function_->statements.size());
+      }
       return;
     }
     if (word[0] == '.') {

@@ -43,7 +43,8 @@ from .columns import Columns, contiguous, copy_rows
 from .data import classes_of, columns_of, is_map_style, notes_of, part_of
 from .field_names import FieldNames
 from .labels import Labels
-from .samples import Fields, Report, SampleEncoder, progress_message
+from .sample_encoder import SampleEncoder
+from .samples import Fields, Report, progress_message
 
 _BLOCK_BYTES = 1 << 20
 # Samples at the start that are read twice; then those at powers of two.

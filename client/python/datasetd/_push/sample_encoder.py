@@ -1,0 +1,214 @@
+"""Encodes samples of Python objects as the bytes that a push sends."""
+
+from __future__ import annotations
+
+import math
+from array import array as IntArray
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..errors import InvalidArgument
+from . import encoded
+from .field_names import FieldNames
+from .samples import (
+    LENGTHS_TEXT,
+    Spec,
+    field_message,
+    make_spec,
+    numpy_dtype,
+    to_value,
+)
+
+
+class SampleEncoder:
+    """Encodes samples; the first one determines the fields."""
+
+    def __init__(self, names: FieldNames, ragged: bool = False) -> None:
+        self._names = names
+        self._labels = names.labels
+        self._specs: List[Spec] = []
+        self.num_samples = 0
+        # With `ragged`: height and width of each sample, by image field.
+        self._is_ragged = ragged
+        self._sizes: "Dict[str, IntArray[int]]" = {}
+
+    def fields_message(self) -> List[Dict[str, Any]]:
+        messages = []
+        for spec in self._specs:
+            message = field_message(spec)
+            sizes = self._ragged_sizes(spec)
+            if sizes is not None:
+                heights, widths = sizes[::2], sizes[1::2]
+                message.update(
+                    shape=[-1, -1, spec.shape[2]],
+                    largest={"height": max(heights), "width": max(widths)},
+                    num_pixels=sum(h * w for h, w in zip(heights, widths)),
+                )
+            messages.append(message)
+        return messages
+
+    def sizes_bytes(self) -> bytes:
+        """Returns the sizes, which precede the samples."""
+        tables = (self._ragged_sizes(spec) for spec in self._specs)
+        return b"".join(t.tobytes() for t in tables if t is not None)
+
+    def read_parts(self, file: Any) -> List[bytes]:
+        """Reads a sample that was written to a file. REQUIRES: one size."""
+        parts = []
+        for spec in self._specs:
+            head = b""
+            if spec.is_encoded:
+                head = file.read(4)
+                size = int.from_bytes(head, "little")
+            else:
+                size = self._part_size(spec)
+            parts.append(head + file.read(size))
+        return parts
+
+    def rows_at_once(self, num_bytes: int) -> int:
+        """Returns the number of samples in so many bytes."""
+        if any(spec.is_encoded for spec in self._specs):
+            return encoded.ROWS_AT_ONCE
+        sample_bytes = sum(map(self._part_size, self._specs))
+        return max(1, num_bytes // max(1, sample_bytes))
+
+    @staticmethod
+    def _part_size(spec: Spec) -> int:
+        import numpy
+
+        return numpy.dtype(numpy_dtype(spec)).itemsize * math.prod(spec.shape)
+
+    def arrays(self, samples: Sequence[Sequence[bytes]]) -> List[Any]:
+        """Returns an array per field of samples, which must have the size of
+        the first; None if encoded images differ in it, or are damaged."""
+        import numpy
+
+        return [
+            encoded.pixels(
+                [part[4:] for part in parts],
+                spec.shape[2],
+                self._names.images.others,
+                spec.is_mask,
+            )
+            if spec.is_encoded
+            else numpy.frombuffer(b"".join(parts), numpy_dtype(spec)).reshape(
+                (len(samples),) + spec.shape
+            )
+            for spec, parts in zip(self._specs, zip(*samples))
+        ]
+
+    def _ragged_sizes(self, spec: Spec) -> "Optional[IntArray[int]]":
+        """Returns None if all samples have the size of the first."""
+        sizes = self._sizes.get(spec.name)
+        first = IntArray("i", spec.shape[:2])
+        if sizes is None or sizes == first * self.num_samples:
+            return None
+        return sizes
+
+    @property
+    def place_of_text(self) -> int:
+        """The field whose text has indices of first use, which settle() is to
+        sort at the end; -1 if there is none."""
+        if not self._labels.field or self._labels.is_listed:
+            return -1
+        return [spec.name for spec in self._specs].index(self._labels.field)
+
+    def encode(self, sample: Any) -> Optional[List[bytes]]:
+        """Encodes the fields of the next sample; None for one of a class that
+        is left out."""
+        values = self._values(sample)
+        if not self._specs:
+            self._names.find_kinds(values)
+        for name, value in values.items():
+            is_text = isinstance(value, str) and self._names.is_label(name)
+            if not is_text and not self._labels.translates(name):
+                continue
+            index = self._index(name, value, is_text)
+            if index is None:
+                return None
+            values[name] = index
+        if not self._specs:
+            self._specs = [
+                make_spec(
+                    name, self._names.kind(name), value, self._names.images
+                )
+                for name, value in values.items()
+            ]
+        parts = []
+        for spec in self._specs:
+            where = f"sample {self.num_samples}, field {spec.name!r}"
+            if spec.is_encoded:
+                data = encoded.to_bytes(values[spec.name], where)
+                if spec.is_mask:
+                    encoded.check_mask(data, where)
+                data = encoded.for_daemon(data, spec.shape[2])
+                parts.append(encoded.to_part(data))
+                continue
+            value, dtype, _ = to_value(
+                values[spec.name], where, spec.kind, spec.name
+            )
+            if spec.is_chw and value.ndim == 3:
+                value = value.transpose(1, 2, 0)
+            if spec.is_image and value.ndim == 2:
+                value = value[:, :, None]
+            shape = value.shape
+            if self._is_ragged and spec.is_image and value.ndim == 3:
+                sizes = self._sizes.setdefault(spec.name, IntArray("i"))
+                sizes.extend(shape[:2])
+                shape = spec.shape[:2] + shape[2:]
+            if dtype != spec.dtype or shape != spec.shape:
+                raise self._unequal(spec, where, dtype, value.shape)
+            parts.append(value.tobytes())
+        self.num_samples += 1
+        return parts
+
+    def _index(self, name: str, value: Any, is_text: bool) -> Optional[int]:
+        where = f"sample {self.num_samples}, field {name!r}"
+        if not is_text:
+            return self._labels.of_own(int(value), where)
+        self._labels.begin(name, self._names.kind(name) == "label")
+        return self._labels.of_text(value, where)
+
+    def encode_again(self, sample: Any) -> Optional[List[bytes]]:
+        """Encodes the last sample again, after it was read again."""
+        self.num_samples -= 1
+        kept = {name: sizes[:] for name, sizes in self._sizes.items()}
+        for sizes in self._sizes.values():
+            del sizes[-2:]
+        try:
+            return self.encode(sample)
+        finally:
+            self._sizes.update(kept)
+
+    def _unequal(
+        self, spec: Spec, where: str, dtype: str, shape: Tuple[int, ...]
+    ) -> InvalidArgument:
+        text = (
+            f"{where} is {dtype} {tuple(shape)}, and that of the first sample "
+            f"{spec.dtype} {spec.shape}"
+        )
+        one = ": all samples have one dtype and shape"
+        is_image = spec.is_image and len(shape) == 3
+        if is_image and shape[2] != spec.shape[2]:
+            text += f"{one}; make them one mode before, as "
+            text += "image.convert('RGB') does"
+        elif is_image and dtype == spec.dtype and not self._is_ragged:
+            text += f"{one}; resize them before, or push with ragged=True"
+        elif dtype == spec.dtype:
+            text += f": {LENGTHS_TEXT}"
+        else:
+            text += f"{one}; cast them before, as float(value) or int(value)"
+        if self.num_samples == 1 and not spec.is_image:
+            text += (
+                ". Columns are pushed as a tuple (X, y) or as a dict "
+                "{'x': X, 'y': y}, not as a list"
+            )
+        return InvalidArgument(text)
+
+    def _values(self, sample: Any) -> Dict[str, Any]:
+        where = f"sample {self.num_samples}"
+        if isinstance(sample, Mapping):
+            return self._names.choose(sample, where)
+        values = sample if isinstance(sample, (tuple, list)) else (sample,)
+        return self._names.give(
+            values, where, getattr(sample, "_fields", ())
+        )
