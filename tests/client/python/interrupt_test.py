@@ -13,6 +13,7 @@ import datasetd
 import numpy as np
 import pytest
 from conftest import load, poll_until, stop
+from datasetd._connection import library
 
 _PACKAGE = os.path.dirname(datasetd.__file__)
 
@@ -143,6 +144,20 @@ def test_interrupted_next_keeps_no_slot(dataset, framework):
             # 2 where the interrupt came behind the batch's last step.
             assert first in (1, 2)
         assert step > 10
+
+
+def test_no_step_of_a_callback_ends_those_after_it():
+    for step in every_step():
+        raised = []
+        callback = library.catching(lambda _: None, raised)
+        with interrupted_at(step) as came:
+            for _ in range(4):
+                callback(None)
+        assert callback(None) == 0
+        if not came():
+            break
+        assert [type(error) for error in raised] == [KeyboardInterrupt]
+    assert step > 4
 
 
 def test_interrupted_open_leaves_no_feed(dataset, client):

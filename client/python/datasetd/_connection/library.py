@@ -239,8 +239,11 @@ def catching(
         failed = 0
         while True:
             try:
-                function((yield failed))
-                failed = 0
+                # Python runs handlers where a loop jumps back, too: of this one
+                # that is within the `try`.
+                while True:
+                    function((yield failed))
+                    failed = 0
             except GeneratorExit:
                 return
             except BaseException as error:  # pylint: disable=broad-except
