@@ -101,7 +101,7 @@ class Batch(Tuple[ArrayT, ...]):
     else:
 
         def __getattr__(self, name: str) -> Any:
-            """Raises AttributeError, which says what there is."""
+            """Raises AttributeError, which names the fields."""
             raise missing(self, name, f"its fields are {list(self.keys())}")
 
     # -- Fields ---------------------------------------------------------------
@@ -288,7 +288,7 @@ class Batch(Tuple[ArrayT, ...]):
         return self.clone().__reduce__()
 
     def __repr__(self) -> str:
-        """Says what it is; for the values look at the fields."""
+        """Describes the batch; the fields have the values."""
         held = self.__dict__.get("_handle")
         where = device = ""
         if held is not None:

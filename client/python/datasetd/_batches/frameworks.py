@@ -411,7 +411,7 @@ def copy_of(array: Any) -> Any:
 
 
 def description(array: Any) -> str:
-    """Returns dtype and shape; of what has none, the type."""
+    """Returns dtype and shape, or the type if it has none."""
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         return type(array).__name__
     dtype = str(array.dtype).replace("torch.", "")

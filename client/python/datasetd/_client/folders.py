@@ -1,4 +1,4 @@
-"""Paths of datasets: checks them, and says what a wrong one probably meant."""
+"""Paths of datasets: checks them, and suggests the path that was meant."""
 
 from __future__ import annotations
 

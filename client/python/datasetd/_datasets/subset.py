@@ -100,7 +100,7 @@ class Samples(Fixed):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raises AttributeError, which says what there is."""
+            """Raises AttributeError, which names the alternative."""
             fields = self.__dict__.get("fields", ())
             if any(name == field.name for field in fields):
                 instead = f"column({name!r}) has it for all samples"

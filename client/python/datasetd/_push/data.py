@@ -382,7 +382,7 @@ def classes_of(data: Any) -> Tuple[List[str], str]:
 
 
 def notes_of(data: Any) -> List[Note]:
-    """Returns the notes of what datasetd.sources read."""
+    """Returns the notes of a source; others have none."""
     notes = getattr(data, "notes", ())
     return [note for note in notes if isinstance(note, Note)] if isinstance(
         notes, list
