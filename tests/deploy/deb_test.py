@@ -134,7 +134,7 @@ class DebTest(unittest.TestCase):
                 environment={"MANWIDTH": "200", "LC_ALL": "C"})
             # A letter struck twice is bold.
             texts[name] = " ".join(re.sub(".\x08", "", text).split())
-        self.assertIn("EXIT STATUS 0 done 1 the daemon refused",
+        self.assertIn("EXIT STATUS 0 success 1 the request was refused",
                       texts["datasetctl"])
         self.assertIn("drain_timeout", texts["datasetd.yaml"])
         for program in ("datasetctl", "datasetd"):
@@ -216,7 +216,7 @@ class DebTest(unittest.TestCase):
                 harness.run(program, self.data, "test", environment={
                     "DATASETD_ADDRESS": str(daemon.address), **environment}),
                 "100 samples\nlabels" + " 10" * 10 + "\nmean 49.5000\n")
-            self.assertIn("data/d: no such file or directory, as", harness.run(
+            self.assertIn("data/d: no such file or directory", harness.run(
                 program, self.data / "d", code=1, environment={
                     "DATASETD_ADDRESS": str(daemon.address), **environment}))
 
