@@ -15,7 +15,8 @@
 #
 #   --full  every test, in its long form; each source compiled by itself; all C++ tests under
 #           Address- and UBSanitizer, and the tests of wrong, hostile and dying
-#           clients with a daemon under them; all tests with threads under ThreadSanitizer; fuzzers
+#           clients with a daemon under them; all tests with threads under ThreadSanitizer;
+#           fuzzers; as root, the build from source in a fresh Debian 13
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -135,6 +136,16 @@ passes+=(layers)
 printf '\n== docs\n'
 /usr/bin/python3 tests/docs/links.py "$events/docs"
 passes+=(docs)
+
+if $full && [[ $EUID -eq 0 ]]; then
+  printf '\n== debian13: built from source there\n'
+  if tests/deploy/source_build.sh; then
+    echo '{"case": "debian13", "result": "passed"}' >"$events/debian13"
+  else
+    echo '{"case": "debian13", "result": "failed"}' >"$events/debian13"
+  fi
+  passes+=(debian13)
+fi
 
 if $full && [[ -x tests/fuzz/run.sh ]]; then
   printf '\n== fuzz\n'
