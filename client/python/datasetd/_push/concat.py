@@ -62,9 +62,9 @@ def concat(parts: Iterable[Samples]) -> Concat:
 
         client.push_dataset("both", datasetd.concat([train, extra]))
 
-    The datasets have the same fields. The new one holds copies, and the parts
-    may be closed. Raises InvalidArgument if fields or class names differ, and
-    FailedPrecondition if a dataset has samples of several sizes.
+    The datasets must have the same fields. The new dataset contains copies, so
+    the parts may be closed. Raises InvalidArgument if fields or class names
+    differ, and FailedPrecondition if a dataset has samples of several sizes.
     """
     return Concat(parts)
 

@@ -81,17 +81,17 @@ def from_torchvision(
 ) -> List[Transform]:
     """Converts a torchvision pipeline, v1 or v2, to ops of the daemon.
 
-    Accepts a Compose, a list, an nn.Sequential or one transform. ToTensor
-    becomes ToDtype("float32", scale=True); ops that only change the container
-    (PILToTensor, ToImage, ...) are left out. Resize and RandomResizedCrop
-    antialias as in torchvision: on Pillow images, that is before a ToTensor,
-    PILToTensor or ToImage and not before a ToPILImage, and on tensors if
-    `antialias` is True. Also accepts the transforms of a model's weights
-    (`weights.transforms()`).
+    Accepts a Compose, a list, an nn.Sequential, one transform, or the
+    transforms of a model's weights (`weights.transforms()`). ToTensor becomes
+    ToDtype("float32", scale=True); ops that only change the container
+    (PILToTensor, ToImage, ...) are omitted. Resize and RandomResizedCrop
+    antialias as in torchvision: on tensors if `antialias` is True, and always
+    on Pillow images. Images before a ToTensor, PILToTensor or ToImage count as
+    Pillow images, unless a ToPILImage comes first.
 
-    Ops are for the field `image`. `masks` names the fields that are masks of
-    it: as in v2, geometry moves them with the image, a ToDtype with a dict has
-    their dtype, and other ops leave them as they are.
+    The ops are for the field `image`. `masks` names the fields that are its
+    masks. As in v2, geometric ops move them with the image, a ToDtype with a
+    dict sets their dtype, and other ops do not change them.
 
     Raises InvalidArgument for an unsupported op; the message has its name, its
     position and an alternative.
