@@ -44,8 +44,8 @@ _MAX_CHANNELS = 4
 
 
 class Note(NamedTuple):
-    """What was left out, changed or decided; a warning if training may be
-    affected."""
+    """Something that was omitted, changed or decided; a warning if training
+    may be affected."""
 
     text: str
     is_warning: bool = False
@@ -54,9 +54,9 @@ class Note(NamedTuple):
 class Source(Dict[str, Any]):
     """Columns by field: arrays [N, ...] of N samples.
 
-    Attributes: classes, the class names; kinds, the kinds of fields that
-    push_dataset would else guess; notes, for Dataset.notes; label, the field
-    that holds indices of classes.
+    Attributes: classes, the class names; kinds, the kinds of fields, which
+    push_dataset would otherwise guess; notes, for Dataset.notes; label, the
+    field that contains indices of classes.
     """
 
     def __init__(

@@ -59,22 +59,22 @@ def csv(
     ignore_other_classes: bool = False,
     **options: Any,
 ) -> Source:
-    """Columns of a CSV file, by pandas, with the dtypes that they have there.
+    """Reads columns of a CSV file with pandas, with pandas's dtypes.
 
     Args:
-      fields: columns, or for each field a column, or a list of columns, which
-        make a field (K,) of each sample:
+      fields: columns; or for each field a column, or a list of K columns, which
+        become a field of shape (K,):
         `{"x": ["width", "height"], "label": "species"}`.
       label: the column of text that becomes classes.
-      classes: their names, in the order of the indices: a list, or what has
-        `classes`, as a Dataset. None: the texts, sorted.
-      ignore_other_classes: leave rows of other classes out.
-      options: of pandas.read_csv, as sep=";". low_memory is False by default;
-        dtype={"x": "float32"} gives smaller numbers.
+      classes: class names, in the order of the indices: a list, or an object
+        with `classes`, such as a Dataset. None: the sorted texts.
+      ignore_other_classes: omits rows of other classes.
+      options: options of pandas.read_csv, such as sep=";". low_memory is False
+        by default; dtype={"x": "float32"} makes numbers smaller.
 
-    Text becomes classes in one column: that which `label` or `dtype` names, or
-    that is called label, class, target, category, species or y, also as a
-    field. Other text is an error, and so is a cell that is no number in a
+    Text becomes classes in one column: the one that `label` or `dtype` names,
+    or one that is called label, class, target, category, species or y, also as
+    a field. Other text is an error, and so is a cell that is not a number in a
     column of numbers.
     """
     pandas = library("pandas", "pandas", "csv")

@@ -371,21 +371,21 @@ def tfrecord(
     features: Features = None,
     decode: Mapping[str, Callable[[bytes], Any]] = {},
 ) -> Any:
-    """Examples of TFRecord files, plain, gzip or zlib, by the package
-    `tfrecord`. CRCs are checked.
+    """Reads examples of TFRecord files, plain or compressed with gzip or zlib,
+    with the package `tfrecord`. CRCs are checked.
 
     Args:
       paths: files, or a pattern, `DIR/train-{00000..00127}-of-00128`.
       features: for each field the feature and its kind: `{"image":
         "image/encoded:image", "label": "image/class/label:int64"}`, or as
         text, `image=image/encoded:image,label=image/class/label:int64`. Kinds
-        are `image` (a file of an image, which the daemon decodes), `byte`
-        (bytes for `decode`), `int64` and `float32` (lists), and any dtype with
-        a shape for bytes that are elements, little-endian: `uint8[28x28x1]`.
-        Without a shape one value is a number, and K are an array [K]. None:
-        the images, int64 lists and float lists of the first example, with `_`
-        for characters that a field's name cannot have.
-      decode: for fields of bytes a function that makes their value.
+        are `image` (an encoded image, which the daemon decodes), `byte` (bytes
+        for `decode`), `int64` and `float32` (lists), and any dtype with a shape
+        for bytes that are little-endian elements: `uint8[28x28x1]`. Without a
+        shape one value is a number, and K values are an array [K]. None: the
+        images, int64 lists and float lists of the first example, with `_` for
+        characters that a field name cannot have.
+      decode: for fields of bytes, a function that returns their value.
 
     Returns columns if all fields are numbers, else samples, each read once.
     """
