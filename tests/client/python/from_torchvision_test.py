@@ -542,13 +542,13 @@ def test_a_pipeline_of_v2_is_not_for_one_image_of_several(paired):
         datasetd.InvalidArgument,
         match=r"images of a sample alike, here \['image', 'target'\], .*"
         r"T.CenterCrop\(224, fields=\['image', 'target'\]\); "
-        r"for 'image' alone give {'image': pipeline}; .*{'target': 'mask'}",
+        r"for 'image' alone pass {'image': pipeline}; .*{'target': 'mask'}",
     ):
         first_batch(paired, flip, fields=pair)
     with pytest.raises(
         datasetd.InvalidArgument,
         match=r"here \['target', 'third'\], .*"
-        r"for 'target' alone give {'target': pipeline}; ",
+        r"for 'target' alone pass {'target': pipeline}; ",
     ):
         first_batch(paired, flip, fields=["target", "third"])
     # Each way that the message names.
@@ -578,7 +578,7 @@ def test_a_pipeline_of_v2_for_one_image_and_its_masks(client):
         flip = v2("RandomHorizontalFlip", p=0.5)
         with pytest.raises(
             datasetd.InvalidArgument,
-            match=r"give T.from_torchvision\(pipeline, masks=\['mask'\], "
+            match=r"pass T.from_torchvision\(pipeline, masks=\['mask'\], "
             r"image='photo'\); if 'depth' is a mask",
         ):
             first_batch(dataset, flip)

@@ -226,7 +226,7 @@ def test_what_wrappers_look_for(dataset):
             collate_fn=getattr(batches, "collate_fn", None),
         )
         with pytest.raises(
-            datasetd.InvalidArgument, match=r"give loader\.as_torch\(\) to"
+            datasetd.InvalidArgument, match=r"pass loader\.as_torch\(\) to"
         ):
             next(iter(wrapped))
 
@@ -354,11 +354,11 @@ def test_each_process_makes_its_own(daemon, client, dataset):
         iterator = iter(batches)
         batch = next(iterator)
         for thing, words in (
-            (batches, "make one in the other, and hand over state_dict"),
+            (batches, "make one in the other process, and pass state_dict"),
             (iterator, "belongs to its process"),
             (client, rf"datasetd.connect\('{daemon.address}'\)"),
             (daemon, "connect to its address"),
-            (batch, "take its fields with a framework"),
+            (batch, "convert its fields to arrays"),
             (batch.image, "copy it to an array"),
         ):
             for send in (pickle.dumps, copy.copy, copy.deepcopy):

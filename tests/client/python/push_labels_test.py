@@ -350,7 +350,7 @@ def test_a_name_of_the_content(client):
     assert named(samples) == named(iter(samples)) != named(samples[1:])
     files = [Image.new("L", (3, 4)), Image.new("L", (3, 5))]
     assert named(files, ragged=True) == named(iter(files), ragged=True)
-    with pytest.raises(datasetd.InvalidArgument, match="need its name"):
+    with pytest.raises(datasetd.InvalidArgument, match="give the dataset a name"):
         client.push_dataset(None, first, part=(0, 2))
     with client.push_dataset("same-name", first):
         with pytest.raises(

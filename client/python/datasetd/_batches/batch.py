@@ -274,8 +274,8 @@ class Batch(Tuple[ArrayT, ...]):
             return self._handle
         except AttributeError:
             raise AttributeError(
-                "this Batch was made of other values than a loader's: ask the "
-                "one that the loader gave"
+                "this Batch was made of other values: use the Batch that the "
+                "loader returned"
             ) from None
 
     def __reduce__(self) -> Any:
@@ -285,8 +285,9 @@ class Batch(Tuple[ArrayT, ...]):
             return _rebuilt, (self.keys(), tuple(self), held)
         if not self._origin.framework.can_copy:
             raise TypeError(
-                "a datasetd.Batch of framework='dlpack' is memory of this "
-                "process: take its fields with a framework, and copy those"
+                "a datasetd.Batch with framework='dlpack' is memory of this "
+                "process: convert its fields to arrays of a framework, and "
+                "copy those"
             )
         return self.clone().__reduce__()
 

@@ -400,7 +400,7 @@ class Client:
         if divided is not None:
             if name is None:
                 raise InvalidArgument(
-                    "part: the parts of a dataset need its name, name="
+                    "part: to push a part, give the dataset a name, name="
                 )
             name = divided.name(name)
         header: Dict[str, Any] = {
@@ -597,16 +597,17 @@ class Client:
             dataset = client.get_dataset(name)
         except NotFound as error:
             raise NotFound(
-                f"dataset {name!r}, which another process sent, is not there: "
-                "keep the Dataset open in that process until this one has it; "
-                f"another user's private dataset is not seen here ({error})"
+                f"dataset {name!r}, which another process sent, does not "
+                "exist: keep the Dataset open in that process until this one "
+                "has it; another user's private dataset is not visible here "
+                f"({error})"
             ) from None
         if content_hash and dataset.content_hash != content_hash:
             dataset.close()
             raise FailedPrecondition(
                 f"dataset {name!r}, which another process sent, has other "
                 f"samples here: content_hash {dataset.content_hash}, was "
-                f"{content_hash}: it was unloaded and loaded anew meanwhile"
+                f"{content_hash}: it was unloaded and loaded again meanwhile"
             )
         return dataset
 

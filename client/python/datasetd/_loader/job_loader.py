@@ -53,9 +53,9 @@ def _make_no_batch(_: Any) -> NoReturn:
     skip_first_batches, makes a torch DataLoader of a loader's dataset and
     samplers: its batches would be samples without transforms."""
     raise InvalidArgument(
-        "collate_fn: a datasetd.DataLoader has none, and a DataLoader of "
-        "torch that is made of its parts has no transforms and no ranks: "
-        "give loader.as_torch() to what makes one (Trainer of "
+        "collate_fn: a datasetd.DataLoader has none, and a torch DataLoader "
+        "that is made of its dataset and samplers has no transforms and no "
+        "ranks: pass loader.as_torch() to the code that makes one (Trainer of "
         "transformers, accelerate.skip_first_batches, "
         "Accelerator.prepare_data_loader)"
     )
@@ -166,9 +166,9 @@ class JobLoader(Fixed, Generic[ArrayT]):
                 "look",
                 f"the iterator of epoch {looked_at} was dropped after its "
                 f"first batch, and epoch {epoch} begins: every iter() that "
-                "gives a batch begins an epoch, as in next(iter(loader)). To "
+                "returns a batch begins an epoch, as in next(iter(loader)). To "
                 "look at a batch use loader.peek(), which begins none; "
-                "set_epoch() names the epoch that is to come",
+                "set_epoch() sets the next epoch",
             )
 
     def _move(self, feed: ReconnectingFeed) -> None:
@@ -397,11 +397,10 @@ class JobLoader(Fixed, Generic[ArrayT]):
         ):
             return ""
         return (
-            "the daemon makes the batches as the arguments of the loader say: "
-            f"make another DataLoader({name}=...). Its "
-            "load_state_dict(old.state_dict()) goes on where this one is, if "
-            "samples, seed, order and transforms are the same, and "
-            "set_epoch(e) at any epoch"
+            "the arguments of the loader determine the batches: make another "
+            f"DataLoader({name}=...). Its load_state_dict(old.state_dict()) "
+            "continues where this one is, if samples, seed, order and "
+            "transforms are the same, and set_epoch(e) starts at any epoch"
         )
 
     def _iter_after(self, count: int) -> Iterator[Batch[ArrayT]]:
@@ -412,7 +411,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         self._feeds.forget_peeked()
         if self._start.order_state is not None:
             raise FailedPrecondition(
-                "skip_first_batches: load_state_dict() has set the place in "
+                "skip_first_batches: load_state_dict() has set the position in "
                 "the sampler's order: no batches can be skipped from there"
             )
         epoch, index = self._start.position()
@@ -503,7 +502,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a datasetd.DataLoader belongs to its process: make one in the "
-            "other, and hand over state_dict()"
+            "other process, and pass state_dict() to it"
         )
 
     def __repr__(self) -> str:
