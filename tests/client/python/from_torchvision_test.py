@@ -713,12 +713,12 @@ UNMAPPED = [
     (v2("JPEG"), "JPEG: .*leave it out"),
     (
         V.RandomRotation(3, expand=True),
-        "RandomRotation: .*expand=True.*by its angle.*CenterCrop.*Pad.*Rotate",
+        "RandomRotation: .*expand=True.*on its angle.*CenterCrop.*Pad.*Rotate",
     ),
     (V.ConvertImageDtype(torch.int64), "ConvertImageDtype: .*dtype="),
     (V.Resize(3, V.InterpolationMode.LANCZOS), "Resize: .*interpolation="),
-    (torch.nn.Dropout(), "Dropout: .*not torchvision's"),
-    (lambda x: x, "<lambda> of .*from_torchvision_test: .*not torchvision's"),
+    (torch.nn.Dropout(), "Dropout: .*not a transform of torchvision"),
+    (lambda x: x, "<lambda> of .*from_torchvision_test: .*not a transform of"),
     (
         v2("ToDtype", dtype={Mask: torch.int64}, scale=False),
         r"ToDtype: .*key Mask.*masks=\['mask'\]\); .*fields={'mask': 'mask'}",
@@ -741,8 +741,9 @@ UNMAPPED = [
                     v2("CutMix", alpha=1.0, num_classes=9),
                 ],
             ),
-            f"{name}: a pipeline ends with one MixUp or CutMix, .*give one of "
-            "them instead, or leave it out here and apply it to the batches",
+            f"{name}: a pipeline can only end with one MixUp or CutMix, .*use "
+            "one of them instead, or leave it out here and apply it to the "
+            "batches",
         )
         for name in ("RandomChoice", "RandomApply", "RandomOrder")
     ),
@@ -788,7 +789,7 @@ def test_a_fill_of_one_number_is_for_masks_too():
         assert message["random_rotation"]["fill"] == [255.0]
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="RandomRotation: fill has 3 numbers, and masks take one: .*Mask",
+        match="RandomRotation: fill has 3 numbers, but masks take one: .*Mask",
     ):
         T.from_torchvision(rotation([1.0, 2.0, 3.0]), masks=["mask"])
     assert T.from_torchvision(rotation([1.0, 2.0, 3.0])) == [
@@ -829,7 +830,7 @@ def test_floats_do_not_go_back_to_pillow():
 
 def test_a_class_of_the_same_name_is_not_torchvisions():
     resize = type("Resize", (), {"size": 3})()
-    with pytest.raises(datasetd.InvalidArgument, match="not torchvision's"):
+    with pytest.raises(datasetd.InvalidArgument, match="not a transform of torchvision"):
         T.from_torchvision(resize)
 
 

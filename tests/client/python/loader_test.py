@@ -119,7 +119,7 @@ def test_same_pixels_for_the_same_seed(dataset):
         ({"layout": "CHW"}, "layout='CHW'"),
         ({"layout": {"label": "NHWC"}}, "layout\\['label'\\]"),
         ({"transforms": {"mask": [T.Pad(1)]}}, "no field 'mask'"),
-        ({"transforms": [lambda x: x]}, "no datasetd.transforms"),
+        ({"transforms": [lambda x: x]}, "not of a datasetd.transforms class"),
         ({"framework": "mxnet"}, "framework='mxnet'"),
         ({"timeout": "5"}, "timeout='5'; expected seconds"),
         ({"timeout": -1}, "timeout=-1"),

@@ -136,7 +136,7 @@ def test_layout_by_view(images):
      r"the views replace 'image': name some of \['a', 'label'\]"),
     ({"views": {"a": WEAK}, "fields": ["images"]}, "has no field 'images'"),
     ({"fields": [None]}, "has no field None"),
-    ({"views": {"a": [1]}}, r"views\['a'\]: 1 is no datasetd.transforms"),
+    ({"views": {"a": [1]}}, r"views\['a'\]: 1 is not of a datasetd.transforms"),
     ({"views": {f"v{i}": [] for i in range(8)}},
      "9 fields; a feed carries at most 8"),
     ({"views": {"a" * 129: []}}, "a name of 129 bytes"),

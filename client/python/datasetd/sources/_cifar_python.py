@@ -271,8 +271,8 @@ def cifar_python(path: Path, split: str = "train") -> Source:
     ten, hundred = _root(path, _CIFAR10), _root(path, _CIFAR100)
     if existing(path) not in (ten, hundred):
         raise InvalidArgument(
-            f"{path} holds {_CIFAR10.directory} and {_CIFAR100.directory}: "
-            "name one of them"
+            f"{path} contains {_CIFAR10.directory} and {_CIFAR100.directory}: "
+            "give the path of one of them"
         )
     if any(
         os.path.isfile(os.path.join(hundred, name))

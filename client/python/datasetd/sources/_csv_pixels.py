@@ -180,7 +180,7 @@ class _Images:
         width = width or count // max(1, height)
         if not count or height * width != count:
             raise self._error(
-                f"{count} pixels are not {height} x {width}: give height and "
+                f"{count} pixels are not {height} x {width}: set height and "
                 "width"
             )
         return height, width, 1

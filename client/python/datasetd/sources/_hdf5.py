@@ -79,16 +79,16 @@ def hdf5(
         if _is_elsewhere(dataset, file):
             raise InvalidArgument(
                 f"{found}: {name!r} keeps its data in other files, which are "
-                "not read: open it with h5py, and push the dataset if it may "
-                "be trusted"
+                "not read: open it with h5py, and push the dataset if you "
+                "trust the file"
             )
         if _is_text(dataset, h5py) and (is_label(field) or is_label(name)):
             columns[field] = dataset.asstr()[:].astype(str)
             continue
         if not _is_array(dataset) and not _is_files(dataset, h5py):
             raise InvalidArgument(
-                f"{found}: {name!r} is no array [N, ...] of numbers that "
-                f"datasetd holds: {', '.join(_DTYPES)}"
+                f"{found}: {name!r} is not an array [N, ...] of numbers that "
+                f"datasetd supports: {', '.join(_DTYPES)}"
             )
         columns[field] = _Rows(dataset, f"{found}: {name!r}")
     kinds = array_kinds(columns, images, masks)

@@ -141,7 +141,7 @@ def image_folder(
         return _Folder(root, [], unlabelled, mode, notes)
     if not folders:
         raise InvalidArgument(
-            f"{root} holds no directory, expected one for each class"
+            f"{root} contains no directory, expected one for each class"
             + ("" if names is None else f" of {listed(names)}")
         )
     if loose:

@@ -39,7 +39,7 @@ class _Records:
                     if dtype == "int64" and not is_whole:
                         raise InvalidArgument(
                             f"{self._path}: the label of record {i} is "
-                            f"{label}, no whole number: give "
+                            f"{label}, not a whole number: set "
                             "label_dtype='float32'"
                         )
                     label = numpy.dtype(dtype).type(label)

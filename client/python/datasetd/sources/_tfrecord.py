@@ -306,8 +306,8 @@ class _Records:
             element = numpy.dtype(feature.dtype)
             if len(values[0]) % element.itemsize:
                 raise InvalidArgument(
-                    f"{where} has {len(values[0])} bytes, which are no "
-                    f"{feature.dtype}"
+                    f"{where} has {len(values[0])} bytes, which is not a "
+                    f"multiple of the size of {feature.dtype}"
                 )
             array = numpy.frombuffer(values[0], element)
         else:
@@ -348,18 +348,18 @@ class _Records:
             if names.setdefault(field, name) != name:
                 raise InvalidArgument(
                     f"{where}: features {names[field]!r} and {name!r} are both "
-                    f"field {field!r}: name the fields by features="
+                    f"field {field!r}: name the fields with features="
                 )
         if not images and not numbers:
             raise InvalidArgument(
-                f"{where}: neither an image nor numbers; features= says what "
-                "its bytes are"
+                f"{where}: neither an image nor numbers; declare its bytes "
+                "with features="
             )
         if left_out:
             self.notes.append(
                 Note(
                     "left out: features that are bytes or empty in the first "
-                    f"record, {listed(left_out)}; features= says what they are",
+                    f"record, {listed(left_out)}; features= declares them",
                     is_warning=any(map(is_label, left_out)),
                 )
             )

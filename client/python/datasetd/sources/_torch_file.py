@@ -66,15 +66,15 @@ def torch_file(path: Path, fields: Fields = None) -> Source:
             names = list(fields)
         if len(names) != len(content):
             raise InvalidArgument(
-                f"{path} holds {len(content)} values, and fields names "
-                f"{len(names)}: name all of them, or some by a dict, as "
+                f"{path} contains {len(content)} values, but fields names "
+                f"{len(names)}: name all of them, or some by a dict, such as "
                 "{'x': 'image', 'y': 'label', 'z': 'field_2'}"
             )
         content = dict(zip(names, content))
     if not isinstance(content, Mapping):
         raise InvalidArgument(
-            f"{path} holds a {type(content).__name__}, expected tensors in a "
-            "dict or a tuple"
+            f"{path} contains a {type(content).__name__}, expected tensors in "
+            "a dict or a tuple"
         )
     chosen = choose(fields, content, str(path))
     for name in chosen.values():

@@ -40,8 +40,8 @@ class RandomApply(Transform):
         for op in transforms:
             if not isinstance(op, Transform) or isinstance(op, BatchOp):
                 raise InvalidArgument(
-                    f"RandomApply: transforms: {op!r}; expected "
-                    "datasetd.transforms, but MixUp and CutMix"
+                    f"RandomApply: transforms: {op!r}; expected ops of "
+                    "datasetd.transforms except MixUp and CutMix"
                 )
         self.transforms = list(transforms)
         self.p = _checks.probability("RandomApply", p)

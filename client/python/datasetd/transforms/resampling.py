@@ -217,11 +217,11 @@ class RandomRotation(Transform):
                 op,
                 "expand",
                 expand,
-                "False: each sample would have a size of its own, by its "
-                "angle, and a batch has one size; a later op that gives one, "
-                "such as Resize or CenterCrop, does not help here. Put a Pad "
-                "before it where no corner may be lost; a Rotate, whose angle "
-                "is fixed, can expand",
+                "False: the size of each sample would depend on its angle, "
+                "but a batch has one size; a later op that sets one, such as "
+                "Resize or CenterCrop, does not help here. Put a Pad before it "
+                "if no corner may be lost; a Rotate, whose angle is fixed, can "
+                "expand",
             )
         self.expand = expand
         self.center = _checks.center(op, center)
