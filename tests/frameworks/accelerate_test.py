@@ -89,6 +89,6 @@ def test_skip_first_batches_is_a_seek(dataset, accelerator):
             lambda: accelerator.prepare_data_loader(loader),
         ):
             with pytest.raises(
-                datasetd.InvalidArgument, match=r"give loader\.as_torch\(\)"
+                datasetd.InvalidArgument, match=r"pass loader\.as_torch\(\)"
             ):
                 next(iter(wrap()))

@@ -468,8 +468,8 @@ def test_unix_socket_paths(daemon, tmp_path):
             assert again.request("/api/state")[0] == 200
             failed = _start(daemon, f"--unix_socket={path}")
             assert failed.returncode == 1
-            assert (f"--unix_socket {path}: Address already in use; name a "
-                    "path where there is nothing") in failed.stderr
+            assert (f"--unix_socket {path}: Address already in use; choose a "
+                    "path that does not exist") in failed.stderr
             assert again.request("/api/state")[0] == 200
     with open(path, "w") as file:
         file.write("mine")
@@ -502,8 +502,8 @@ def test_addresses_that_are_not_loopback(daemon):
 def test_a_port_in_use(daemon, web):
     failed = _start(daemon, f"--port={web.port}")
     assert failed.returncode == 1
-    assert (f"--port {web.port} of 127.0.0.1: Address already in use; name "
-            "another one, or none for one that is free") in failed.stderr
+    assert (f"--port {web.port} of 127.0.0.1: Address already in use; choose "
+            "another port, or omit --port for any free one") in failed.stderr
 
 
 def test_ipv6_loopback(daemon):

@@ -43,8 +43,8 @@ _EXIT_INTERRUPTED = 130
 _CONNECT_SECONDS = 1.0
 
 _FOOTER = (
-    "Exit codes: 0 ok; 1 the daemon refused, or the work failed; 2 the command "
-    "line is wrong; 3 no daemon there, or it ended."
+    "Exit codes: 0 success; 1 the daemon refused, or the operation failed; 2 "
+    "the command line is wrong; 3 no daemon is running, or it ended."
 )
 
 
@@ -70,7 +70,7 @@ def _parser() -> _Parser:
         "--json",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="print results, and errors, as JSON",
+        help="print results and errors as JSON",
     )
     parser = _Parser(
         prog="python -m datasetd", epilog=_FOOTER, parents=[shared]
@@ -85,29 +85,33 @@ def _parser() -> _Parser:
         "load",
         parents=[shared],
         epilog=_FOOTER,
-        help="make a dataset resident",
-        description="Makes a dataset resident, or attaches to the one that the "
-        "same arguments made. The daemon reads the formats that it has a "
-        "reader for (datasetctl status names them); the others are read here, "
-        "by datasetd.sources, and sent: " + ", ".join(_formats.FUNCTIONS) + ".",
+        help="load a dataset",
+        description="Load a dataset, or attach to the one loaded with the same "
+        "arguments. The daemon reads the formats for which it has a reader "
+        "(datasetctl status lists them). This command reads the following "
+        "formats with datasetd.sources and pushes them: "
+        + ", ".join(_formats.FUNCTIONS)
+        + ".",
     )
-    load.add_argument("name", help="1 to 128 of [A-Za-z0-9._-]")
-    load.add_argument("format")
     load.add_argument(
-        "path", nargs="+", help="a file or directory; of shards also several"
+        "name", help="name: 1 to 128 characters of [A-Za-z0-9._-]"
+    )
+    load.add_argument("format", help="format of the source")
+    load.add_argument(
+        "path", nargs="+", help="file or directory; several for shards"
     )
     load.add_argument(
         "--in_python",
         action="store_true",
-        help="read it here, also where the daemon has a reader",
+        help="read the format in Python even if the daemon has a reader",
     )
     load.add_argument(
         "--field",
         action="append",
         default=[],
         metavar="FIELD=NAME",
-        help="what the file calls a field; repeatable. csv: NAME,NAME makes a "
-        "field of several columns. tfrecord: NAME:KIND, with a kind as "
+        help="name of a field in the file; repeatable. csv: NAME,NAME makes a "
+        "field of several columns. tfrecord: NAME:KIND, with a kind such as "
         "image, int64 or float32[16]",
     )
     load.add_argument(
@@ -115,42 +119,52 @@ def _parser() -> _Parser:
         action="append",
         default=[],
         metavar="FIELD=KIND",
-        help="image, image_chw, mask or array, of what is read here",
+        help="kind of a field: image, image_chw, mask or array. For formats "
+        "read in Python",
     )
     load.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="of the daemon's reader, or an argument of the function of "
-        "datasetd.sources; repeatable. Of the latter VALUE may be a Python "
-        "literal, as 5, False or [0, 2], and is text if it is none or in "
-        "quotes. lmdb: decode=MODULE:FUNCTION",
+        help="option of the daemon's reader, or argument of the function of "
+        "datasetd.sources; repeatable. For a function VALUE may be a Python "
+        "literal, such as 5, False or [0, 2]; other values, and values in "
+        "quotes, are text. lmdb: decode=MODULE:FUNCTION",
     )
-    load.add_argument("--split", help="of formats that have splits")
-    load.add_argument("--device", help="cpu, cuda:N; default: the first one")
+    load.add_argument("--split", help="split, for formats that have splits")
+    load.add_argument(
+        "--device", help="cpu, cuda:N; default: the daemon's first device"
+    )
     load.add_argument(
         "--part",
         metavar="I/N",
-        help="this node's part of N, from 0; 'node' is what the launcher says",
+        help="load only part I of N, from 0; 'node' uses the node that the "
+        "launcher reports",
     )
     load.add_argument(
-        "--part_epoch", type=int, help="another part in each epoch"
+        "--part_epoch",
+        type=int,
+        help="epoch for which to divide the dataset; each has other parts",
     )
-    load.add_argument("--part_seed", type=int, default=0)
     load.add_argument(
-        "--private", action="store_true", help="hide it from other users"
+        "--part_seed", type=int, default=0, help="seed of that division"
+    )
+    load.add_argument(
+        "--private",
+        action="store_true",
+        help="hide the dataset from other users",
     )
     load.add_argument(
         "--pin",
         action="store_true",
-        help="never evict it; for root and the daemon's user",
+        help="never evict the dataset; only for root and the daemon's user",
     )
     load.add_argument(
         "--if_exists",
         choices=("same", "keep", "replace", "error"),
         default="same",
-        help="of what is read here, when the name is taken",
+        help="what to do if the name is taken, for formats read in Python",
     )
     page = commands.add_parser(
         "web",
@@ -200,7 +214,9 @@ def _part(arguments: argparse.Namespace) -> Dict[str, Any]:
     if part not in (None, "node"):
         match = re.fullmatch(r"(\d+)/(\d+)", part)
         if match is None:
-            raise _UsageError(f"--part {part}: expected node, or I/N as 0/4")
+            raise _UsageError(
+                f"--part {part}: expected node, or I/N such as 0/4"
+            )
         part = int(match[1]), int(match[2])
     return {
         "part": part,
@@ -273,8 +289,9 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
         options = _pairs("--option", arguments.option)
         if arguments.field or arguments.kind:
             raise _UsageError(
-                "--field and --kind are of what is read here: --in_python, or "
-                "--option fields=FIELD:NAME for the daemon's reader"
+                "--field and --kind are for formats read in Python: add "
+                "--in_python, or for the daemon's reader --option "
+                "fields=FIELD:NAME"
             )
         dataset: Dataset = client.load_dataset(
             arguments.name,

@@ -21,10 +21,10 @@ _MAX_SHOWN = 10  # names of classes in a summary
 
 
 class Field(NamedTuple):
-    """One named array of a dataset; `shape` is a sample's.
+    """One named array of a dataset; `shape` is that of a sample.
 
-    If sizes differ between samples, it is (-1, -1, C), and `smallest` and
-    `largest` are the extreme (height, width), per axis.
+    If samples differ in size, it is (-1, -1, C), and `smallest` and `largest`
+    are the smallest and largest (height, width), for each axis.
     """
 
     name: str
@@ -40,9 +40,8 @@ class DrawnOp(NamedTuple):
     """One operation on a sample.
 
     An op may consist of several operations, such as Pad and Crop; those
-    without effect are left out. Names and parameters are those of
-    torchvision's functional forms. There are no parameters if it is not
-    applied.
+    without effect are omitted. Names and parameters are those of torchvision's
+    functional forms. There are no parameters if it is not applied.
     """
 
     field: str
@@ -62,9 +61,9 @@ class BadSample(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The part of a dataset that one device holds. `host_bytes` are in pinned
-    host memory or a mapped file; of what several devices share, the first one
-    has them."""
+    """The samples of a dataset that one device holds. `host_bytes` are in
+    pinned host memory or a mapped file; memory that several devices share is
+    counted for the first one."""
 
     device: str
     device_bytes: int
@@ -72,11 +71,11 @@ class Placement(NamedTuple):
 
 
 class LoadEstimate(NamedTuple):
-    """Result of a dry run; `problem` tells why the load would fail, `notes`
-    are those of Dataset.
+    """Result of a dry run; `problem` is the reason why the load would fail,
+    `notes` are those of Dataset.
 
     `smallest` and `largest` are (height, width) of the source's images if they
-    may differ. `host_bytes` is the peak use of host memory.
+    may differ. `host_bytes` is the maximum use of host memory.
     """
 
     device: str

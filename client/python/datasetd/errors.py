@@ -40,8 +40,8 @@ __all__ = [
 class Error(RuntimeError):
     """Base class of all errors of datasetd.
 
-    str() escapes control and format characters, since a message may quote
-    texts of a file or of the daemon, which must not drive a terminal.
+    str() escapes control and format characters, because a message may quote
+    text from a file or from the daemon, which must not control a terminal.
     """
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ _KEPT = "\n\u200c\u200d"
 
 
 class Cancelled(Error):
-    """The caller gave up the call."""
+    """The caller cancelled the call."""
 
 
 class InvalidArgument(Error, ValueError):
@@ -79,7 +79,7 @@ class DeadlineExceeded(Error, TimeoutError):
 
 
 class NotFound(Error, LookupError):
-    """No such dataset, or the daemon sees no such path."""
+    """There is no such dataset, or the daemon finds no such path."""
 
 
 class AlreadyExists(Error):
@@ -91,7 +91,7 @@ class PermissionDenied(Error, PermissionError):
 
 
 class ResourceExhausted(Error):
-    """Over the memory budget or a limit; the message has both numbers."""
+    """Exceeds the memory budget or a limit; the message has both numbers."""
 
 
 class FailedPrecondition(Error):
@@ -99,7 +99,7 @@ class FailedPrecondition(Error):
 
 
 class Aborted(Error):
-    """The daemon ended what was asked for; it may be asked for again."""
+    """The daemon ended the request; it may be repeated."""
 
 
 class OutOfRange(Error, IndexError):
@@ -107,7 +107,7 @@ class OutOfRange(Error, IndexError):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """This daemon or build does not have that."""
+    """This daemon or build does not support the request."""
 
 
 class Internal(Error):
@@ -139,7 +139,7 @@ class DatasetUnloaded(FailedPrecondition):
 
 
 class FeedEvicted(Aborted):
-    """The daemon ended the feed: it broke the protocol or a limit."""
+    """The daemon ended the feed: the client broke the protocol or a limit."""
 
 
 class DeviceFailed(Internal):
@@ -148,7 +148,7 @@ class DeviceFailed(Internal):
 
 class FeedFailed(Internal):
     """The daemon's device refused the work of this feed, or its samples can no
-    longer be read; others go on."""
+    longer be read; other feeds continue."""
 
 
 class ContextFailed(Internal):
@@ -156,7 +156,7 @@ class ContextFailed(Internal):
 
 
 class AllSlotsHeld(FailedPrecondition):
-    """This process holds every batch buffer; keep clones instead."""
+    """This process holds all batches of the feed; keep clones instead."""
 
 
 class UsedAfterFork(FailedPrecondition):

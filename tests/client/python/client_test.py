@@ -164,6 +164,6 @@ def test_a_batch_of_another_length_than_asked(batches, count):
 
     fetcher = fetch.Fetcher(Loader)
     with pytest.raises(
-        datasetd.Internal, match=f"gave {count} samples where 2 were asked"
+        datasetd.Internal, match=f"returned {count} samples, 2 were requested"
     ):
         fetcher.fetch([0, 1], 0)

@@ -95,7 +95,7 @@ def test_masks_and_dtypes_stay(client):
         chosen = {"mask": "auto", "image": "image"}
         with _push(client, datasetd.concat([part]), fields=chosen) as two:
             assert [f.name for f in two.fields] == ["mask", "image"]
-        with pytest.raises(datasetd.InvalidArgument, match="holds it as 'mask'"):
+        with pytest.raises(datasetd.InvalidArgument, match="it is 'mask'"):
             _push(client, part, fields={"mask": "array"})
 
 
@@ -128,9 +128,9 @@ def test_class_names(client, parts):
 
 def test_what_does_not_fit_is_refused(client, parts):
     first = parts[0]
-    with pytest.raises(datasetd.InvalidArgument, match="no dataset$"):
+    with pytest.raises(datasetd.InvalidArgument, match="at least one dataset$"):
         datasetd.concat([])
-    with pytest.raises(datasetd.InvalidArgument, match="ndarray is no dataset"):
+    with pytest.raises(datasetd.InvalidArgument, match="ndarray is not a dataset"):
         datasetd.concat([first, _IMAGES])
     with _push(client, (_IMAGES[:, :4], _LABELS)) as smaller:
         with pytest.raises(

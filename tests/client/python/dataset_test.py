@@ -297,7 +297,7 @@ def test_subsets_of_torch(dataset):
 
 def test_what_a_loader_of_a_subset_refuses(dataset):
     part = dataset.select(range(9))
-    with pytest.raises(datasetd.InvalidArgument, match=r"take select\("):
+    with pytest.raises(datasetd.InvalidArgument, match=r"use select\("):
         datasetd.DataLoader(part, subset=[1])
     with pytest.raises(datasetd.InvalidArgument, match="or a Subset of it"):
         datasetd.DataLoader(torch.utils.data.Subset([1, 2], [0]))
@@ -597,7 +597,7 @@ def test_a_pickle_of_what_is_not_there_any_more(client):
     sent = pickle.dumps(pushed)
     client.unload_dataset("gone")
     with pytest.raises(
-        datasetd.NotFound, match="'gone', which another process sent, is not"
+        datasetd.NotFound, match="'gone', which another process sent, does"
     ):
         pickle.loads(sent)
     client.push_dataset("gone", {"x": np.arange(51)})

@@ -248,7 +248,7 @@ def test_the_next_epoch_begins_once_its_memory_is_free():
             for _ in range(2):
                 with pytest.raises(
                     datasetd.ResourceExhausted,
-                    match="budget of 16.0 MiB .*held batches of the feed",
+                    match="budget of 16.0 MiB .*batches of the previous feed",
                 ):
                     next(iter(loader))
             del batch

@@ -170,7 +170,7 @@ def test_a_group_without_ops_for_a_field_is_left_out():
 
 def test_a_group_says_which_field_is_missing():
     group = T.RandomApply([T.VerticalFlip(fields=PAIR)])
-    with pytest.raises(datasetd.InvalidArgument, match="name 'mask' in its"):
+    with pytest.raises(datasetd.InvalidArgument, match="add 'mask' to its"):
         spread([group])
 
 

@@ -65,7 +65,7 @@ def test_torchs_defaults_are_silent(dataset):
     "argument, words",
     [
         ("collate_fn", "convert a batch in the loop"),
-        ("worker_init_fn", "no worker processes; seed= governs"),
+        ("worker_init_fn", "no worker processes; seed= determines"),
     ],
 )
 def test_functions_are_refused_with_a_way(dataset, argument, words):

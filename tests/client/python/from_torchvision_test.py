@@ -542,13 +542,13 @@ def test_a_pipeline_of_v2_is_not_for_one_image_of_several(paired):
         datasetd.InvalidArgument,
         match=r"images of a sample alike, here \['image', 'target'\], .*"
         r"T.CenterCrop\(224, fields=\['image', 'target'\]\); "
-        r"for 'image' alone give {'image': pipeline}; .*{'target': 'mask'}",
+        r"for 'image' alone pass {'image': pipeline}; .*{'target': 'mask'}",
     ):
         first_batch(paired, flip, fields=pair)
     with pytest.raises(
         datasetd.InvalidArgument,
         match=r"here \['target', 'third'\], .*"
-        r"for 'target' alone give {'target': pipeline}; ",
+        r"for 'target' alone pass {'target': pipeline}; ",
     ):
         first_batch(paired, flip, fields=["target", "third"])
     # Each way that the message names.
@@ -578,7 +578,7 @@ def test_a_pipeline_of_v2_for_one_image_and_its_masks(client):
         flip = v2("RandomHorizontalFlip", p=0.5)
         with pytest.raises(
             datasetd.InvalidArgument,
-            match=r"give T.from_torchvision\(pipeline, masks=\['mask'\], "
+            match=r"pass T.from_torchvision\(pipeline, masks=\['mask'\], "
             r"image='photo'\); if 'depth' is a mask",
         ):
             first_batch(dataset, flip)
@@ -713,12 +713,12 @@ UNMAPPED = [
     (v2("JPEG"), "JPEG: .*leave it out"),
     (
         V.RandomRotation(3, expand=True),
-        "RandomRotation: .*expand=True.*by its angle.*CenterCrop.*Pad.*Rotate",
+        "RandomRotation: .*expand=True.*on its angle.*CenterCrop.*Pad.*Rotate",
     ),
     (V.ConvertImageDtype(torch.int64), "ConvertImageDtype: .*dtype="),
     (V.Resize(3, V.InterpolationMode.LANCZOS), "Resize: .*interpolation="),
-    (torch.nn.Dropout(), "Dropout: .*not torchvision's"),
-    (lambda x: x, "<lambda> of .*from_torchvision_test: .*not torchvision's"),
+    (torch.nn.Dropout(), "Dropout: .*not a transform of torchvision"),
+    (lambda x: x, "<lambda> of .*from_torchvision_test: .*not a transform of"),
     (
         v2("ToDtype", dtype={Mask: torch.int64}, scale=False),
         r"ToDtype: .*key Mask.*masks=\['mask'\]\); .*fields={'mask': 'mask'}",
@@ -741,8 +741,9 @@ UNMAPPED = [
                     v2("CutMix", alpha=1.0, num_classes=9),
                 ],
             ),
-            f"{name}: a pipeline ends with one MixUp or CutMix, .*give one of "
-            "them instead, or leave it out here and apply it to the batches",
+            f"{name}: a pipeline can only end with one MixUp or CutMix, .*use "
+            "one of them instead, or leave it out here and apply it to the "
+            "batches",
         )
         for name in ("RandomChoice", "RandomApply", "RandomOrder")
     ),
@@ -788,7 +789,7 @@ def test_a_fill_of_one_number_is_for_masks_too():
         assert message["random_rotation"]["fill"] == [255.0]
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="RandomRotation: fill has 3 numbers, and masks take one: .*Mask",
+        match="RandomRotation: fill has 3 numbers, but masks take one: .*Mask",
     ):
         T.from_torchvision(rotation([1.0, 2.0, 3.0]), masks=["mask"])
     assert T.from_torchvision(rotation([1.0, 2.0, 3.0])) == [
@@ -829,7 +830,7 @@ def test_floats_do_not_go_back_to_pillow():
 
 def test_a_class_of_the_same_name_is_not_torchvisions():
     resize = type("Resize", (), {"size": 3})()
-    with pytest.raises(datasetd.InvalidArgument, match="not torchvision's"):
+    with pytest.raises(datasetd.InvalidArgument, match="not a transform of torchvision"):
         T.from_torchvision(resize)
 
 

@@ -180,7 +180,7 @@ def test_all_batches_kept(dataset, framework):
         assert len(warned) == 1
         message = str(warned[0].message)
         assert "5 batches of a loader of dataset 'hundred' are kept" in message
-        assert "of the 6 that it has room for" in message
+        assert "it has room for 6 (prefetch + 2)" in message
         assert warned[0].filename == __file__
     assert [(b.epoch, b.index, b.num_samples) for b in kept] == [
         (0, i, 2 if i < 51 else 1) for i in range(52)

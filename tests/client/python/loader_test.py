@@ -119,7 +119,7 @@ def test_same_pixels_for_the_same_seed(dataset):
         ({"layout": "CHW"}, "layout='CHW'"),
         ({"layout": {"label": "NHWC"}}, "layout\\['label'\\]"),
         ({"transforms": {"mask": [T.Pad(1)]}}, "no field 'mask'"),
-        ({"transforms": [lambda x: x]}, "no datasetd.transforms"),
+        ({"transforms": [lambda x: x]}, "not of a datasetd.transforms class"),
         ({"framework": "mxnet"}, "framework='mxnet'"),
         ({"timeout": "5"}, "timeout='5'; expected seconds"),
         ({"timeout": -1}, "timeout=-1"),
@@ -226,7 +226,7 @@ def test_what_wrappers_look_for(dataset):
             collate_fn=getattr(batches, "collate_fn", None),
         )
         with pytest.raises(
-            datasetd.InvalidArgument, match=r"give loader\.as_torch\(\) to"
+            datasetd.InvalidArgument, match=r"pass loader\.as_torch\(\) to"
         ):
             next(iter(wrapped))
 
@@ -354,11 +354,11 @@ def test_each_process_makes_its_own(daemon, client, dataset):
         iterator = iter(batches)
         batch = next(iterator)
         for thing, words in (
-            (batches, "make one in the other, and hand over state_dict"),
+            (batches, "make one in the other process, and pass state_dict"),
             (iterator, "belongs to its process"),
             (client, rf"datasetd.connect\('{daemon.address}'\)"),
             (daemon, "connect to its address"),
-            (batch, "take its fields with a framework"),
+            (batch, "convert its fields to arrays"),
             (batch.image, "copy it to an array"),
         ):
             for send in (pickle.dumps, copy.copy, copy.deepcopy):

@@ -157,7 +157,7 @@ def test_lists_beside_each_other_are_compared(client, root):
     "classes, message",
     [
         ([], "the list has no class names"),
-        ([1], "1 is no str"),
+        ([1], "1 is not a str"),
         (["a", "a"], "'a' is there twice"),
         ([""], "is empty"),
         (["x" * 70_000], "class names, expected at most 65536"),

@@ -107,8 +107,8 @@ def test_text_of_another_column_is_refused_or_asked_for(client):
     frame = pandas.DataFrame({"x": [1, 2], "by": ["me", "you"]})
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="columns 'by' of the DataFrame hold objects, as 'me' in row 0.*"
-        "leave them out with fields=.*'label'",
+        match="columns 'by' of the DataFrame contain objects, such as 'me' in "
+        "row 0.*leave them out with fields=.*'label'",
     ):
         client.push_dataset(_name(), frame)
     asked = {"x": "auto", "by": "label"}
@@ -117,7 +117,7 @@ def test_text_of_another_column_is_refused_or_asked_for(client):
     assert got == ([1, 0], ["you", "me"])
     frame["label"] = ["a", "b"]
     with pytest.raises(
-        datasetd.InvalidArgument, match="'by' and 'label' hold text"
+        datasetd.InvalidArgument, match="'by' and 'label' contain text"
     ):
         client.push_dataset(
             _name(), frame, fields={**asked, "label": "label"})
@@ -128,7 +128,7 @@ def test_text_of_another_column_is_refused_or_asked_for(client):
     [
         (["0", "10", "2"], "row 0 is '0', a number as text.*class_names"),
         (["cat", "2.5"], "row 1 is '2.5', a number as text"),
-        (["cat", None], "row 1 is None, and other rows are text"),
+        (["cat", None], "row 1 is None, but other rows are text"),
         (["cat", float("nan")], "row 1 is nan"),
         (["cat", 3], "row 1 is 3"),
         ([1, "?"], "'label'"),
@@ -201,7 +201,7 @@ def test_names_of_columns_that_are_no_names_of_fields(client, notes, make):
         for i, field in enumerate(_ODD.values()):
             assert dataset.column(field).tolist() == [i, 7]
     assert notes[0][0].startswith(
-        "names of fields, which have letters, digits and _: 'sepal length "
+        "renamed fields, whose names have letters, digits and _: 'sepal length "
         "(cm)' is 'sepal_length__cm_', 'Unnamed: 0' is 'Unnamed__0'"
     )
     for chosen in ("a-1", "a_1_2"):
@@ -314,7 +314,7 @@ def test_an_iterator_that_raises_is_named(client):
 def test_arrays_of_several_lengths(client, data):
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="pad them to one length and push the lengths as a field",
+        match="pad them to one length and push the lengths as a separate field",
     ):
         client.push_dataset(_name(), data)
 
@@ -350,7 +350,7 @@ def test_a_name_of_the_content(client):
     assert named(samples) == named(iter(samples)) != named(samples[1:])
     files = [Image.new("L", (3, 4)), Image.new("L", (3, 5))]
     assert named(files, ragged=True) == named(iter(files), ragged=True)
-    with pytest.raises(datasetd.InvalidArgument, match="need its name"):
+    with pytest.raises(datasetd.InvalidArgument, match="give the dataset a name"):
         client.push_dataset(None, first, part=(0, 2))
     with client.push_dataset("same-name", first):
         with pytest.raises(

@@ -509,7 +509,7 @@ print(json.dumps([
         assert said.startswith(
             f"dataset 'hundred': 52 of 103 samples on this rank, {rank} of 2"
         )
-        assert "give world_size=1; world_size='auto'" in said
+        assert "pass world_size=1; world_size='auto'" in said
         assert "51 of 103 samples" in said_too
         (size, (said,)), *rest = rest
         assert size == 5 and "5 of 9 samples" in said
@@ -604,9 +604,9 @@ print(json.dumps([alone, together, silent]))
     for rank in (rank0, rank1):
         for (said,) in rank[0]:
             assert said.startswith(
-                "dataset 'hundred': each rank takes all samples, since"
+                "dataset 'hundred': each rank takes all samples, because"
             )
-            assert "give torch.utils.data.DistributedSampler(dataset), or" in said
+            assert "pass torch.utils.data.DistributedSampler(dataset), or" in said
             assert "rank=, world_size=" in said
         assert rank[2] == [[]] * 9
     for first, second in zip(rank0[1], rank1[1]):

@@ -158,8 +158,8 @@ else:
         _expect(client, table.to_batches()[0], _WANT)
         number = pyarrow.int32()
         for kind, value, words in (
-            (pyarrow.map_(number, number), [(1, 2)], "which is no number"),
-            (pyarrow.list_view(number), [1], "give its lists: pyarrow"),
+            (pyarrow.map_(number, number), [(1, 2)], "which is not a number"),
+            (pyarrow.list_view(number), [1], "convert it: pyarrow"),
         ):
             column = pyarrow.array([value] * 2, kind)
             with pytest.raises(

@@ -208,10 +208,10 @@ def test_hdf5_dtypes(client, tmp_path):
     _expect(client, sources.hdf5(path, "same"), {"same": values})
     _expect(client, sources.hdf5(path, {"x": "/set/deep"}), {"x": values})
     for name, words in (
-        ("text", "'text' is no array"),
-        ("one", "'one' is no array"),
-        ("u8", "'u8' is no array"),
-        ("time", "'time' is no array"),
+        ("text", "'text' is not an array"),
+        ("one", "'one' is not an array"),
+        ("u8", "'u8' is not an array"),
+        ("time", "'time' is not an array"),
         ("lost", "no 'lost'; it has"),
         ("far", "no 'far'; it has"),
         ("set", "no 'set'; it has"),
@@ -287,8 +287,8 @@ def test_torch_file(client, tmp_path):
         ({"x": images, "note": "text"}, None, "'note' is str, expected a tensor"),
         ({"x": images, "n": torch.tensor(3)}, None, "'n' is one number, expected"),
         ((images, {"a": 1}), None, "'label' is dict, expected"),
-        ((images, labels, labels), ["a", "b"], "3 values, and fields names 2"),
-        ((images,), ["a", "b"], "1 values, and fields names 2"),
+        ((images, labels, labels), ["a", "b"], "3 values, but fields names 2"),
+        ((images,), ["a", "b"], "1 values, but fields names 2"),
         ((images, labels), {"x": "y"}, "no 'y'; it has image, label"),
     ):
         torch.save(content, path)
@@ -445,7 +445,7 @@ def test_an_odd_cell_in_a_csv_column_of_numbers(
     with pytest.raises(
         datasetd.InvalidArgument,
         match=rf"u.csv, line {line}: column '{name}' is '{re.escape(cell)}', "
-        rf"and other cells of it are numbers: .*na_values=\['{re.escape(cell)}'\]",
+        rf"but its other cells are numbers: .*na_values=\['{re.escape(cell)}'\]",
     ):
         sources.csv(path, **options)
     asked = sources.csv(path, label=name, **options)
@@ -477,7 +477,8 @@ def test_numbers_of_a_csv_are_those_of_the_frame(client, tmp_path):
         sources.csv(path, {"x": ["t", "n"]})
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="line 3: column 'wide' is '1e300', which float32 does not hold",
+        match="line 3: column 'wide' is '1e300', which float32 cannot "
+        "represent",
     ):
         sources.csv(path, dtype={"wide": "float32"})
 
@@ -515,14 +516,15 @@ def test_other_text_of_a_csv_is_refused(tmp_path):
     path.write_text("x,by,label\n1,me,dog\n2,you,cat\n")
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="line 2: column 'by' holds text, as 'me': leave it out with "
-        "fields=, or make classes of it with label='by'",
+        match="line 2: column 'by' contains text, such as 'me': leave it out "
+        "with fields=, or make classes of it with label='by'",
     ):
         sources.csv(path)
     path.write_text("by,name,label\nme,a,dog\nyou,b,cat\n")
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="column 'by' holds text, as 'me', and so do 'name': leave",
+        match="column 'by' contains text, such as 'me', and so do 'name': "
+        "leave",
     ):
         sources.csv(path)
     path.write_text("x,by,label\n1,me,dog\n2,you,cat\n")
@@ -537,7 +539,7 @@ def test_words_that_pandas_takes_for_empty_cells(tmp_path):
     path.write_text("x,label,income\n1,NA,5\n2,US,\n3,None,7\n")
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="line 2: column 'label' is 'NA', which pandas takes for an empty "
+        match="line 2: column 'label' is 'NA', which pandas reads as an empty "
         "cell: keep_default_na=False",
     ):
         sources.csv(path, ["x", "label"])
@@ -550,8 +552,8 @@ def test_words_that_pandas_takes_for_empty_cells(tmp_path):
     path.write_text("x,income\n1,5\n2,n/a\n")
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="line 3: column 'income' has empty cells, for which pandas takes "
-        "'n/a': fill them",
+        match="line 3: column 'income' has empty cells, as pandas reads 'n/a': "
+        "fill them",
     ):
         sources.csv(path)
 
@@ -783,7 +785,9 @@ def test_cifar100_python(client, tmp_path):
         for split in ("train", "test"):
             _expect(client, sources.cifar_python(path, split), want, names)
     (tmp_path / "cifar-10-batches-py").mkdir()
-    with pytest.raises(datasetd.InvalidArgument, match="name one of them"):
+    with pytest.raises(
+        datasetd.InvalidArgument, match="give the path of one of them"
+    ):
         sources.cifar_python(tmp_path)
 
 
@@ -939,7 +943,7 @@ def _image(path):
 
 def test_an_image_folder_is_whole_or_an_error(tmp_path, monkeypatch):
     invalid = datasetd.InvalidArgument
-    with pytest.raises(invalid, match="holds no directory, expected one"):
+    with pytest.raises(invalid, match="contains no directory, expected one"):
         sources.image_folder(tmp_path)
     _image(tmp_path / "ant" / "a.png")
     _image(tmp_path / "bee" / "deep" / "b.png")
@@ -1012,7 +1016,7 @@ def test_the_classes_of_an_image_folder_are_those_given(client, tmp_path):
     for classes, words in (
         (["ant"], "cow is of class 'cow', which classes does not list: 'ant'.*"
          "ignore_other_classes=True"),
-        ("train-classes", "name of a resident dataset is for load_dataset"),
+        ("train-classes", "only load_dataset and push_dataset take the name"),
         ([], "classes is empty"),
         (["ant", "ant"], "'ant' 2 times"),
         (3, "classes=3; expected a list"),

@@ -42,7 +42,7 @@ def test_state_of_the_version_before_is_refused_with_the_reason(dataset, key):
         assert len(state[key]) == 64
         old = dict(state, **{key: state[key][:32]})
         with pytest.raises(datasetd.FailedPrecondition,
-                           match=f"{key} is .*, a hash as the version before"):
+                           match=f"{key} is .*, a hash of an earlier version"):
             batches.load_state_dict(old)
         # The message's advice works.
         batches.load_state_dict(dict(old, **{key: state[key]}))
@@ -107,7 +107,7 @@ def test_a_state_of_another_pipeline_names_the_way_on(dataset):
     "key, words",
     [
         ("content_hash", "the dataset has other samples than when"),
-        ("seed", "Leave seed= out, and the loader takes the state's"),
+        ("seed", "Omit seed=, and the loader takes the state's"),
     ],
 )
 def test_a_state_that_does_not_fit_is_explained(dataset, key, words):

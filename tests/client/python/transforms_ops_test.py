@@ -579,7 +579,7 @@ REFUSED = [
     (lambda: T.Cutout(0), "Cutout: size=0"),
     (lambda: T.RandomApply([]), "RandomApply: transforms="),
     (lambda: T.RandomApply([lambda x: x]), "RandomApply: transforms:"),
-    (lambda: T.RandomApply([T.MixUp(num_classes=2)]), "but MixUp and CutMix"),
+    (lambda: T.RandomApply([T.MixUp(num_classes=2)]), "except MixUp and CutMix"),
     (lambda: T.RandomApply([T.Invert()], p=2), "RandomApply: p=2"),
     (lambda: T.MixUp(num_classes=0), "MixUp: num_classes=0"),
     (lambda: T.MixUp(alpha=0, num_classes=2), "MixUp: alpha=0"),

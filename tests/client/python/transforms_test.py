@@ -127,7 +127,7 @@ def test_equality_and_repr():
 
 
 def test_torchvisions_own_ops_are_refused():
-    with pytest.raises(datasetd.InvalidArgument, match="no datasetd"):
+    with pytest.raises(datasetd.InvalidArgument, match="not of a datasetd"):
         pipelines_message("transforms", [torch.nn.Identity()])
     # As of keras, which has no len().
     sequential = type("Sequential", (), {})()

@@ -157,7 +157,7 @@ def test_a_state_is_of_its_fields(daemon, dataset):
         ({"fields": ["image", "x"]}, "no field 'x'; it has .*'label'"),
         ({"fields": ["image", 3]}, "no field 3"),
         ({"fields": ["mask", "mask"]}, "names a field twice"),
-        ({"fields": []}, "there are none"),
+        ({"fields": []}, "fields is empty"),
         (
             {"fields": ["label", "image"], "transforms": PAIRED},
             "transforms: field 'mask' is not among fields=",

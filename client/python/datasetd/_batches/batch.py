@@ -64,24 +64,25 @@ class Detached(NamedTuple):
 
 
 class Batch(Tuple[ArrayT, ...]):
-    """One batch: the fields' arrays, by position, attribute and name.
+    """One batch: the arrays of its fields, by position, attribute and name.
 
         images, labels = batch
         batch.image, batch["image"], batch[0]
         model(**batch)
 
-    A tuple in field order: len(), iteration and unpacking are those of the
-    arrays, not of the names. keys(), values(), items(), get(), `name in batch`,
-    dict(batch) and **batch are those of a mapping. A field whose name is that
-    of an attribute below, or begins with "_", is available by batch["name"].
+    It is a tuple in the order of the fields: len(), iteration and unpacking are
+    those of the arrays, not of the names. keys(), values(), items(), get(),
+    `name in batch`, dict(batch) and **batch work as for a mapping. A field with
+    the name of an attribute below, or a name that begins with "_", is available
+    as batch["name"].
 
-    Arrays share the daemon's memory and keep it alive; they may be freed on
-    any thread. Small fields, such as labels, are copies (on a GPU only where
-    the job keeps some batches), and so are all fields where it keeps many: see
+    The arrays share the daemon's memory and keep it alive; they may be freed on
+    any thread. Small fields, such as labels, are copies (on a GPU only if the
+    job keeps some batches), and so are all fields if it keeps many: see
     DataLoader.
 
-    A Batch that a wrapper makes of other values, such as in jax.jit or
-    jax.tree_util.tree_map, has the fields' names but no epoch, index,
+    A Batch that a wrapper makes of other values, as in jax.jit or
+    jax.tree_util.tree_map, has the names of the fields, but no epoch, index,
     num_samples, num_padding, indices and record_stream.
     """
 
@@ -123,7 +124,7 @@ class Batch(Tuple[ArrayT, ...]):
         return tuple.__getitem__(self, key)
 
     def __contains__(self, key: object) -> bool:
-        """True if there is a field of this name, or this very array."""
+        """True if there is a field with this name, or exactly this array."""
         if isinstance(key, str):
             return key in self._positions
         return any(value is key for value in self)
@@ -162,8 +163,8 @@ class Batch(Tuple[ArrayT, ...]):
 
     @property
     def num_padding(self) -> int:
-        """Number of rows at the end that repeat samples, so that ranks get
-        equally many."""
+        """Number of rows at the end that repeat samples, so that all ranks
+        have the same number of rows."""
         return self._held().num_padding
 
     @property
@@ -189,7 +190,7 @@ class Batch(Tuple[ArrayT, ...]):
         return result
 
     def with_valid(self) -> "Batch[ArrayT]":
-        """Returns the batch with `valid` as one more value, the last."""
+        """Returns the batch with `valid` appended as the last value."""
         kind = batch_class((*self._positions, "valid"))
         result = kind((*self, self.valid))
         for name in ("_origin", "_handle", "_copied_on"):
@@ -229,20 +230,22 @@ class Batch(Tuple[ArrayT, ...]):
         return result
 
     def record_stream(self, stream: Any) -> None:
-        """Lets `stream` use the batch: keeps the memory until its work has
-        completed, too, and makes it wait for the copies among the arrays.
+        """Lets `stream` use the batch: keeps the memory until the work of the
+        stream has completed, too, and makes the stream wait for arrays that are
+        copies.
 
-        Needed for every stream except the one that was current when the batch
+        Call it for every stream except the one that was current when the batch
         was taken; clone(), to() and indices do it themselves. `stream` is a
-        framework's stream object, or its number, also one of another GPU, and
-        must live as long as the batch. torch's copies need the object of a
+        framework's stream object or its number, possibly of another GPU, and
+        must live as long as the batch. torch's copies need the object for a
         stream of another GPU. The numbers 0 and 1 are the default stream of the
-        batch's GPU. Raises InvalidArgument (a ValueError) for
-        another GPU's default stream, whose number is the same, and for 2,
-        CUDA's per-thread default stream, which is another one on the thread
-        that frees the batch.
+        batch's GPU. Raises InvalidArgument (a ValueError) for another GPU's
+        default stream, whose number is the same, and for 2, CUDA's per-thread
+        default stream, which is a different stream on the thread that frees the
+        batch.
+
         torch's record_stream of a tensor has no effect here; with
-        DATASETD_CHECK_STREAMS=1 in the environment it raises.
+        DATASETD_CHECK_STREAMS=1 in the environment it raises an error.
         """
         held = self._held()
         if isinstance(held, Handle):
@@ -271,8 +274,8 @@ class Batch(Tuple[ArrayT, ...]):
             return self._handle
         except AttributeError:
             raise AttributeError(
-                "this Batch was made of other values than a loader's: ask the "
-                "one that the loader gave"
+                "this Batch was made of other values: use the Batch that the "
+                "loader returned"
             ) from None
 
     def __reduce__(self) -> Any:
@@ -282,8 +285,9 @@ class Batch(Tuple[ArrayT, ...]):
             return _rebuilt, (self.keys(), tuple(self), held)
         if not self._origin.framework.can_copy:
             raise TypeError(
-                "a datasetd.Batch of framework='dlpack' is memory of this "
-                "process: take its fields with a framework, and copy those"
+                "a datasetd.Batch with framework='dlpack' is memory of this "
+                "process: convert its fields to arrays of a framework, and "
+                "copy those"
             )
         return self.clone().__reduce__()
 

@@ -137,12 +137,13 @@ class Tensor:
         """
         if dl_device is not None and tuple(dl_device) != self._device:
             raise BufferError(
-                f"the batch is on device {self._device}, asked for on "
+                f"the batch is on device {self._device}, requested on "
                 f"{tuple(dl_device)}: it is not copied between devices"
             )
         if copy:
             raise BufferError(
-                "a batch is not copied: take it, and copy what you have"
+                "a batch is not exported as a copy: import it, and copy the "
+                "result"
             )
         # The batch is complete, so the consumer's stream waits for nothing;
         # but the slot is not reused before that stream is done with it.

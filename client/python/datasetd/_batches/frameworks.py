@@ -146,9 +146,9 @@ class TorchFramework(Framework):
         if device[0] == CUDA:
             if not torch.cuda.is_available():
                 raise InvalidArgument(
-                    f"the dataset is on a GPU, and torch {torch.__version__} "
-                    "here has none: install a torch with CUDA, or use another "
-                    "framework"
+                    "the dataset is on a GPU, but torch "
+                    f"{torch.__version__} cannot use one: install a torch with "
+                    "CUDA, or use another framework"
                 )
             self._current_stream = torch.cuda.current_stream
 
@@ -360,8 +360,8 @@ class JaxFramework(Framework):
         for value in (low, high):
             if not least <= value <= most:
                 raise InvalidArgument(
-                    f"field '{info.name}': {value} does not fit {dtype}, which "
-                    f"JAX makes of {info.dtype}: call jax.config.update("
+                    f"field '{info.name}': {value} does not fit {dtype}, to "
+                    f"which JAX converts {info.dtype}: call jax.config.update("
                     "'jax_enable_x64', True), leave the field out (fields=), "
                     "or push it with smaller numbers"
                 )
@@ -404,8 +404,9 @@ def copy_of(array: Any) -> Any:
         return array.clone()
     if isinstance(array, Tensor):
         raise FailedPrecondition(
-            "a datasetd.Tensor (framework='dlpack') cannot be copied: take it "
-            "with a framework, such as torch.from_dlpack, and copy that"
+            "a datasetd.Tensor (framework='dlpack') cannot be copied: convert "
+            "it to an array of a framework, for example with "
+            "torch.from_dlpack, and copy that"
         )
     return array.copy("K") if hasattr(array, "strides") else array
 

@@ -47,10 +47,10 @@ class Held:
         if not self._has_warned:
             self._has_warned = True
             warn(
-                f"{num_held} batches of {self._loader} are kept, of the "
-                f"{num_slots} that it has room for (prefetch + 2). While so "
-                "many are kept, further ones are copies, which take time and "
-                "memory. Keep .clone() of what is needed, such as "
+                f"{num_held} batches of {self._loader} are kept; it has room "
+                f"for {num_slots} (prefetch + 2). As long as so many are kept, "
+                "further batches are copies, which take time and memory. "
+                "Keep a .clone() of what you need, such as "
                 "output.detach().clone(), or drop batches; on_held='error' "
                 "raises AllSlotsHeld instead"
             )

@@ -67,9 +67,9 @@ Device = Union[
 class Client:
     """A connection to a daemon. Thread-safe.
 
-    Belongs to one process: it cannot be pickled or used after fork(). Every
-    process connects for itself; a child of fork() only if no client was open
-    at the fork, else with multiprocessing's "spawn".
+    Belongs to one process: it cannot be pickled or used after fork(). Connect
+    in every process. A child of fork() can connect only if no client was open
+    at the fork; otherwise use multiprocessing's "spawn".
     """
 
     def __init__(
@@ -175,41 +175,41 @@ class Client:
         Args:
           name: 1 to 128 characters of [A-Za-z0-9._-], beginning with a
             letter or digit.
-          format: a format that the daemon reads, which status() lists, or a
-            function of datasetd.sources, as "hdf5": then this process reads the
-            file and pushes it. docs/formats.md lists both, and docs/readers.md
-            has the options of the daemon's.
-          path: made absolute, with ~ expanded; the daemon opens it, below its
+          format: a format that the daemon reads, as listed by status(), or the
+            name of a function of datasetd.sources, such as "hdf5": then this
+            process reads the file and pushes it. docs/formats.md lists both;
+            docs/readers.md has the options of the daemon's formats.
+          path: made absolute, with ~ expanded. The daemon opens it, below its
             data roots, unless this process reads the format. For webdataset
-            and tfrecord a pattern of shards, "train-{000..146}.tar", or a list
-            of them.
-          split: None: the reader's default.
+            and tfrecord it may be a pattern of shards, "train-{000..146}.tar",
+            or a list of them.
+          split: name of a split; None: the reader's default.
           pretransforms: applied once, at load. A list, for `image` or the
             `fields` of each op, or a dict by field.
           device: "cuda:0", "cpu", a UUID, "GPU-...", or a torch.device; None:
             the daemon's first device. "cuda" is "cuda:0". A list, and "each"
             for all GPUs, puts a replica on every one: the samples are read
-            once, and each loader takes the replica of its own GPU. Numbers
+            once, and each loader uses the replica on its own GPU. Numbers
             are the daemon's.
           options: reader options, or arguments of the function.
-          progress: True shows a tqdm bar, or a line on stderr without tqdm. A
+          progress: True shows a tqdm bar, or without tqdm a line on stderr. A
             function is called with the Dataset message (in a dry run the
-            EstimateLoadResponse) as a dict; an exception ends the load.
-          bad_samples: treatment of samples that cannot be read or decoded:
-            "fail" ends the load; "skip" leaves them out; "replace" uses the
+            EstimateLoadResponse) as a dict; an exception cancels the load.
+          bad_samples: what to do with samples that cannot be read or decoded:
+            "fail" fails the load; "skip" omits them; "replace" uses the
             preceding good sample instead. See Dataset.bad_samples.
           max_bad_samples: the load fails if it skips or replaces more; None:
-            100. Of what this process reads, only images that it sends
-            encoded can be bad; other damage raises DataLoss.
-          residency: where the samples lie. "device": in the device's memory;
+            100. In formats that this process reads, only images that are sent
+            encoded can be bad samples; other damage raises DataLoss.
+          residency: where the samples are. "device": in the device's memory;
             "pinned": in pinned host memory, which it reads for each batch;
             "split": the first `device_bytes` on the device, the rest pinned;
             "auto": as many as its memory budget allows, the rest pinned;
             "mapped", for "cpu": in a file of the cache, mapped into memory.
             Batches are the same. See docs/loading.md.
-          device_bytes: with "split", the most bytes of samples on the device.
-          dry_run: loads nothing and returns a LoadEstimate. Not for what this
-            process reads.
+          device_bytes: with "split", maximum bytes of samples on the device.
+          dry_run: loads nothing and returns a LoadEstimate. Not available for
+            formats that this process reads.
           part: "node", or (index, count): loads only this node's part, for
             DataLoader(partition=): every count-th shard of a webdataset or
             tfrecord pattern, every count-th file of other images, or a range of
@@ -220,19 +220,20 @@ class Client:
             from (part_seed, part_epoch); in each epoch each is in one part. The
             name ends in ".eEPOCH", or ".eEPOCHsSEED" with a part_seed.
           part_seed: equal on all nodes.
-          private: hidden from other users, but root and the daemon's: they
-            learn only that the name is taken.
-          pin: never evicted to make room for another dataset. For root and the
-            daemon's user; PermissionDenied for others.
-          classes: class names in the order of their labels, a Dataset or the
-            name of a resident one, whose class_names count: so that splits
-            agree. For formats that derive classes from folders or texts.
-            A class may have no sample; a sample of another class is an error.
-            None: the classes of the source.
-          ignore_other_classes: leaves out samples of classes not in `classes`.
+          private: hides the dataset from other users, except root and the
+            daemon's user: they learn only that the name is taken.
+          pin: never evicted to make room for another dataset. Only for root and
+            the daemon's user; others get PermissionDenied.
+          classes: class names in the order of their labels; or a Dataset or the
+            name of a resident one, whose class_names are used, so that splits
+            have the same labels. For formats that derive classes from folders
+            or text. A class may have no samples; a sample of another class is
+            an error. None: the classes of the source.
+          ignore_other_classes: omits samples of classes that are not in
+            `classes`.
 
-        What the load left out, changed or decided is in Dataset.notes, in the
-        log "datasetd" and, with progress=True, on stderr; what may affect
+        What the load omitted, changed or decided is in Dataset.notes, in the
+        log "datasetd" and, with progress=True, on stderr. Whatever may affect
         training is a warning.
         """
         others: Dict[str, Any] = {
@@ -325,62 +326,65 @@ class Client:
     ) -> Dataset:
         """Creates a dataset from Python data, which is sent once.
 
-        Columns are sent at memory speed, without Python code per sample:
-        `push_dataset("d", {"x": X, "y": y})`. Samples are read one by one:
-        `push_dataset("d", samples)`.
+        Columns are sent at the speed of memory, without Python code per
+        sample: `push_dataset("d", {"x": X, "y": y})`. Samples are read one by
+        one: `push_dataset("d", samples)`.
 
         Args:
-          name: as in load_dataset. None: one that is made of the content, so
-            that other data, as that of the next run, has another.
-          data: columns or samples. Columns are arrays [N, ...], N the number
-            of samples: a dict by field, a tuple (X, y), not all of lists, a
-            single array, a TensorDataset, a DataFrame, a pyarrow Table, a
+          name: as in load_dataset. None: a name that is derived from the
+            content, so that different data, such as those of the next run, have
+            a different name.
+          data: columns or samples. Columns are arrays [N, ...] with N samples:
+            a dict by field, a tuple (X, y) that does not consist of lists only,
+            a single array, a TensorDataset, a DataFrame, a pyarrow Table, a
             Hugging Face Dataset of numbers, or the result of a function of
             datasetd.sources. An array is a NumPy array, a memmap, a torch
             tensor, a list of numbers, or a sliceable object with shape and
-            dtype, such as h5py's and zarr's; it is read in order and need not
-            fit into memory. Numbers of Python are int64 and float64, as torch's
-            default_collate makes them. A list of files of JPEG, PNG or BMP as
-            bytes, or a column of them in a table, is decoded by the daemon;
-            GIF, WebP and TIFF become PNG by Pillow before.
+            dtype, such as those of h5py and zarr; it is read in order and need
+            not fit in memory. Python's numbers become int64 and float64, as in
+            torch's default_collate. A list of JPEG, PNG or BMP files as bytes,
+            or a column of them in a table, is decoded by the daemon; Pillow
+            first converts GIF, WebP and TIFF to PNG.
             Samples are a torch Dataset, a list or any iterable. A sample is a
             value, or a tuple or dict of values: torch tensors, NumPy arrays,
             PIL images, encoded images as bytes, numbers. All must have the
             dtypes and shapes of the first; encoded images may differ in
             height and width. Samples without len() are kept in a temporary
             file until their number is known.
-          fields: names of a sample's values; of a dict or a table, the keys to
-            send. A dict gives kinds, too: "image" (H, W) or (H, W, C),
-            "image_chw" (C, H, W), "mask" (an image of classes, which geometry
-            samples by nearest), "array", "auto". Unset, the first image is
-            `image`, the integer right after it, or the only one, `label`, and
-            others are `field_1` and so on. With "auto", PIL images, uint8
-            or float32 arrays (H, W, C) and torch tensors (C, H, W) of up to 4
-            channels, and uint8 arrays (H, W), are images; an image named
-            `mask` is a mask, and so are grey ones with other names of masks
-            (docs/formats.md). "label" makes classes of text, as "auto" does
-            in fields called label, class, target, category, species or y.
-            PIL images of 16 or 32 bits are int32, of mode F float32. Keys that
-            are no names of fields become such: "a (b)" is a__b_.
-          pretransforms: as in load_dataset, but that a list is for the only
-            image, whatever its name, and a pipeline of torchvision's v2 for
-            the masks, too.
+          fields: names of a sample's values; for a dict or a table, the keys to
+            send. A dict also sets their kinds: "image" (H, W) or (H, W, C),
+            "image_chw" (C, H, W), "mask" (an image of classes, which geometric
+            ops sample with nearest), "array", "auto". By default the first
+            image is `image`, the integer directly after it, or the only one,
+            is `label`, and others are `field_1` and so on. With "auto", PIL
+            images, uint8 or float32 arrays (H, W, C) and torch tensors
+            (C, H, W) of up to 4 channels, and uint8 arrays (H, W), are images.
+            An image named `mask` is a mask, and so are grey ones with other
+            names of masks (docs/formats.md). "label" turns text into classes,
+            as "auto" does in fields called label, class, target, category,
+            species or y. PIL images of 16 or 32 bits become int32, those of
+            mode F float32. Keys that are not valid field names are converted:
+            "a (b)" becomes a__b_.
+          pretransforms: as in load_dataset, except that a list applies to the
+            only image, whatever its name, and a pipeline of torchvision's v2
+            also to the masks.
           device, progress, residency, device_bytes, private, pin: as in
             load_dataset.
-          options: of encoded images, as those of image_folder: channels
-            (default 3; in a Hugging Face dataset as_is), apply_exif
-            (default False; there True), fast_decode, max_pixels.
+          options: options of encoded images, as for image_folder: channels
+            (default 3; for a Hugging Face dataset as_is), apply_exif
+            (default False; for a Hugging Face dataset True), fast_decode,
+            max_pixels.
           bad_samples, max_bad_samples: as in load_dataset, for encoded images.
           class_names: a list, a dataset, or the name of a resident one, whose
-            classes count: text, and indices of the data's own classes, become
-            indices of these. None: those of the data, `classes` of a
-            torchvision dataset or a ClassLabel of a Hugging Face one, or else
-            the sorted texts of the labels.
-          ignore_other_classes: leave samples of classes out that class_names
-            does not list; else they are errors.
+            classes are used: text, and indices of the data's own classes,
+            become indices of these. None: the classes of the data (`classes`
+            of a torchvision dataset, a ClassLabel of a Hugging Face dataset),
+            or else the sorted texts of the labels.
+          ignore_other_classes: omits samples of classes that are not in
+            class_names; otherwise they are errors.
           ragged: images may differ in height and width. They keep their sizes,
-            and a loader's transforms give them one size. All samples are first
-            written to a temporary file.
+            and the transforms of a loader must give them one size. All samples
+            are first written to a temporary file.
           if_exists: if the name is taken: "same" attaches if the content is
             equal and else raises AlreadyExists; "keep" attaches without a
             comparison; "replace" unloads the old dataset first; "error" raises
@@ -396,7 +400,7 @@ class Client:
         if divided is not None:
             if name is None:
                 raise InvalidArgument(
-                    "part: the parts of a dataset need its name, name="
+                    "part: to push a part, give the dataset a name, name="
                 )
             name = divided.name(name)
         header: Dict[str, Any] = {
@@ -450,13 +454,13 @@ class Client:
         return Dataset(self, self._session, message)
 
     def _described(self, name: str) -> Dataset:
-        """As get_dataset, at once and in whatever state the dataset is."""
+        """Like get_dataset, but at once and in any state of the dataset."""
         message = self._session.call("GetDataset", name=name)["dataset"]
         self._session.hold(name)
         return Dataset(self, self._session, message)
 
     def list_datasets(self) -> List[Dict[str, Any]]:
-        """Every dataset of the daemon, as Dataset messages in dicts."""
+        """Returns every dataset of the daemon, as Dataset messages in dicts."""
         return list(self._session.call("ListDatasets")["datasets"])
 
     def unload_dataset(self, name: str, force: bool = False) -> None:
@@ -484,7 +488,7 @@ class Client:
 
         They are augmented as by a DataLoader with this seed in `epoch`. With
         a Subset as `dataset`, indices are positions in it. Images that differ
-        in size, and have no transforms that give them one, are a list.
+        in size are a list, unless the transforms give them one size.
         """
         framework = resolve(framework)
         whole, subset = whole_of(dataset)
@@ -512,7 +516,7 @@ class Client:
     # -- The daemon -----------------------------------------------------------
 
     def list_feeds(self) -> List[Dict[str, Any]]:
-        """Every feed of the daemon, as Feed messages in dicts."""
+        """Returns every feed of the daemon, as Feed messages in dicts."""
         return list(self._session.call("ListFeeds")["feeds"])
 
     def explain(
@@ -523,7 +527,8 @@ class Client:
         epoch: int = 0,
         indices: Iterable[int] = (0,),
     ) -> List[List[DrawnOp]]:
-        """Returns what a loader with `transforms` and `seed` draws in `epoch`.
+        """Returns the random parameters of a loader with `transforms` and
+        `seed` in `epoch`.
 
         The result has a list for each sample of `indices`: the operations on
         its images in order of execution, field by field.
@@ -561,17 +566,17 @@ class Client:
         return samples
 
     def status(self) -> Dict[str, Any]:
-        """The daemon's version, devices and memory, as a dict."""
+        """Returns the daemon's version, devices and memory, as a dict."""
         return self._session.call("GetStatus")
 
     # -- Life -----------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the session. The daemon drops datasets that only it held.
+        """Ends the session. The daemon may drop datasets that only it held.
         Running calls of other threads continue, and so do open loaders, each
-        with the feed that it has: what needs another one raises Closed, such
-        as a second iterator beside the first, a state with another seed, or a
-        daemon that was lost."""
+        with its present feed. Whatever needs another feed raises Closed: a
+        second iterator beside the first, a state with another seed, or
+        reconnecting after the daemon was lost."""
         self._session.close()
 
     def __enter__(self) -> "Client":
@@ -592,16 +597,17 @@ class Client:
             dataset = client.get_dataset(name)
         except NotFound as error:
             raise NotFound(
-                f"dataset {name!r}, which another process sent, is not there: "
-                "keep the Dataset open in that process until this one has it; "
-                f"another user's private dataset is not seen here ({error})"
+                f"dataset {name!r}, which another process sent, does not "
+                "exist: keep the Dataset open in that process until this one "
+                "has it; another user's private dataset is not visible here "
+                f"({error})"
             ) from None
         if content_hash and dataset.content_hash != content_hash:
             dataset.close()
             raise FailedPrecondition(
                 f"dataset {name!r}, which another process sent, has other "
                 f"samples here: content_hash {dataset.content_hash}, was "
-                f"{content_hash}: it was unloaded and loaded anew meanwhile"
+                f"{content_hash}: it was unloaded and loaded again meanwhile"
             )
         return dataset
 

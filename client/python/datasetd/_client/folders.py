@@ -49,7 +49,7 @@ def checked_path(format: str, path: Any) -> str:
         raise InvalidArgument(
             f"path is a list of {len(paths)}, and format {format!r} reads one "
             f"path: lists of shards are for {' and '.join(parts.SHARDED)}. "
-            "Load each by itself, and join them by datasetd.concat"
+            "Load each separately, and join them with datasetd.concat"
         )
     return _shards.pattern_of(paths)
 
@@ -57,8 +57,8 @@ def checked_path(format: str, path: Any) -> str:
 def _as_text(path: Any) -> str:
     if not isinstance(path, (str, bytes, os.PathLike)) or not path:
         raise InvalidArgument(
-            f"path={path!r}: expected the path of a file or directory. What "
-            "this process has already is pushed: datasetd.push(name, data)"
+            f"path={path!r}: expected the path of a file or directory. To push "
+            "data of this process, call datasetd.push(name, data)"
         )
     text: str = os.fsdecode(path)
     if "://" in text and not os.path.exists(text):

@@ -155,7 +155,7 @@ def names_of_classes(session: Session, classes: Any) -> Optional[List[str]]:
     for name in names:
         if not isinstance(name, str):
             raise InvalidArgument(
-                f"classes: {name!r} is no str; expected class names in the "
+                f"classes: {name!r} is not a str; expected class names in the "
                 "order of their labels, a Dataset, or the name of one"
             )
     if not names:
@@ -230,10 +230,10 @@ def warn_of_masks(
         warn_of_kinds("pretransforms", name, fields, spread, "image")
     elif _changes(value, masks):
         warn(
-            f"pretransforms: dataset {name!r} has the masks {masks}, and the "
-            "pipeline of torchvision's v2 was for the image alone: give "
+            f"pretransforms: dataset {name!r} has the masks {masks}, but the "
+            "pipeline of torchvision's v2 was applied only to the image: pass "
             f"T.from_torchvision(pipeline, masks={masks}) of "
-            "datasetd.transforms, or {'image': pipeline} if that is meant"
+            "datasetd.transforms, or {'image': pipeline} if this is intended"
         )
 
 

@@ -30,20 +30,21 @@ class Dataset(Samples):
 
     Returned by Client.load_dataset, push_dataset and get_dataset. The daemon
     may drop it once every client has closed it or ended. It can be pickled, as
-    address, name and content hash: the process that unpickles it holds it, too.
+    address, name and content hash; a process that unpickles it also holds the
+    dataset.
 
-    `dataset[i]` is a sample and `dataset[[3, 1]]` a Batch, iterating yields
-    every sample, column() returns a field of all; select() and split() return
-    Subsets. See Samples, the base class.
+    `dataset[i]` is a sample and `dataset[[3, 1]]` a Batch. Iteration yields
+    every sample, column() returns a field of all samples, and select() and
+    split() return Subsets. See Samples, the base class.
 
-    Attributes: name, num_samples, fields (datasetd.Field), device (of replicas
-    all devices, "cuda:0,cuda:1", of a shard "shard:cuda:0,cuda:1"), format,
-    path, split_name, resident_bytes, residency ("device", "pinned", "split" or
-    "mapped"), placements (datasetd.Placement), spec_id, content_hash,
-    class_names (also classes and class_to_idx), notes (what the load left out,
-    changed or decided, in sentences), num_bad_samples and bad_samples
-    (datasetd.BadSample): samples skipped or replaced while loading, of which
-    the first 1000 are listed.
+    Attributes: name, num_samples, fields (datasetd.Field), device (with
+    replicas all devices, "cuda:0,cuda:1"; with shards "shard:cuda:0,cuda:1"),
+    format, path, split_name, resident_bytes, residency ("device", "pinned",
+    "split" or "mapped"), placements (datasetd.Placement), spec_id,
+    content_hash, class_names (also classes and class_to_idx), notes (what the
+    load omitted, changed or decided, in sentences), num_bad_samples and
+    bad_samples (datasetd.BadSample): samples skipped or replaced while loading,
+    of which the first 1000 are listed.
     """
 
     def __init__(
@@ -108,8 +109,8 @@ class Dataset(Samples):
         return self.num_samples
 
     def close(self) -> None:
-        """Releases the hold, if the dataset was not unloaded and the daemon
-        not lost meanwhile. Open loaders keep theirs."""
+        """Releases the dataset, unless it was unloaded or the daemon was lost
+        meanwhile. Open loaders continue to hold it."""
         if self._is_open:
             self._is_open = False
             self._session.release(self.name)
@@ -121,9 +122,8 @@ class Dataset(Samples):
         self.close()
 
     def __reduce__(self) -> Any:
-        """Pickles where the dataset is: whoever unpickles it gets a hold of its
-        own. Raises NotFound there, or FailedPrecondition, if it is not there
-        any more."""
+        """Pickles where the dataset is. Unpickling holds the dataset, and
+        raises NotFound or FailedPrecondition if it does not exist any more."""
         address = self._session.address
         attach = type(self._client)._attach
         return attach, (address, self.name, self.content_hash)
@@ -142,6 +142,6 @@ def message_of(dataset: Dataset) -> Dict[str, Any]:
 
 
 def has_replicas(dataset: Dataset) -> bool:
-    """Whether it lies whole on each of several devices."""
+    """Whether each of several devices has all samples."""
     several = len(dataset._message.get("placements", ())) > 1
     return several and not dataset.device.startswith("shard")

@@ -84,11 +84,11 @@ class Samples(Fixed):
     """Random access to samples; base class of Dataset and Subset.
 
     `samples[indices]`, with a list, a slice, an array or a boolean mask, is a
-    Batch; `samples[i]` is one without the batch axis: `image, label =
-    samples[i]`. Both are copies in host memory, in torch if it is installed,
-    else NumPy; images are [N, C, H, W] or [C, H, W], and several images that
-    differ in size are a list. Negative indices count from the end. Each access
-    is a call of the daemon: for training use DataLoader.
+    Batch; `samples[i]` is a Batch without the batch axis: `image, label =
+    samples[i]`. Both are copies in host memory, as torch tensors if torch is
+    installed, else as NumPy arrays. Images are [N, C, H, W] or [C, H, W];
+    several images that differ in size are a list. Negative indices count from
+    the end. Each access is a call to the daemon: for training use DataLoader.
     """
 
     name: str
@@ -173,8 +173,9 @@ class Samples(Fixed):
 
     def column(self, field: str) -> Any:
         """Returns a field of every sample as one NumPy array [N, ...], in
-        host memory; bfloat16 as float32. Images are [N, C, H, W]; if they
-        differ in size, the array is of objects, an array for each image."""
+        host memory; bfloat16 becomes float32. Images are [N, C, H, W]; if they
+        differ in size, the result is an array of objects, one array for each
+        image."""
         import numpy
 
         whole = self._whole()
@@ -233,9 +234,9 @@ class Samples(Fixed):
         """Divides the samples at random: `train, test = dataset.split(0.8)`.
 
         Args:
-          parts: the size of the first of two parts, or the sizes of all, as in
-            torch's random_split: fractions, or numbers of samples.
-          seed: equal seeds give equal parts, on every machine.
+          parts: the size of the first of two parts, or the sizes of all parts,
+            as in torch's random_split: fractions or numbers of samples.
+          seed: equal seeds produce equal parts, on every machine.
 
         Within a part the samples keep their order.
         """
@@ -250,10 +251,12 @@ class Samples(Fixed):
 
 
 class Subset(Samples):
-    """Some samples of a Dataset, in an order: what select and split return.
+    """Some samples of a Dataset, in a given order. Returned by select and
+    split.
 
-    A DataLoader of it behaves as if the dataset held only these; the indices of
-    a batch are the dataset's. Refers to its dataset and copies no sample.
+    A DataLoader of it behaves as if the dataset held only these samples; the
+    indices of a batch are those of the dataset. It refers to its dataset and
+    copies no sample.
 
     Attributes: dataset, indices (an int64 array [N] of sample indices), and
     client, name, fields, class_names, classes, class_to_idx of the dataset.

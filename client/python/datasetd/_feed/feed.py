@@ -252,7 +252,7 @@ class Feed:
             self.needs_seek = True
             if self._error.code == _DEADLINE_EXCEEDED:
                 raise DeadlineExceeded(
-                    "the daemon did not take the sampler's indices within "
+                    "the daemon did not accept the sampler's indices within "
                     f"{timeout} s (timeout=)"
                 )
             raise self._error.to_exception()
@@ -265,7 +265,7 @@ class Feed:
         self._check_open()
         if self._lock.locked():
             raise FailedPrecondition(
-                "another thread, or what a signal interrupted, is in this "
+                "another thread, or code that a signal interrupted, is in this "
                 "loader's next(): a loader is for one thread at a time"
             )
 

@@ -91,8 +91,8 @@ class Fetcher:
         if batch is None or count != len(wanted):
             self.close()
             raise Internal(
-                f"the daemon gave {count} samples where {len(wanted)} were "
-                "asked for"
+                f"the daemon returned {count} samples, {len(wanted)} were "
+                "requested"
             )
         return batch
 

@@ -42,8 +42,8 @@ def chosen_fields(
         if not isinstance(name, str) or name not in there:
             if views is not None and name == image:
                 raise InvalidArgument(
-                    f"fields: the views stand in the place of {name!r}: name "
-                    f"some of {list(there)}, or None for all"
+                    f"fields: the views replace {name!r}: name some of "
+                    f"{list(there)}, or None for all"
                 )
             raise InvalidArgument(
                 f"fields: dataset '{dataset.name}' has no field {name!r}; it "
@@ -53,8 +53,7 @@ def chosen_fields(
         raise InvalidArgument(f"fields: {names} names a field twice")
     if not names:
         raise InvalidArgument(
-            f"fields: there are none; expected some of {list(there)}, or "
-            "None for all"
+            f"fields is empty; expected some of {list(there)}, or None for all"
         )
     return [there[name] for name in names]
 
@@ -70,14 +69,14 @@ def _viewed(dataset: Dataset, views: Any) -> str:
         )
     if not isinstance(views, Mapping) or not views:
         raise InvalidArgument(
-            f"views={views!r}; expected a dict of lists of transforms by the "
-            "name of the view"
+            f"views={views!r}; expected a dict of lists of transforms by name "
+            "of the view"
         )
     for view in views:
         others = [f.name for f in dataset.fields if f.name != image]
         if not isinstance(view, str) or not view or view in others:
             raise InvalidArgument(
-                f"views: {view!r}; expected a name that is none of {others}"
+                f"views: {view!r}; expected a name other than {others}"
             )
     return image
 
@@ -106,7 +105,7 @@ def fields_message(
                 pipelines.pop(mask, None)
     if views is not None and image in pipelines:
         raise InvalidArgument(
-            f"transforms: {image!r} has views: give each its transforms there"
+            f"transforms: {image!r} has views: set their transforms in views="
         )
     spread_views = spread_pipelines("views", views)
     pipelines.update(spread_views.messages)
@@ -155,10 +154,10 @@ def warn_of_kinds(
         if behind:
             warn_once(
                 f"{argument} {name} {type(op).__name__}",
-                f"{argument}: {op!r} moves the pixels of {image!r} alone, and "
-                f"no longer fits the mask {behind[0]!r} of dataset {name!r}: "
+                f"{argument}: {op!r} moves the pixels of {image!r}, which then "
+                f"no longer match the mask {behind[0]!r} of dataset {name!r}: "
                 f"fields={[image, *behind]} changes them alike; "
-                f"fields=[{image!r}] says that it is meant",
+                f"fields=[{image!r}] confirms that this is intended",
             )
     colours = [f for f in fields if f.is_image and f.shape[2] > 1]
     if not any(_interpolates(spread.messages.get(f.name)) for f in colours):
@@ -174,10 +173,10 @@ def warn_of_kinds(
             warn_once(
                 f"{argument} {name} {field.name}",
                 f"{argument}: the values of {field.name!r} of dataset "
-                f"{name!r} are interpolated, as those of an image. If they are "
-                f"classes, say so where it is loaded: fields={{{field.name!r}: "
-                "'mask'} of push_dataset, or options={'masks': "
-                f"{field.name!r}}} of npy",
+                f"{name!r} are interpolated, like those of an image. If they "
+                "are classes, declare it as a mask where it is loaded: "
+                f"fields={{{field.name!r}: 'mask'}} of push_dataset, or "
+                f"options={{'masks': {field.name!r}}} of npy",
             )
 
 
@@ -207,11 +206,11 @@ def check_one_image(argument: str, fields: List[Field], image: str) -> None:
     other = next(name for name in images if name != one)
     raise InvalidArgument(
         f"{argument}: torchvision's v2 changes all images of a sample alike, "
-        f"here {images}, and its pipeline is converted for one: write the ops "
-        "of datasetd.transforms with the fields, as "
-        f"T.CenterCrop(224, fields={images}); for {one!r} alone give "
-        f"{alone}; if {other!r} is a mask, say so where it is loaded, as "
-        f"push_dataset(..., fields={{{other!r}: 'mask'}}) does"
+        f"here {images}, but its pipeline is converted for one image: use the "
+        "ops of datasetd.transforms with fields=, such as "
+        f"T.CenterCrop(224, fields={images}); for {one!r} alone pass "
+        f"{alone}; if {other!r} is a mask, declare it where it is loaded, such "
+        f"as push_dataset(..., fields={{{other!r}: 'mask'}})"
     )
 
 
@@ -234,8 +233,8 @@ def _check_keys(
             continue
         if any(key == field.name for field in dataset.fields):
             raise InvalidArgument(
-                f"{argument}: field {key!r} is not among fields={names}: name "
-                "it there, too, or leave it out here"
+                f"{argument}: field {key!r} is not among fields={names}: add "
+                "it there, or omit it here"
             )
         raise InvalidArgument(
             f"{argument}: dataset '{dataset.name}' has no field {key!r}; it "
@@ -260,6 +259,6 @@ def _check_labels(
         )
     if pipelines.get(op.labels):
         raise InvalidArgument(
-            f"transforms: {op!r} changes {op.labels!r} itself: give that "
-            "field no transforms"
+            f"transforms: {op!r} changes {op.labels!r} itself: omit the "
+            "transforms of that field"
         )

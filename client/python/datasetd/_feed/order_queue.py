@@ -198,7 +198,7 @@ class OrderQueue:
     def _end_interrupted(self) -> None:
         self._end(
             FailedPrecondition(
-                "the sampler was interrupted: begin the epoch anew, or load a "
+                "the sampler was interrupted: start the epoch again, or load a "
                 "state_dict()"
             )
         )

@@ -78,8 +78,8 @@ class Job:
         if ours and content_hash and content_hash != ours:
             raise FailedPrecondition(
                 f"dataset '{name}' was replaced by other samples since this "
-                f"Dataset was made: call get_dataset({name!r}) and make "
-                f"subsets and loaders of it anew (content_hash {content_hash}"
+                f"Dataset was made: call get_dataset({name!r}) and make its "
+                f"subsets and loaders again (content_hash {content_hash}"
                 f", was {ours})"
             )
 
@@ -295,9 +295,9 @@ class ReconnectingFeed:
             self._open()
         except ResourceExhausted as error:
             raise ResourceExhausted(
-                f"{error} (to open the loader's feed anew: held batches of the "
-                "feed before keep its memory; drop them, as by `del batch`, "
-                "and take the batch again)"
+                f"{error} (to open the loader's feed again: held batches of "
+                "the previous feed keep its memory; drop them, for example by "
+                "`del batch`, and take the batch again)"
             ) from None
         except Error as error:
             job = self._job

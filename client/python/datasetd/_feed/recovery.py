@@ -138,10 +138,10 @@ class Recovery:
                 if self._dataset.format != _PUSHED:
                     raise
                 raise FailedPrecondition(
-                    f"dataset '{name}' was pushed, and the daemon that is "
-                    "there now does not have it: push it again. With cache "
-                    "and state_directory in its configuration a daemon keeps "
-                    f"pushed datasets over a restart ({error})"
+                    f"dataset '{name}' was pushed, and the present daemon "
+                    "does not have it: push it again. With cache and "
+                    "state_directory in its configuration a daemon keeps "
+                    f"pushed datasets across restarts ({error})"
                 ) from None
             message: Dict[str, Any] = response["dataset"]
             self._session.hold(name)

@@ -39,10 +39,10 @@ class _Epoch:
             warn_once(
                 "gather_for_metrics",
                 f"gather_for_metrics() counts {num_padding} samples twice, "
-                f"since {loader.num_samples} samples are padded for "
-                f"{loader.world_size} ranks: gather indices, too, and keep "
-                "the first row of each; or evaluate a subset whose size the "
-                "ranks divide",
+                f"because {loader.num_samples} samples are padded for "
+                f"{loader.world_size} ranks: also gather indices, and keep "
+                "the first row of each; or evaluate a subset whose size is a "
+                "multiple of the number of ranks",
             )
             return -1
         num_ranks: int = loader.world_size

@@ -18,9 +18,10 @@ def dataset_of(given: Any) -> Tuple[Dataset, Optional[Any]]:
     if not isinstance(whole, Dataset):
         what = repr(given) if isinstance(given, str) else type(given).__name__
         raise InvalidArgument(
-            f"dataset={what}; expected what Client.load_dataset, push_dataset "
-            "or get_dataset returned, or a Subset of it: client.push_dataset("
-            "name, data) makes one of a torch Dataset, arrays or tensors"
+            f"dataset={what}; expected the result of Client.load_dataset, "
+            "push_dataset or get_dataset, or a Subset of it: "
+            "client.push_dataset(name, data) makes a dataset of a torch "
+            "Dataset, arrays or tensors"
         )
     return whole, own_subset
 
@@ -75,7 +76,7 @@ def chosen_subset(
         return subset
     if subset is not None:
         raise InvalidArgument(
-            "subset= and a Subset as dataset exclude each other: take "
+            "subset= and a Subset as dataset exclude each other: use "
             "select(indices) of the Subset"
         )
     return None if has_sampler or has_batch_sampler else own_subset
@@ -118,8 +119,8 @@ def check_valid(names: Any, dataset: Dataset) -> None:
         names = [field.name for field in dataset.fields]
     if "valid" in names:
         raise InvalidArgument(
-            f"with_valid=: dataset '{dataset.name}' has a field 'valid' of its "
-            "own: choose fields= without it"
+            f"with_valid=: dataset '{dataset.name}' already has a field "
+            "'valid': choose fields= without it"
         )
 
 

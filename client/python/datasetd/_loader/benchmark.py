@@ -47,7 +47,7 @@ class BenchmarkResult:
 
     @property
     def data_share(self) -> float:
-        """Share of a step that a constant batch saves. Negative if noise
+        """Fraction of a step that a constant batch saves. Negative if noise
         exceeds it."""
         return 1.0 - self.constant_seconds / self.loader_seconds
 
@@ -160,12 +160,12 @@ def benchmark(
     steps: int = 50,
     rounds: int = 5,
 ) -> BenchmarkResult:
-    """Measures the share of a training step that is spent on data.
+    """Measures the fraction of a training step that is spent on data.
 
-    Calls step(batch) on batches of the loader and on one constant batch that
-    is on the device already, in turns: `rounds` rounds of `steps` steps each,
-    after one that warms up. The loader continues from where it is, over as many
-    epochs as that takes. torch.cuda is synchronised between rounds, not between
+    Calls step(batch) in turns on batches of the loader and on one constant
+    batch that is already on the device: `rounds` rounds of `steps` steps each,
+    after a warm-up round. The loader continues from its position, over as many
+    epochs as needed. torch.cuda is synchronised between rounds, not between
     steps.
     """
     meter = _Meter(loader, steps, rounds)

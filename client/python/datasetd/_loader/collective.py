@@ -99,9 +99,9 @@ class Collective:
                 f"dataset '{self._name}': {num_rows} of {num_samples} samples "
                 f"on this rank, {rank} of {world_size}: the ranks of "
                 "torch.distributed divide a loader. For all samples on this "
-                "rank, as in an evaluation by one rank or by each, give "
-                "world_size=1; world_size='auto' (or rank=, world_size=) says "
-                "that the share is meant",
+                "rank, such as for an evaluation by one rank or by each, pass "
+                "world_size=1; world_size='auto' (or rank=, world_size=) "
+                "confirms that the share is intended",
             )
 
     def compare_samples(self, feed: ReconnectingFeed) -> None:
@@ -125,12 +125,13 @@ class Collective:
     def _warn_of_sampler(self, what: str) -> None:
         warn_once(
             f"sampler of {self._name}",
-            f"dataset '{self._name}': {what}, since the indices of a sampler "
-            f"are not divided over the {self._share.ranks.world_size} ranks of "
-            "torch.distributed: give torch.utils.data.DistributedSampler("
-            "dataset), or leave sampler= out, and the loader divides the "
-            "samples (rank=, world_size=). world_size='auto' says that it is "
-            "meant",
+            f"dataset '{self._name}': {what}, because the indices of a sampler "
+            "are not divided among the "
+            f"{self._share.ranks.world_size} ranks of torch.distributed: pass "
+            "torch.utils.data.DistributedSampler("
+            "dataset), or omit sampler=, and the loader divides the samples "
+            "(rank=, world_size=). world_size='auto' confirms that this is "
+            "intended",
         )
 
     def _keep_loaded(self, world_size: int) -> None:
@@ -143,7 +144,7 @@ class Collective:
             self._start.cut_anew(self._order.batch_size * before)
         elif loaded[1]:
             raise FailedPrecondition(
-                f"load_state_dict: a state of {before} ranks was loaded, and "
+                f"load_state_dict: a state for {before} ranks was loaded, and "
                 f"there are {world_size} now: load it after the ranks are "
                 "known"
             )

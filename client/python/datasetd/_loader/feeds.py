@@ -213,9 +213,9 @@ class Feeds:
     def _opened(self, position: Position) -> ReconnectingFeed:
         if self._order.has_sampler_state():
             raise FailedPrecondition(
-                "the sampler has the state of one iteration (state_dict): one "
-                "more iterator or peek() would change it: take the epoch to "
-                "its end before"
+                "the sampler has the state of one iteration (state_dict): "
+                "another iterator or peek() would change it: first iterate to "
+                "the end of the epoch"
             )
         try:
             return ReconnectingFeed(
@@ -223,8 +223,8 @@ class Feeds:
             )
         except ResourceExhausted as error:
             raise ResourceExhausted(
-                f"{error} (for one more iterator or peek() of a loader, "
-                "beside an iterator that has not ended: end or drop that, or "
+                f"{error} (for another iterator or peek() of a loader, beside "
+                "an iterator that has not ended: end or drop that iterator, or "
                 "close other loaders)"
             ) from None
 

@@ -49,20 +49,20 @@ _Self = TypeVar("_Self", bound="JobLoader[Any]")
 
 
 def _make_no_batch(_: Any) -> NoReturn:
-    """A loader's `collate_fn`. Called by the torch DataLoader that is made of a
-    loader's dataset and samplers, such as by Accelerate's skip_first_batches:
-    its batches would be samples without transforms."""
+    """A loader's `collate_fn`. Called if somebody, such as Accelerate's
+    skip_first_batches, makes a torch DataLoader of a loader's dataset and
+    samplers: its batches would be samples without transforms."""
     raise InvalidArgument(
-        "collate_fn: a datasetd.DataLoader has none, and a DataLoader of "
-        "torch that is made of its parts has no transforms and no ranks: "
-        "give loader.as_torch() to what makes one (Trainer of "
+        "collate_fn: a datasetd.DataLoader has none, and a torch DataLoader "
+        "that is made of its dataset and samplers has no transforms and no "
+        "ranks: pass loader.as_torch() to the code that makes one (Trainer of "
         "transformers, accelerate.skip_first_batches, "
         "Accelerator.prepare_data_loader)"
     )
 
 
 class JobLoader(Fixed, Generic[ArrayT]):
-    """The work of a DataLoader, whose documentation holds here, too."""
+    """Implements DataLoader, whose documentation also applies here."""
 
     # As in torch's DataLoader, for what looks there: there are no workers.
     num_workers = 0
@@ -135,12 +135,12 @@ class JobLoader(Fixed, Generic[ArrayT]):
         return accelerate.watch(self, benchmark.watch(self, self._iterate()))
 
     def _iterate(self) -> Iterator[Batch[ArrayT]]:
-        """iter() for the package's own loaders: no part of the job's epochs."""
+        """iter() for the package's own loaders: does not affect epochs."""
         self._feeds.newest.check_free()
         return EpochIterator(self)
 
     def _settle(self) -> None:
-        """Fixes what the next epoch is."""
+        """Determines the next epoch."""
         self._feeds.newest.check_free()
         self._collective.settle()
 
@@ -166,9 +166,9 @@ class JobLoader(Fixed, Generic[ArrayT]):
                 "look",
                 f"the iterator of epoch {looked_at} was dropped after its "
                 f"first batch, and epoch {epoch} begins: every iter() that "
-                "gives a batch begins an epoch, as in next(iter(loader)). To "
+                "returns a batch begins an epoch, as in next(iter(loader)). To "
                 "look at a batch use loader.peek(), which begins none; "
-                "set_epoch() names the epoch that is to come",
+                "set_epoch() sets the next epoch",
             )
 
     def _move(self, feed: ReconnectingFeed) -> None:
@@ -187,11 +187,11 @@ class JobLoader(Fixed, Generic[ArrayT]):
     def peek(self) -> Batch[ArrayT]:
         """Returns the first batch of the next epoch.
 
-        It is the same Batch object. Nothing else changes: the next epoch gives
-        it again, iterators under way go on, and state_dict() and the epoch stay
-        as they are. set_epoch() and load_state_dict() make a new choice. A
-        sampler is iterated for the epoch now. Raises
-        OutOfRange if the next epoch has no batches.
+        The next epoch returns the same Batch object again. Nothing else
+        changes: running iterators continue, and state_dict() and the epoch stay
+        the same. After set_epoch() or load_state_dict() peek() returns the
+        first batch of the new position. A sampler is iterated for the epoch
+        immediately. Raises OutOfRange if the next epoch has no batches.
         """
         self._settle()
         return self._feeds.peek(self._start)
@@ -208,8 +208,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
         self._start.request(number)
 
     def _follow_epoch(self, epoch: int) -> None:
-        """As set_epoch(), by a framework that may count from the start of its
-        process instead: moves the loader forward only."""
+        """Like set_epoch(), for a framework that may count from the start of
+        its process: only moves the loader forward."""
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
         self._looked_at = None
         if number > self._start.position()[0]:
@@ -220,11 +220,11 @@ class JobLoader(Fixed, Generic[ArrayT]):
     ) -> Batch[ArrayT]:
         """Returns a batch of the given samples, in this order.
 
-        The loader's transforms are applied with the draws of the daemon's
-        order in `epoch` (None: the last one begun). The loader's position does
-        not change: the first call opens a small separate feed, and a call with
-        more rows than before reopens it. Other calls cost one round trip and
-        producing the batch.
+        The loader's transforms are applied with the random parameters of the
+        daemon's order in `epoch` (None: the last one begun). The loader's
+        position does not change: the first call opens a small separate feed,
+        and a call with more rows than before reopens it. Other calls cost one
+        round trip and the production of the batch.
         """
         if epoch is None:
             epoch = max(self._start.last_epoch, 0)
@@ -233,8 +233,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
     # -- State ----------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns the job's position: the batch after the last one returned,
-        by whichever iterator.
+        """Returns the job's position: the batch after the last one that any
+        iterator returned.
 
         Contains plain values, the same for all ranks.
         """
@@ -271,10 +271,10 @@ class JobLoader(Fixed, Generic[ArrayT]):
         The loader takes the state's seed unless it was given one. Raises
         FailedPrecondition, naming the field, if the state belongs to another
         job. batch_size and world_size may differ: then the next epoch is the
-        rest of the one that was interrupted, cut anew, so that all ranks
-        together get each sample once (or, with weights, each draw). With a
-        sampler they may differ at batch 0 only. The first batch checks that a
-        sampler yields the same indices.
+        rest of the interrupted one, divided again, so that all ranks together
+        get each sample once (or, with weights, each draw). With a sampler they
+        may differ only at batch 0. The first batch checks that a sampler yields
+        the same indices.
         """
         self._collective.follow()
         identity = self._identity()
@@ -368,8 +368,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
 
     @property
     def sampler(self) -> Any:
-        """The sampler that was given; else the order of this rank's samples,
-        which has a length, and iterates over the indices of the next epoch."""
+        """The sampler that was passed; else an object with the length of this
+        rank's order that iterates over its indices in the next epoch."""
         sampler, batch_sampler = self._order.given
         if sampler is not None:
             return sampler
@@ -379,8 +379,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
 
     @property
     def batch_sampler(self) -> Any:
-        """The batch sampler that was given; else one of lists of the indices of
-        this rank's batches in the next epoch."""
+        """The batch sampler that was passed; else an object that yields the
+        lists of indices of this rank's batches in the next epoch."""
         _, batch_sampler = self._order.given
         if batch_sampler is not None:
             return batch_sampler
@@ -397,22 +397,21 @@ class JobLoader(Fixed, Generic[ArrayT]):
         ):
             return ""
         return (
-            "the daemon makes the batches as the arguments of the loader say: "
-            f"make another DataLoader({name}=...). Its "
-            "load_state_dict(old.state_dict()) goes on where this one is, if "
-            "samples, seed, order and transforms are the same, and "
-            "set_epoch(e) at any epoch"
+            "the arguments of the loader determine the batches: make another "
+            f"DataLoader({name}=...). Its load_state_dict(old.state_dict()) "
+            "continues where this one is, if samples, seed, order and "
+            "transforms are the same, and set_epoch(e) starts at any epoch"
         )
 
     def _iter_after(self, count: int) -> Iterator[Batch[ArrayT]]:
-        """iter() without the first `count` batches, which are not made."""
+        """iter() without the first `count` batches, which are not produced."""
         if not count:
             return iter(self)
         self._collective.settle()
         self._feeds.forget_peeked()
         if self._start.order_state is not None:
             raise FailedPrecondition(
-                "skip_first_batches: load_state_dict() has set the place in "
+                "skip_first_batches: load_state_dict() has set the position in "
                 "the sampler's order: no batches can be skipped from there"
             )
         epoch, index = self._start.position()
@@ -461,20 +460,20 @@ class JobLoader(Fixed, Generic[ArrayT]):
         return -(-max(0, num_samples - rest) // size)
 
     def _next_indices(self) -> Iterator[List[int]]:
-        """Yields the sample indices of the batches of the next epoch, which
-        does not begin."""
+        """Yields the sample indices of the batches of the next epoch, without
+        beginning it."""
         self._settle()
         return self._feeds.indices(self._start)
 
     def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
         """Returns a torch.utils.data.DataLoader over this loader's batches.
 
-        For frameworks that insist on one, such as Lightning Fabric, Accelerate
+        For frameworks that require one, such as Lightning Fabric, Accelerate
         and the Trainer of transformers. It has a batch_sampler, no batch_size
         and no workers; its items, length, epochs, set_epoch, state_dict and
-        load_state_dict are this loader's. They are this rank's share already,
-        and no framework divides them again. skip_first_batches of Accelerate
-        is a seek.
+        load_state_dict are those of this loader. The items already are this
+        rank's share, and no framework divides them again. skip_first_batches
+        of Accelerate takes no time.
         """
         self._is_wrapped = True
         return torch_loader.make(self)
@@ -503,7 +502,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a datasetd.DataLoader belongs to its process: make one in the "
-            "other, and hand over state_dict()"
+            "other process, and pass state_dict() to it"
         )
 
     def __repr__(self) -> str:

@@ -57,8 +57,8 @@ Device = Union[None, str, "torch.device"]
 class DataLoader(JobLoader[ArrayT]):
     """Iterates over the epochs of one job.
 
-    Each job has its own order, seed, augmentation, batch size and pace; the
-    samples are resident once for all jobs. docs/from-torch.md compares the
+    Each job has its own order, seed, augmentation, batch size and speed; the
+    samples are in memory once for all jobs. docs/from-torch.md compares the
     arguments with those of torch.utils.data.DataLoader.
 
     Args:
@@ -67,40 +67,43 @@ class DataLoader(JobLoader[ArrayT]):
         weights, are then the subset's, those of a batch and of fetch() the
         dataset's.
       batch_size: rows per batch of this rank.
-      shuffle: a new order for every epoch, drawn from (seed, epoch).
+      shuffle: a new order for every epoch, derived from (seed, epoch).
       sampler: an iterable of sample indices, such as a
         torch.utils.data.Sampler or a list: the order of each epoch. Excludes
         shuffle.
       batch_sampler: an iterable of lists of indices, one per batch. Excludes
         shuffle, sampler and drop_last. batch_size is then the largest batch;
         by default the batch_size of batch_sampler, if it has one.
-      seed: seed of order and augmentation. None: with shuffle or weights drawn
-        from `generator`, else from torch's default generator if torch is
-        imported (so that torch.manual_seed governs it), else at random; equal
-        on all ranks. Without both 0. Attribute `seed` tells it.
+      seed: seed of order and augmentation. None: with shuffle or weights the
+        seed is drawn from `generator`, else from torch's default generator if
+        torch is imported (so that torch.manual_seed determines it), else at
+        random, and is equal on all ranks; without both it is 0. The attribute
+        `seed` has its value.
       generator: draws the seed: a torch.Generator or numpy.random.Generator.
-      drop_last: drops an incomplete last batch; else it is short.
-      pad: whether ranks whose share is smaller repeat a sample, so that all
-        have equally many rows (Batch.valid, num_padding). False, for
-        evaluation: every sample exactly once over all ranks, whose last
-        batches, len() and, by one, number of batches may differ. Excludes
-        drop_last, samplers and partition.
+      drop_last: drops an incomplete last batch; otherwise the batch is short.
+      pad: whether ranks with a smaller share repeat a sample, so that all
+        ranks have the same number of rows (Batch.valid, num_padding). With
+        False, for evaluation, every sample comes exactly once over all ranks;
+        their last batches and len() may differ, and their numbers of batches
+        by one. False excludes drop_last, samplers and partition.
       rank, world_size: this rank's share of one global order. None or "auto":
-        those of torch.distributed if it is initialised, up to the first batch;
-        else rank 0 of 1. "auto" says that the share is meant: without it a
-        warning tells once that a loader without shuffle has not all samples.
+        those of torch.distributed if it is initialised before the first batch;
+        else rank 0 of 1. "auto" confirms that the share is intended: without
+        it there is one warning that a loader without shuffle does not have all
+        samples.
       partition: "node" or (index, count): each node holds a part of the
         samples, and its ranks divide that alone. See below.
       prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
-        within 4 to 32; on a GPU of 40 GB and more as many as fit 256 MiB, if
-        that is a small part of the free budget (AHEAD in `datasetctl status`).
-        On a GPU one launch makes a third of them and takes some of the
-        trainer's time: a larger number costs a step less.
+        within 4 to 32; on a GPU with 40 GB or more up to 256 MiB, within 4 to
+        62, if that is a small part of the free memory budget (column AHEAD of
+        `datasetctl status`). On a GPU one launch makes a third of them and
+        takes some of the trainer's time, so a larger number costs less per
+        step.
       transforms: a list, for the only image field (with several for `image`)
         or the `fields` of each op; a dict of lists by field; or a Compose of
-        torchvision, in the place of a list.
+        torchvision instead of a list.
       layout: "NCHW" or "NHWC", or a dict by field. The shape is [N, C, H, W]
-        either way; NHWC shows in the strides (torch.channels_last).
+        either way; only the strides differ (NHWC is torch.channels_last).
       framework: "torch", "numpy", "jax" or "dlpack"; None: torch if it is
         installed, else NumPy.
       weights: one number per sample (of `subset`, if given), at most
@@ -112,69 +115,71 @@ class DataLoader(JobLoader[ArrayT]):
         held only these samples, in this order. At most 1,000,000, also of a
         Subset as the dataset, without sampler, weights or partition.
       fields: names of the fields of a batch, in order; None: all. The choice
-        does not change what random ops draw.
+        does not change the random parameters of ops.
       views: a dict of lists of transforms: several augmentations of each image,
-        such as {"a": [...], "b": [...]}. Each is a field of the batch, in the
-        place of the image (the only one, or `image`), and draws by itself;
-        the first draws what `transforms` would.
+        such as {"a": [...], "b": [...]}. Each is a field of the batch, and
+        together they replace the image (the only one, or `image`). Each view
+        has its own random parameters; the first has those that `transforms`
+        would have.
       on_held: "copy" or "error": what next() does when the job keeps many
         batches; see below.
-      device: of a dataset with replicas on several GPUs, where to take the
-        batches from and to leave them: "cuda:1" or a torch.device, numbered as
-        in this process, or a UUID, "GPU-...". None: the GPU that this process
-        uses, as torch.cuda.set_device says, or if it uses none yet, the
-        dataset's first. A GPU without a replica is an error.
-      with_valid: Batch.valid is the last value of each batch, too, with the
+      device: for a dataset with replicas on several GPUs, the GPU whose replica
+        is used and on which the batches are: "cuda:1" or a torch.device,
+        numbered as in this process, or a UUID, "GPU-...". None: the GPU that
+        this process uses, as selected by torch.cuda.set_device, or if it uses
+        none yet, the dataset's first. A GPU without a replica is an error.
+      with_valid: appends Batch.valid to each batch, as its last value, with the
         name "valid".
       name: shown by `datasetctl feeds`.
       timeout: seconds to wait for a batch, and for the daemon to accept a
         sampler's indices; None or 0: no limit.
       reconnect: seconds to wait, after the daemon was lost, until a daemon has
-        the dataset again; iteration then continues at the exact next batch. 0
-        or False raises DaemonGone at once, True is 60. Also applies to
+        the dataset again; iteration then continues at exactly the next batch.
+        0 or False raises DaemonGone at once, True is 60. Also applies to
         fetch().
       torch_arguments: torch's num_workers, pin_memory and the like are ignored
         with a warning.
 
-    Attributes are those of torch's DataLoader, for wrappers: dataset,
+    The loader has the attributes of torch's DataLoader, for wrappers: dataset,
     batch_size, drop_last, sampler, batch_sampler, generator, timeout, and
-    num_workers=0, pin_memory=False and the like. None but timeout can be set.
+    num_workers=0, pin_memory=False and the like. Only timeout can be set.
 
-    An epoch begins with its first batch: at the loaded position after
-    load_state_dict; else at epoch e after set_epoch(e); else at the epoch after
-    the last one begun, finished or not (first 0). iter() alone changes nothing.
+    An epoch begins with its first batch: after load_state_dict at the loaded
+    position; else after set_epoch(e) at epoch e; else at the epoch after the
+    last one begun, finished or not (at first 0). iter() alone changes nothing.
     Iterators of one loader are independent: a second one, used while the first
-    exists and has not ended, opens buffers of its own. peek() looks at a batch
+    exists and has not ended, opens its own buffers. peek() returns a batch
     without beginning an epoch.
 
     Batches share the daemon's memory, which has room for prefetch + 2 of them,
-    and stay valid until they are freed, even after close(). Fields that are no
+    and stay valid until they are freed, even after close(). Fields that are not
     images and have at most 64 KiB in a full batch, such as labels, are copies
-    in the framework's own memory; on a GPU only while the job keeps a good
-    third of the room, so that kept labels take no more of it. When the job
-    keeps three quarters of the
-    room, further batches are copies altogether, and a warning says so once; or
-    with on_held="error" next() raises AllSlotsHeld when all is kept. With
-    framework="dlpack", which has no memory of its own, nothing is copied.
+    in the framework's own memory; on a GPU only while the job keeps batches in
+    more than about a third of that room, so that kept labels use no more of it.
+    When the job keeps three quarters of the room, further batches are complete
+    copies, and one warning reports it; with on_held="error", next() instead
+    raises AllSlotsHeld when the room is full. With framework="dlpack", which
+    has no memory of its own, nothing is copied.
 
     A sampler runs in this process, ahead of the batches, and is iterated once
-    per epoch, when that begins. set_epoch() passes it the epoch if it has
-    set_epoch; load_state_dict() passes it the epoch that it was told then, and
-    none if it was told none. A sampler may repeat an index, so augmentation is
-    seeded by position, not by sample. To resume, a sampler with state_dict and
-    load_state_dict continues from its state; any other is run again up to the
-    batch, and it is an error if it yields different indices. With a sampler,
-    rank and world_size only separate the random draws of the ranks.
+    per epoch, when the epoch begins. set_epoch() passes the epoch to a sampler
+    that has set_epoch. load_state_dict() passes it the epoch that it had
+    received when the state was taken, if any. A sampler may repeat an index, so
+    augmentation is seeded by position, not by sample. To resume, a sampler with
+    state_dict and load_state_dict continues from its state; any other is run
+    again up to the batch, and it is an error if it yields different indices.
+    With a sampler, rank and world_size only separate the random draws of the
+    ranks.
 
     If torch.distributed has several processes and no seed is given, shuffle
-    and weights make this a collective call, in which rank 0's seed is sent to
-    all; so is the first batch if it was initialised only later.
+    and weights make the constructor a collective call, which sends rank 0's
+    seed to all ranks; if torch.distributed was initialised later, the first
+    batch is the collective call.
 
-    Ranks of torch.distributed or jax.distributed compare content hash,
-    transforms, seed, subset and weights at the first batch: without waiting
-    for each other, with the rank that came first. FailedPrecondition names the
-    ranks and what differs; ranks that came before raise it at their next
-    epoch.
+    At the first batch ranks of torch.distributed or jax.distributed compare
+    content hash, transforms, seed, subset and weights with the rank that came
+    first, without waiting for each other. FailedPrecondition names the ranks
+    and the difference; ranks that came before raise it at their next epoch.
 
     With partition= the dataset is this node's part, as load and push_dataset
     with part= make it. "node" is the node of the launcher (torchrun, Slurm).
@@ -189,14 +194,14 @@ class DataLoader(JobLoader[ArrayT]):
     same. At the first batch of an epoch they may be others, with as many
     samples altogether. Indices of a batch are the part's.
 
-    For one thread at a time, except close(), which ends another thread's wait.
-    Belongs to one process: it cannot be pickled or used after fork(). Ctrl-C
-    ends a wait without losing a batch.
+    For use by one thread at a time, except close(), which ends another thread's
+    wait. Belongs to one process: it cannot be pickled or used after fork().
+    Ctrl-C ends a wait without losing a batch.
 
-    Raises InvalidArgument, which names the argument; ResourceExhausted over
-    the memory budget or a limit; DaemonGone; with partition FailedPrecondition
-    on all ranks if these do not fit together; and while iterating
-    DeadlineExceeded, AllSlotsHeld, DaemonGone, DaemonDraining,
+    Raises InvalidArgument, which names the argument; ResourceExhausted if the
+    memory budget or a limit is exceeded; DaemonGone; with partition
+    FailedPrecondition on all ranks if their arguments do not match; and while
+    iterating DeadlineExceeded, AllSlotsHeld, DaemonGone, DaemonDraining,
     DatasetUnloaded, DeviceFailed, FeedFailed, FeedEvicted, ContextFailed,
     Closed, UsedAfterFork.
     """

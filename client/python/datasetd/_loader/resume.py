@@ -60,10 +60,10 @@ def checked_position(
         if state.get(key) != job.get(key):
             if _is_of_another_hash(state.get(key), job.get(key)):
                 raise FailedPrecondition(
-                    f"state_dict: {key} is {state[key]}, a hash as the "
-                    "version before made it, which does not tell whether this "
-                    f"loader's ({job[key]}) is of the same. If you know that "
-                    f"it is, set state[{key!r}] to this loader's"
+                    f"state_dict: {key} is {state[key]}, a hash of an earlier "
+                    "version, which cannot be compared with this loader's "
+                    f"({job[key]}). If you know that they are of the same, set "
+                    f"state[{key!r}] to this loader's"
                 )
             raise FailedPrecondition(
                 f"state_dict: {key} is {state.get(key)!r}, this loader has "
@@ -110,12 +110,12 @@ def _advice(
         return ""
     text = f": {what} when the state was saved. "
     if key == "seed":
-        return text + "Leave seed= out, and the loader takes the state's"
+        return text + "Omit seed=, and the loader takes the state's"
     again = f"set_epoch({epoch})"
     if index:
         again += f" (that epoch again) or set_epoch({epoch + 1})"
     return (
-        f"{text}To go on with what it has now, call {again} instead of "
+        f"{text}To continue with the present ones, call {again} instead of "
         f"load_state_dict(); seed={state.get('seed')!r} keeps the order"
     )
 

@@ -21,8 +21,8 @@ _IGNORED: Dict[str, Tuple[Any, ...]] = {
 _REFUSED = {
     "collate_fn": "the daemon makes the batches; convert a batch in the loop, "
     "or wrap the loader: (convert(batch) for batch in loader)",
-    "worker_init_fn": "there are no worker processes; seed= governs all that "
-    "is random",
+    "worker_init_fn": "there are no worker processes; seed= determines "
+    "everything random",
 }
 
 
@@ -36,7 +36,9 @@ def check(arguments: Dict[str, Any], names: Iterable[str]) -> None:
     for name, value in arguments.items():
         if name in _REFUSED:
             if value is not None:
-                raise InvalidArgument(f"{name}= has no use: {_REFUSED[name]}")
+                raise InvalidArgument(
+                    f"{name}= is not supported: {_REFUSED[name]}"
+                )
         elif name not in _IGNORED:
             near = difflib.get_close_matches(name, [*names, *_IGNORED], 1, 0.8)
             raise TypeError(

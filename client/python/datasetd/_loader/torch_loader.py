@@ -60,9 +60,9 @@ def make(loader: Any) -> Any:
                 sampler, torch.utils.data.SequentialSampler
             ):
                 raise InvalidArgument(
-                    "as_torch(): the same batches in every epoch are wanted, "
-                    "as by Trainer(overfit_batches=), and this loader takes "
-                    "others: make it without shuffle= and weights="
+                    "as_torch(): the same batches are expected in every epoch, "
+                    "as by Trainer(overfit_batches=), but those of this loader "
+                    "change: make it without shuffle= and weights="
                 )
             self.batch_size = loader.batch_size
             self.drop_last = loader.drop_last

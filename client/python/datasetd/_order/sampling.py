@@ -26,8 +26,8 @@ def index_array(what: str, indices: Iterable[Any]) -> "array.array[int]":
     some = indices[:1] if isinstance(indices, (list, tuple)) else [indices]
     if any(map(_is_boolean, some)):
         raise InvalidArgument(
-            f"{what}: a boolean mask, expected sample indices: "
-            "mask.nonzero() has them"
+            f"{what}: a boolean mask, expected sample indices, such as those "
+            "of mask.nonzero()"
         )
     try:
         return array.array("q", to_list() if to_list else indices)
@@ -128,8 +128,8 @@ class SamplerOrder:
         if isinstance(batch_sampler, (list, tuple)):
             return max((len(batch) for batch in batch_sampler), default=1) or 1
         raise InvalidArgument(
-            "batch_sampler: it has no batch_size, so name the most samples "
-            "of a batch: batch_size="
+            "batch_sampler has no batch_size: set the maximum number of "
+            "samples of a batch, batch_size="
         )
 
     @property
@@ -182,8 +182,8 @@ class SamplerOrder:
         if sampler_state is not None:
             if self._state_holder is None:
                 raise FailedPrecondition(
-                    "state_dict: it has a sampler_state, but the sampler has "
-                    "no load_state_dict"
+                    "state_dict has a sampler_state, but the sampler has no "
+                    "load_state_dict"
                 )
             if skip == 0 and self._state_holder is source:
                 self._iterator = _begun(source, iterator)
@@ -194,7 +194,7 @@ class SamplerOrder:
         for number in range(skip):
             if self.draw() is None:
                 raise FailedPrecondition(
-                    f"state_dict: batch is {skip}, but the sampler gives only "
+                    f"state_dict: batch is {skip}, but the sampler yields only "
                     f"{number} batches"
                 )
         if skip and (
@@ -203,11 +203,11 @@ class SamplerOrder:
         ):
             self._iterator = None
             raise FailedPrecondition(
-                "state_dict: the sampler gives other samples than it gave "
+                "state_dict: the sampler does not yield the same samples as "
                 f"before batch {skip}; set its seed and its epoch as they were "
-                "(a sampler that has state_dict and load_state_dict is set by "
-                "them). Every rank has a state of its own where it has a "
-                "sampler of its own"
+                "(a sampler with state_dict and load_state_dict is set by "
+                "them). If every rank has its own sampler, it also has its own "
+                "state"
             )
 
     def draw(self) -> Optional[Drawn]:

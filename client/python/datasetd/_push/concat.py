@@ -30,12 +30,12 @@ class Concat:
     def __init__(self, parts: Iterable[Samples]) -> None:
         self.parts = list(parts)
         if not self.parts:
-            raise InvalidArgument("concat: there is no dataset")
+            raise InvalidArgument("concat: expected at least one dataset")
         for part in self.parts:
             if not isinstance(part, Samples):
                 raise InvalidArgument(
-                    f"concat: {type(part).__name__} is no dataset of a daemon: "
-                    "push it first; torch's ConcatDataset takes any"
+                    f"concat: {type(part).__name__} is not a dataset of a "
+                    "daemon: push it first; torch's ConcatDataset takes any"
                 )
         first = self.parts[0]
         self.fields: List[Field] = first.fields
@@ -44,8 +44,8 @@ class Concat:
         classes = {tuple(part.classes) for part in self.parts if part.classes}
         if len(classes) > 1:
             raise InvalidArgument(
-                "concat: the datasets have different class names, so that a "
-                "label does not mean the same: "
+                "concat: the datasets have different class names, so a label "
+                "does not mean the same: "
                 + ", ".join(f"{p.name!r} {p.classes[:3]}" for p in self.parts)
             )
         self.classes = list(classes.pop()) if classes else []
@@ -62,9 +62,9 @@ def concat(parts: Iterable[Samples]) -> Concat:
 
         client.push_dataset("both", datasetd.concat([train, extra]))
 
-    The datasets have the same fields. The new one holds copies, and the parts
-    may be closed. Raises InvalidArgument if fields or class names differ, and
-    FailedPrecondition if a dataset has samples of several sizes.
+    The datasets must have the same fields. The new dataset contains copies, so
+    the parts may be closed. Raises InvalidArgument if fields or class names
+    differ, and FailedPrecondition if a dataset has samples of several sizes.
     """
     return Concat(parts)
 
@@ -88,8 +88,8 @@ def _check_fields(first: Samples, part: Samples, i: int) -> None:
         if -1 in ours[name][1]:
             raise FailedPrecondition(
                 f"concat: the samples of {name!r} differ in size: load their "
-                "files as one dataset, or give them one size, as with "
-                "pretransforms=[T.Resize(224), T.CenterCrop(224)]"
+                "files as one dataset, or give them one size, for example "
+                "with pretransforms=[T.Resize(224), T.CenterCrop(224)]"
             )
 
 
@@ -127,8 +127,8 @@ def columns(data: Concat, names: FieldNames) -> Columns:
     for name, field in chosen.items():
         if names.kind(name) not in ("auto", _kind(field)):
             raise InvalidArgument(
-                f"fields[{name!r}] is {names.kind(name)!r}, and the dataset "
-                f"holds it as {_kind(field)!r}"
+                f"fields[{name!r}] is {names.kind(name)!r}, but in the dataset "
+                f"it is {_kind(field)!r}"
             )
     return Columns(
         {name: _Rows(data.parts, field) for name, field in chosen.items()},

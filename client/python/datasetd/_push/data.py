@@ -71,7 +71,7 @@ def _of_pandas(values: Any, where: str) -> Any:
     InvalidArgument if values are missing, also in polars' Series."""
     if is_named(values, "polars", "Series") and values.null_count():
         raise InvalidArgument(
-            f"{where} has missing values: fill them, as column.fill_null(0), "
+            f"{where} has missing values: fill them, e.g. column.fill_null(0), "
             "or drop them, or leave the column out with fields="
         )
     if not is_named(values, "pandas", *_OF_PANDAS):
@@ -82,8 +82,8 @@ def _of_pandas(values: Any, where: str) -> Any:
         return values.to_numpy()
     if values.isna().any():
         raise InvalidArgument(
-            f"{where} has missing values: fill them, as column.fillna(0), or "
-            "drop them, or leave the column out with fields="
+            f"{where} has missing values: fill them, e.g. column.fillna(0), "
+            "or drop them, or leave the column out with fields="
         )
     return values.to_numpy(dtype)
 
@@ -104,8 +104,8 @@ def _as_array(value: Any, where: str) -> Any:
     array = exact_array(value, where)
     if array.dtype == object:
         raise InvalidArgument(
-            f"{where} has numbers beside other things, as None or text: all "
-            "samples have one shape and dtype; fill or drop them"
+            f"{where} mixes numbers with other values, such as None or text: "
+            "all samples have one shape and dtype; fill or drop them"
         )
     return array
 
@@ -142,9 +142,8 @@ def _of_mapping(
         where = f"column {name!r}"
         if not _is_column(value):
             raise InvalidArgument(
-                f"{where} is {type(value).__name__}: a dict holds "
-                "columns, which are arrays or lists of one value for each "
-                "sample"
+                f"{where} is {type(value).__name__}: a dict contains columns, "
+                "which are arrays or lists of one value for each sample"
             )
         if names.is_label(name):
             names.labels.list_categories(value)
@@ -202,9 +201,9 @@ def _of_sequence(
     rows = [Rows(value, f"column {i}") for i, value in enumerate(values)]
     if len({column.length for column in rows}) > 1:
         raise InvalidArgument(
-            "a tuple of arrays is columns, and these differ in length: "
+            "a tuple of arrays means columns, and these differ in length: "
             + ", ".join(str(column.length) for column in rows)
-            + " rows; samples are pushed as a list"
+            + " rows; to push samples, use a list"
         )
     if not rows[0].length:
         return Columns({}, names)
@@ -217,21 +216,21 @@ def _refuse(data: Any) -> None:
     if isinstance(data, (str, bytes)) or hasattr(data, "__fspath__"):
         raise InvalidArgument(
             f"{data!r} is a path: load_dataset reads files, and "
-            "push_dataset takes what a function of datasetd.sources read, as "
-            "push_dataset(name, datasetd.sources.hdf5(path))"
+            "push_dataset takes the result of a function of datasetd.sources, "
+            "such as push_dataset(name, datasetd.sources.hdf5(path))"
         )
     if is_named(data, "datasets", "DatasetDict", "IterableDatasetDict"):
         raise InvalidArgument(
-            "this is a DatasetDict: push one of its splits, as "
+            "this is a DatasetDict: push one of its splits, such as "
             f"samples[{next(iter(data), 'train')!r}]"
         )
     if is_named(data, "polars", "DataFrame", "LazyFrame"):
         raise InvalidArgument(
-            "this is a frame of polars: push its columns, frame.to_arrow()"
+            "this is a polars DataFrame: push its columns, frame.to_arrow()"
         )
     if is_named(data, "torch", "DataLoader"):
         raise InvalidArgument(
-            "this is a DataLoader, which gives batches: push its dataset, "
+            "this is a DataLoader, which yields batches: push its dataset, "
             "loader.dataset"
         )
 
@@ -241,8 +240,8 @@ def _check_is_several(data: Any) -> None:
     is_iterable = hasattr(data, "__iter__") or hasattr(data, "__getitem__")
     if not is_iterable or getattr(data, "shape", None) == ():
         raise InvalidArgument(
-            f"data is {type(data).__name__}: expected columns, as "
-            "{'x': X, 'y': y}, or samples, as a list"
+            f"data is {type(data).__name__}: expected columns, such as "
+            "{'x': X, 'y': y}, or samples, such as a list"
         )
 
 
@@ -326,17 +325,17 @@ def _objects_text(frame: Any, names: Optional[FieldNames]) -> str:
         objects.append(key)
         example = example or next(
             (
-                f", as {str(value)[:60]!r} in row {row}"
+                f", such as {str(value)[:60]!r} in row {row}"
                 for row, value in enumerate(values)
                 if not NUMBER.fullmatch(str(value))
             ),
             "",
         )
     return (
-        f"columns {', '.join(map(repr, objects))} of the DataFrame hold "
-        f"objects{example}, not numbers: leave them out with fields=, or make "
-        "numbers of them, as pandas.to_numeric(frame[name]), or classes of "
-        "the text of one by fields={name: 'label'}, or as "
+        f"columns {', '.join(map(repr, objects))} of the DataFrame contain "
+        f"objects{example}, not numbers: leave them out with fields=, or "
+        "convert them to numbers, e.g. pandas.to_numeric(frame[name]), or the "
+        "text of one to classes with fields={name: 'label'} or "
         "frame[name].astype('category').cat.codes.to_numpy('int64')"
     )
 
@@ -413,9 +412,9 @@ class _PartOfSamples:
     def __init__(self, samples: Any, part: Part) -> None:
         if not is_map_style(samples):
             raise InvalidArgument(
-                "part: these samples have no len() or no [i], so that a part "
-                "of them cannot be read alone: pass what has both, or push "
-                "this node's samples without part="
+                "part: these samples have no len() or no [i], so a part of "
+                "them cannot be read separately: pass samples with both, or "
+                "push this node's samples without part="
             )
         self._samples = samples
         self._indices = [

@@ -110,7 +110,7 @@ class FieldNames:
                     Note(
                         f"field {name!r} of {tuple(value.shape)} is an array, "
                         f"which has no transforms: fields={{{name!r}: "
-                        "'image_chw'}} makes an image of (C, H, W) of it",
+                        "'image_chw'}} makes it an image (C, H, W)",
                         is_warning=name == "image",
                     )
                 )
@@ -132,7 +132,7 @@ class FieldNames:
                 self.notes.append(
                     Note(
                         f"field {name!r} is a mask, by its name: "
-                        f"fields={{{name!r}: 'image'}} makes an image of it"
+                        f"fields={{{name!r}: 'image'}} makes it an image"
                     )
                 )
 
@@ -178,7 +178,7 @@ class FieldNames:
             more = f" and {len(renamed) - 8} more" if len(renamed) > 8 else ""
             self.notes.append(
                 Note(
-                    "names of fields, which have letters, digits and _: "
+                    "renamed fields, whose names have letters, digits and _: "
                     + ", ".join(renamed[:8])
                     + more
                 )

@@ -50,7 +50,7 @@ class Labels:
         if ignores_others and not given:
             raise InvalidArgument(
                 "ignore_other_classes leaves out samples of classes that "
-                "class_names= does not list: give that, too"
+                "class_names= does not list: also pass class_names="
             )
 
     def list_categories(self, column: Any) -> None:
@@ -71,8 +71,8 @@ class Labels:
         text, too."""
         if self.field not in ("", field):
             raise InvalidArgument(
-                f"fields {self.field!r} and {field!r} hold text or classes, "
-                "which only one may: leave the other out with fields="
+                f"fields {self.field!r} and {field!r} contain text or classes, "
+                "but only one may: leave the other out with fields="
             )
         self.field = field
         self._is_asked = is_asked
@@ -89,9 +89,9 @@ class Labels:
             )
             if is_number and not self._is_asked:
                 raise InvalidArgument(
-                    f"{where} is {text!r}, a number as text: make numbers of "
-                    "all, as int(value), or give class_names= if they are "
-                    "names of classes"
+                    f"{where} is {text!r}, a number as text: convert all to "
+                    "numbers, e.g. int(value), or pass class_names= if they "
+                    "are names of classes"
                 )
             self.names.append(text)
             index = self._index[text] = len(self.names) - 1
@@ -103,7 +103,7 @@ class Labels:
         """Returns the index for one of the data's own."""
         if not 0 <= label < len(self._own):
             raise InvalidArgument(
-                f"{where} is class {label}, and the data has "
+                f"{where} is class {label}, but the data has "
                 f"{len(self._own)} classes"
             )
         text = self._own[label]
@@ -140,7 +140,7 @@ class Labels:
         for row, value in enumerate(values):
             if not isinstance(value, str):
                 raise InvalidArgument(
-                    f"{where}, row {row} is {value!r}, and other rows are "
+                    f"{where}, row {row} is {value!r}, but other rows are "
                     "text: fill or drop it, or leave the column out with "
                     "fields="
                 )

@@ -230,7 +230,7 @@ def _arrow_to_numpy(values: Any, where: str) -> Any:
             break
         values = values.flatten()
     if not is_arrow_numeric(values.type):
-        way = "which is no number; leave it out with fields="
+        way = "which is not a number; leave it out with fields="
         if _is_text_type(values.type):
             way += (
                 "; text becomes classes in a column called label, or by "
@@ -240,6 +240,6 @@ def _arrow_to_numpy(values: Any, where: str) -> Any:
             way += ", or cast it to float64"
         if "list_view" in str(values.type):
             # Arrow's own cast of a slice of these is wrong.
-            way = "give its lists: pyarrow.array(column.to_pylist())"
+            way = "convert it: pyarrow.array(column.to_pylist())"
         raise InvalidArgument(f"{where} is {values.type}, {way}")
     return values.to_numpy(zero_copy_only=False).reshape(shape)

@@ -27,13 +27,13 @@ _CASTS = {
     "uint64": "cast it to int64, if no value is above 2**63 - 1",
     "longdouble": "cast it to float64",
     "float128": "cast it to float64",
-    "complex64": "view it as float32, with an axis of 2 behind the others",
-    "complex128": "view it as float64, with an axis of 2 behind the others",
+    "complex64": "view it as float32, with a last axis of 2",
+    "complex128": "view it as float64, with a last axis of 2",
 }
 _IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
 LENGTHS_TEXT = (
     "all samples have one shape: pad them to one length and push the lengths "
-    "as a field of their own; images may differ in size with ragged=True"
+    "as a separate field; images may differ in size with ragged=True"
 )
 KINDS = ("auto", "image", "image_chw", "mask", "array", "label")
 _EXACT_FLOAT = 1 << 53  # float64 has all integers up to it
@@ -58,18 +58,18 @@ def check_dtype(dtype: Any, where: str) -> None:
     if dtype.name in DTYPES:
         return
     if dtype.name == "bfloat16":  # of ml_dtypes
-        way = "give it as a torch tensor, or cast it to float32"
+        way = "convert it to a torch tensor, or cast it to float32"
     elif dtype.kind in "OSUVa":
         way = (
-            "it is no number; leave it out with fields=, or make numbers of "
-            "it, as float(value)"
+            "it is not a number; leave it out with fields=, or convert it to "
+            "numbers, e.g. float(value)"
         )
     elif dtype.kind in "mM":
         way = "cast it to int64"
     else:
         way = _CASTS.get(dtype.name, "cast it")
     raise InvalidArgument(
-        f"{where} has dtype {dtype}: {way}; datasetd holds "
+        f"{where} has dtype {dtype}: {way}; datasetd supports "
         f"{', '.join(DTYPES)}, bfloat16 and bool"
     )
 
@@ -80,7 +80,7 @@ def to_array(value: Any, where: str) -> Any:
 
     if isinstance(value, numpy.ma.MaskedArray) and numpy.any(value.mask):
         raise InvalidArgument(
-            f"{where} has masked values: fill them, as array.filled(0), or "
+            f"{where} has masked values: fill them, e.g. array.filled(0), or "
             "leave them out"
         )
     if isinstance(value, (list, tuple)):
@@ -107,11 +107,13 @@ def exact_array(value: Any, where: str) -> Any:
         is_held = -(2**63) <= number < 2**63
         is_needed = array.dtype.kind == "O" or len(integers) == len(numbers)
         if is_needed and not is_held:
-            raise InvalidArgument(f"{where}: {number} is no 64-bit integer")
+            raise InvalidArgument(
+                f"{where}: {number} is not a 64-bit integer"
+            )
         if array.dtype.kind == "f" and float(number) != number:
             raise InvalidArgument(
-                f"{where}: {number} stands among floats, and {array.dtype} "
-                "does not hold it: make it a field of its own"
+                f"{where}: {number} is among floats, and {array.dtype} cannot "
+                "represent it: make it a separate field"
             )
     return array
 
@@ -136,7 +138,7 @@ def tensor_to_numpy(tensor: Any, where: str) -> Tuple[Any, str]:
             way = "tensor.float()"
         raise InvalidArgument(
             f"{where} is a tensor of {tensor.dtype} ({layout}), which NumPy "
-            f"does not hold: convert it, as {way}"
+            f"does not support: convert it with {way}"
         ) from error
     return array, array.dtype.name
 
@@ -173,7 +175,7 @@ def _pil_to_array(image: Any, where: str, kind: str, name: str) -> Any:
         return numpy.asarray(image.getchannel(0))
     raise InvalidArgument(
         f"{where} is a palette image: fields={{{name!r}: 'mask'}} keeps its "
-        "classes, 'image' takes its colours"
+        "classes, 'image' converts it to its colours"
     )
 
 
@@ -198,14 +200,14 @@ def to_value(
             array, origin = numpy.asarray(value, numpy.int64), "numpy"
         except OverflowError:
             raise InvalidArgument(
-                f"{where}: {value} is no 64-bit integer"
+                f"{where}: {value} is not a 64-bit integer"
             ) from None
     elif isinstance(value, (str, bytes, bytearray)) or value is None:
         if encoded.is_image_file(value):
-            way = "decode it first, as datasetd.sources.decode_image(value)"
+            way = "decode it first: datasetd.sources.decode_image(value)"
         else:
             way = (
-                "give a number for it, such as the index of its class, or "
+                "replace it by a number, such as the index of its class, or "
                 "leave it out of a dict with fields=; text becomes class "
                 "indices in a field called label, or by fields={name: 'label'}"
             )
@@ -260,10 +262,10 @@ def make_spec(
     if is_image:
         if dtype not in _IMAGE_DTYPES:
             raise InvalidArgument(
-                f"{where} is {dtype}, and {'masks' if is_mask else 'images'} "
+                f"{where} is {dtype}, but {'masks' if is_mask else 'images'} "
                 f"are {', '.join(_IMAGE_DTYPES)}: cast it to uint8, or to "
-                "float32, which is exact up to 2**24; as 'array' it is kept as "
-                "it is, and there are no transforms for it"
+                "float32, which is exact up to 2**24; as 'array' it is not "
+                "changed, and has no transforms"
             )
         if len(shape) == 2 and not is_chw:
             shape += (1,)
@@ -273,8 +275,7 @@ def make_spec(
                 f"{where} has shape {tuple(array.shape)}, expected an image "
                 f"as {'(C, H, W)' if is_chw else '(H, W) or (H, W, C)'} with C "
                 f"of 1 to {MAX_CHANNELS}; in fields=, 'image_chw' is for "
-                "(C, H, W), 'image' for (H, W, C), and 'array' keeps all as "
-                "they are"
+                "(C, H, W), 'image' for (H, W, C), and 'array' for any shape"
             )
         if is_chw:
             shape = (shape[1], shape[2], shape[0])

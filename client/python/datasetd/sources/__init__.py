@@ -1,11 +1,11 @@
-"""Sources: reads files with other libraries, for Client.push_dataset.
+"""Sources: read files with other libraries, for Client.push_dataset.
 
     digits = datasetd.sources.hdf5("digits.h5", {"image": "x", "label": "y"})
     client.push_dataset("digits", digits)
 
-Each function imports the usual library of its format when it is called, and
-names it in the error if it is missing. `fields` maps fields to names in the
-file; unset, every array of the file is a field of the same name.
+Each function imports the usual library of its format when it is called; if the
+library is missing, the error names it. `fields` maps fields to names in the
+file. By default every array of the file is a field with the same name.
 """
 
 from ._cifar_python import cifar_python

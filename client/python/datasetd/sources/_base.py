@@ -44,8 +44,8 @@ _MAX_CHANNELS = 4
 
 
 class Note(NamedTuple):
-    """What was left out, changed or decided; a warning if training may be
-    affected."""
+    """Something that was omitted, changed or decided; a warning if training
+    may be affected."""
 
     text: str
     is_warning: bool = False
@@ -54,9 +54,9 @@ class Note(NamedTuple):
 class Source(Dict[str, Any]):
     """Columns by field: arrays [N, ...] of N samples.
 
-    Attributes: classes, the class names; kinds, the kinds of fields that
-    push_dataset would else guess; notes, for Dataset.notes; label, the field
-    that holds indices of classes.
+    Attributes: classes, the class names; kinds, the kinds of fields, which
+    push_dataset would otherwise guess; notes, for Dataset.notes; label, the
+    field that contains indices of classes.
     """
 
     def __init__(
@@ -89,8 +89,9 @@ def class_list(classes: Any, option: str = "classes") -> Optional[List[str]]:
         return None
     if isinstance(classes, str):
         raise InvalidArgument(
-            f"{option}={classes!r}: the name of a resident dataset is for "
-            "load_dataset and push_dataset; here give its list, dataset.classes"
+            f"{option}={classes!r}: only load_dataset and push_dataset take "
+            "the name of a resident dataset; here pass its list, "
+            "dataset.classes"
         )
     names = getattr(classes, "classes", classes)
     if not isinstance(names, (list, tuple)) or not all(
@@ -101,7 +102,7 @@ def class_list(classes: Any, option: str = "classes") -> Optional[List[str]]:
             "that has classes, or the name of a resident one"
         )
     if not names:
-        raise InvalidArgument(f"{option} is empty: it names no class")
+        raise InvalidArgument(f"{option} is empty; expected class names")
     return list(names)
 
 
@@ -171,7 +172,7 @@ def choose(fields: Fields, names: Iterable[str], where: str) -> Dict[str, str]:
                 "fields="
             )
     if not chosen:
-        raise InvalidArgument(f"{where} holds no array")
+        raise InvalidArgument(f"{where} contains no array")
     return chosen
 
 

@@ -257,12 +257,12 @@ def cifar100_python(path: Path, split: str = "train") -> Source:
 
 
 def cifar_python(path: Path, split: str = "train") -> Source:
-    """CIFAR-10 or CIFAR-100 of the Python version: `image` uint8
-    [N, 32, 32, 3] and `label` uint8, in CIFAR-100 `coarse_label`, too.
+    """Reads the Python version of CIFAR-10 or CIFAR-100: `image` uint8
+    [N, 32, 32, 3] and `label` uint8, and for CIFAR-100 `coarse_label`.
 
     Args:
-      path: the directory cifar-10-batches-py or cifar-100-python, or the one
-        that one of them is in.
+      path: the directory cifar-10-batches-py or cifar-100-python, or the
+        directory that contains it.
       split: "train" or "test".
 
     Pickles may only contain texts, and arrays and lists of integers; no code
@@ -271,8 +271,8 @@ def cifar_python(path: Path, split: str = "train") -> Source:
     ten, hundred = _root(path, _CIFAR10), _root(path, _CIFAR100)
     if existing(path) not in (ten, hundred):
         raise InvalidArgument(
-            f"{path} holds {_CIFAR10.directory} and {_CIFAR100.directory}: "
-            "name one of them"
+            f"{path} contains {_CIFAR10.directory} and {_CIFAR100.directory}: "
+            "give the path of one of them"
         )
     if any(
         os.path.isfile(os.path.join(hundred, name))

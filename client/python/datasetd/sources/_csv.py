@@ -59,22 +59,22 @@ def csv(
     ignore_other_classes: bool = False,
     **options: Any,
 ) -> Source:
-    """Columns of a CSV file, by pandas, with the dtypes that they have there.
+    """Reads columns of a CSV file with pandas, with pandas's dtypes.
 
     Args:
-      fields: columns, or for each field a column, or a list of columns, which
-        make a field (K,) of each sample:
+      fields: columns; or for each field a column, or a list of K columns, which
+        become a field of shape (K,):
         `{"x": ["width", "height"], "label": "species"}`.
       label: the column of text that becomes classes.
-      classes: their names, in the order of the indices: a list, or what has
-        `classes`, as a Dataset. None: the texts, sorted.
-      ignore_other_classes: leave rows of other classes out.
-      options: of pandas.read_csv, as sep=";". low_memory is False by default;
-        dtype={"x": "float32"} gives smaller numbers.
+      classes: class names, in the order of the indices: a list, or an object
+        with `classes`, such as a Dataset. None: the sorted texts.
+      ignore_other_classes: omits rows of other classes.
+      options: options of pandas.read_csv, such as sep=";". low_memory is False
+        by default; dtype={"x": "float32"} makes numbers smaller.
 
-    Text becomes classes in one column: that which `label` or `dtype` names, or
-    that is called label, class, target, category, species or y, also as a
-    field. Other text is an error, and so is a cell that is no number in a
+    Text becomes classes in one column: the one that `label` or `dtype` names,
+    or one that is called label, class, target, category, species or y, also as
+    a field. Other text is an error, and so is a cell that is not a number in a
     column of numbers.
     """
     pandas = library("pandas", "pandas", "csv")
@@ -99,7 +99,7 @@ def csv(
     }
     if len(texts) > 1:
         raise InvalidArgument(
-            f"{path}: the columns {listed(texts.values())} hold text, which "
+            f"{path}: the columns {listed(texts.values())} contain text, but "
             "only one column may: leave the others out with fields="
         )
     codes: Dict[str, Any] = {}
@@ -153,8 +153,9 @@ class _File:
         ):
             raise InvalidArgument(
                 f"{path}: rows have more cells than there are names of "
-                "columns, and pandas takes the first cells for an index: name "
-                "all, as names=[...] with header=0 if the file has a header"
+                "columns, so pandas reads the first cells as an index: name "
+                "all columns, by names=[...] and header=0 if the file has a "
+                "header"
             )
         # Without a header they are numbers.
         frame.columns = [str(name) for name in frame.columns]
@@ -195,7 +196,8 @@ class _File:
             and not is_label(other)
         ]
         raise InvalidArgument(
-            f"{self._place(0, cell)}: column {name!r} holds text, as {cell!r}"
+            f"{self._place(0, cell)}: column {name!r} contains text, such as "
+            f"{cell!r}"
             + (f", and so do {listed(others)}" if others else "")
             + f": {way}"
         )
@@ -214,7 +216,7 @@ class _File:
                 raise InvalidArgument(
                     f"{self.path}: column {name!r} has integers above 2**53, "
                     f"which {dtype}, the dtype of {listed(group)} together, "
-                    "does not hold: make it a field of its own with fields="
+                    "cannot represent: make it a separate field with fields="
                 )
         return numpy.stack([c.astype(dtype) for c in columns], axis=1)
 
@@ -277,7 +279,7 @@ class _File:
             if "inf" not in cell.lower():
                 raise InvalidArgument(
                     f"{self._place(row, cell)}: column {name!r} is {cell!r}, "
-                    f"which {values.dtype} does not hold"
+                    f"which {values.dtype} cannot represent"
                 )
 
     def _check_cells(self, name: str) -> None:
@@ -313,15 +315,15 @@ class _File:
         is_word = bool(cell.strip()) and cell not in map(str, words)
         if is_word and not _is_number_dtype(self.frame[name].dtype):
             raise InvalidArgument(
-                f"{where}: column {name!r} is {cell!r}, which pandas takes for "
+                f"{where}: column {name!r} is {cell!r}, which pandas reads as "
                 "an empty cell: keep_default_na=False keeps the word"
             )
         raise InvalidArgument(
             f"{where}: column {name!r} has empty cells"
-            + (f", for which pandas takes {cell!r}" if is_word else "")
-            + ": fill them, as "
-            "frame = pandas.read_csv(...).fillna(0), or leave the rows out by "
-            "dropna(), and push_dataset(name, frame)"
+            + (f", as pandas reads {cell!r}" if is_word else "")
+            + ": fill them, such as by "
+            "frame = pandas.read_csv(...).fillna(0), or drop the rows by "
+            "dropna(), and call push_dataset(name, frame)"
         )
 
     def _check_is_all_text(self, name: str) -> None:
@@ -333,11 +335,11 @@ class _File:
         row = [str(value) for value in self.frame[name]].index(others[0])
         raise InvalidArgument(
             f"{self._place(row, others[0])}: column {name!r} is {others[0]!r}, "
-            "and other cells of it are numbers: if it is a missing value, "
-            f"na_values=[{others[0]!r}] makes it an empty cell of pandas, to "
-            "be filled or dropped; thousands=',' and decimal=',' read other "
-            f"ways to write numbers; label={name!r} makes classes of all cells "
-            "as text"
+            "but its other cells are numbers: if it is a missing value, "
+            f"na_values=[{others[0]!r}] makes it an empty cell, which can be "
+            "filled or dropped with pandas; thousands=',' and decimal=',' read "
+            f"other notations of numbers; label={name!r} turns all cells, as "
+            "text, into classes"
         )
 
     def _is_number(self, text: str) -> bool:

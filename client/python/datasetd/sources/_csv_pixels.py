@@ -21,18 +21,18 @@ def csv_pixels(
     height: Optional[int] = None,
     width: Optional[int] = None,
 ) -> Source:
-    """Grey images of a CSV file, one per row, as in FER-2013: `image` uint8
-    [N, H, W, 1] and `label` int64.
+    """Reads grey images from a CSV file, one per row, as in FER-2013: `image`
+    uint8 [N, H, W, 1] and `label` int64.
 
     The first row names the columns, in any order and case: `pixels`, integers
-    from 0 to 255 with spaces between, row by row; `emotion` or `label`, an
+    from 0 to 255 separated by spaces, row by row; `emotion` or `label`, an
     integer; `usage`, one of Training, PublicTest and PrivateTest. The last two
-    may be missing. Other columns are ignored, and hold no commas.
+    may be missing. Other columns are ignored, and must not contain commas.
 
     Args:
       split: "train", "public_test", "private_test" or "all". Without a column
-        usage every row belongs to every split.
-      height, width: of the images. None: they are square.
+        `usage` every row belongs to every split.
+      height, width: size of the images. None: they are square.
     """
     numpy = library("numpy", "numpy", "csv_pixels")
     if split not in _USAGES:
@@ -180,7 +180,7 @@ class _Images:
         width = width or count // max(1, height)
         if not count or height * width != count:
             raise self._error(
-                f"{count} pixels are not {height} x {width}: give height and "
+                f"{count} pixels are not {height} x {width}: set height and "
                 "width"
             )
         return height, width, 1

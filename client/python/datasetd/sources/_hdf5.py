@@ -47,19 +47,18 @@ def hdf5(
     images: Choices = None,
     masks: Choices = None,
 ) -> Source:
-    """Datasets [N, ...] of an HDF5 file, by h5py: numbers, and encoded images
-    as uint8 of variable length.
+    """Reads datasets [N, ...] of an HDF5 file with h5py: numbers, and encoded
+    images as uint8 of variable length.
 
-    They are read in order, and need not fit into memory. Text becomes classes
-    in a dataset, or a field, of labels by its name: label, class, species. Data
-    in other files, by external links or storage or virtual datasets, is
-    refused.
+    They are read in order, and need not fit in memory. Text becomes classes in
+    a dataset or a field whose name is one of labels: label, class, species.
+    Data in other files, through external links, external storage or virtual
+    datasets, is refused.
 
     Args:
       fields: "group/name" names a dataset of a group. None: the datasets of
-        numbers and images in the root, sorted by name, without those that are
-        links.
-      images, masks: as of npz().
+        numbers and images in the root, sorted by name, without links.
+      images, masks: as in npz().
     """
     h5py = library("h5py", "h5py", "hdf5")
     found = existing(path)
@@ -80,16 +79,16 @@ def hdf5(
         if _is_elsewhere(dataset, file):
             raise InvalidArgument(
                 f"{found}: {name!r} keeps its data in other files, which are "
-                "not read: open it with h5py, and push the dataset if it may "
-                "be trusted"
+                "not read: open it with h5py, and push the dataset if you "
+                "trust the file"
             )
         if _is_text(dataset, h5py) and (is_label(field) or is_label(name)):
             columns[field] = dataset.asstr()[:].astype(str)
             continue
         if not _is_array(dataset) and not _is_files(dataset, h5py):
             raise InvalidArgument(
-                f"{found}: {name!r} is no array [N, ...] of numbers that "
-                f"datasetd holds: {', '.join(_DTYPES)}"
+                f"{found}: {name!r} is not an array [N, ...] of numbers that "
+                f"datasetd supports: {', '.join(_DTYPES)}"
             )
         columns[field] = _Rows(dataset, f"{found}: {name!r}")
     kinds = array_kinds(columns, images, masks)

@@ -19,11 +19,12 @@ from ._folders import walk
 
 
 def decode_image(data: bytes, mode: Optional[str] = "RGB") -> Any:
-    """The PIL image of an encoded file: JPEG, PNG, WebP, TIFF and what else
-    Pillow reads; of several frames, the first.
+    """Returns the PIL image of an encoded file: JPEG, PNG, WebP, TIFF or any
+    other type that Pillow reads. Of several frames it returns the first.
 
-    `mode` is Pillow's, None the file's own. Of 16 bits a channel a mode of 8
-    bits takes the upper ones, and floats and 32 bits raise InvalidArgument.
+    `mode` is a mode of Pillow, None that of the file. A mode of 8 bits takes
+    the upper 8 of 16 bits per channel; floats and 32 bits raise
+    InvalidArgument.
     """
     pillow = library("PIL.Image", "pillow", "decode_image")
     image = pillow.open(io.BytesIO(data))
@@ -100,17 +101,17 @@ def image_folder(
     classes: Any = None,
     ignore_other_classes: bool = False,
 ) -> Any:
-    """Images of a directory of a directory for each class, decoded by Pillow:
-    `image` and `label`, in the order of torchvision's ImageFolder. A directory
-    of images alone has `image` only.
+    """Reads images from a directory with one directory per class, decoded by
+    Pillow: `image` and `label`, in the order of torchvision's ImageFolder. A
+    directory that contains only images has only `image`.
 
     Args:
-      extensions: as [".tif", ".webp"]; None is all that Pillow knows.
-      mode: as of decode_image; None is each file's own, with palettes refused.
-      classes: their names, in the order of the labels: a list, or what has
-        `classes`, as a Dataset; a class may have no directory. None: the
-        directories, sorted, but those whose names begin with a dot.
-      ignore_other_classes: leave directories of other classes out.
+      extensions: such as [".tif", ".webp"]; None: all that Pillow knows.
+      mode: as in decode_image; None: that of each file, with palettes refused.
+      classes: class names, in the order of the labels: a list, or an object
+        with `classes`, such as a Dataset; a class may have no directory. None:
+        the sorted directories, except those whose names begin with a dot.
+      ignore_other_classes: omits directories of other classes.
 
     A directory that cannot be read is an error. For JPEG and PNG,
     load_dataset's image_folder is faster.
@@ -140,7 +141,7 @@ def image_folder(
         return _Folder(root, [], unlabelled, mode, notes)
     if not folders:
         raise InvalidArgument(
-            f"{root} holds no directory, expected one for each class"
+            f"{root} contains no directory, expected one for each class"
             + ("" if names is None else f" of {listed(names)}")
         )
     if loose:

@@ -33,14 +33,14 @@ class _Entries:
 
 
 def lmdb(path: Path, decode: Callable[[bytes, bytes], Any]) -> Any:
-    """Entries of an LMDB environment, in the order of their keys.
+    """Reads the entries of an LMDB environment, in the order of their keys.
 
     Args:
-      decode: makes a sample of a key and a value: a tuple or a dict, as
+      decode: makes a sample, a tuple or a dict, of a key and a value, such as
         `lambda key, value: (value[8:], int.from_bytes(value[:8], "little"))`.
         The daemon decodes images that are left as bytes.
 
-    Keys that begin with `__`, as `__len__`, are not samples.
+    Keys that begin with `__`, such as `__len__`, are not samples.
     """
     package = library("lmdb", "lmdb", "lmdb")
     found = existing(path)

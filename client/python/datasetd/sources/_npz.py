@@ -22,13 +22,13 @@ def npz(
     images: Choices = None,
     masks: Choices = None,
 ) -> Source:
-    """Arrays [N, ...] of an .npz file, by NumPy, which reads them into memory.
+    """Reads arrays [N, ...] of an .npz file into memory, with NumPy.
 
     Args:
       fields: None: every array, sorted by name.
-      images, masks: fields that are images, or masks, and with a minus before,
-        fields that are not: ["photo", "-codes"] or "photo,-codes". None: as in
-        format npy.
+      images, masks: fields that are images or masks, and with a minus, fields
+        that are not: ["photo", "-codes"] or "photo,-codes". None: as in format
+        npy.
 
     Arrays of Python objects are refused: reading them would run their code.
     """

@@ -39,7 +39,7 @@ class _Records:
                     if dtype == "int64" and not is_whole:
                         raise InvalidArgument(
                             f"{self._path}: the label of record {i} is "
-                            f"{label}, no whole number: give "
+                            f"{label}, not a whole number: set "
                             "label_dtype='float32'"
                         )
                     label = numpy.dtype(dtype).type(label)
@@ -53,13 +53,13 @@ def recordio(
     decode: Optional[Callable[[bytes], Any]] = None,
     label_dtype: Optional[str] = None,
 ) -> Any:
-    """Records of an MXNet RecordIO file (.rec) of images, by mxnet: `image`,
-    and `label`, a number or float32 (K,).
+    """Reads an MXNet RecordIO file (.rec) of images, with mxnet: `image`, and
+    `label`, a number or float32 (K,).
 
     Args:
-      decode: makes the image of a record's bytes; None: the daemon does.
-      label_dtype: of labels that are numbers, "int64" or "float32"; None:
-        int64 if that of the first record is whole.
+      decode: makes an image of a record's bytes; None: the daemon decodes it.
+      label_dtype: dtype of labels that are numbers, "int64" or "float32"; None:
+        int64 if the label of the first record is a whole number.
     """
     if label_dtype not in (None, "int64", "float32"):
         raise InvalidArgument(

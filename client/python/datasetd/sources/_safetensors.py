@@ -6,8 +6,8 @@ from ._base import Fields, Path, Source, choose, existing, library
 
 
 def safetensors(path: Path, fields: Fields = None) -> Source:
-    """Tensors [N, ...] of a .safetensors file: torch's where torch is
-    installed, which has bfloat16, else NumPy's."""
+    """Reads tensors [N, ...] of a .safetensors file: with torch, which has
+    bfloat16, if it is installed, else with NumPy."""
     package = library("safetensors", "safetensors", "safetensors")
     framework = "pt" if importlib.util.find_spec("torch") else "np"
     with package.safe_open(existing(path), framework=framework) as file:

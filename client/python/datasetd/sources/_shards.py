@@ -70,7 +70,7 @@ def pattern_of(files: Sequence[str]) -> str:
         if "," in item or ".." in item:
             raise InvalidArgument(
                 f"shard {begin + item + end!r}: a name with ',' or '..' "
-                "cannot stand in a pattern beside others: rename the shards"
+                "cannot be in a pattern with others: rename the shards"
             )
     pattern = f"{begin}{{{','.join(items)}}}{end}"
     if len(os.fsencode(pattern)) > _MAX_PATH_BYTES:

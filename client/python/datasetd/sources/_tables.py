@@ -8,9 +8,9 @@ from ._base import Fields, Path, choose, existing, library
 
 
 def parquet(path: Path, fields: Fields = None) -> Any:
-    """Columns of a Parquet file, or of a directory of them, by pyarrow:
+    """Reads columns of a Parquet file, or of a directory of them, with pyarrow:
     numbers, lists of one length, and encoded images as binary or as structs of
-    bytes and path, of which a path is not opened."""
+    bytes and path. Paths are not opened."""
     pq = library("pyarrow.parquet", "pyarrow", "parquet")
     _check_version("parquet")
     found = existing(path)
@@ -25,9 +25,9 @@ def parquet(path: Path, fields: Fields = None) -> Any:
 
 
 def arrow(path: Path, fields: Fields = None) -> Any:
-    """Columns of an Arrow file or stream, or of Feather 2, by pyarrow.
+    """Reads columns of an Arrow file or stream, or of Feather 2, with pyarrow.
 
-    Mapped into memory and read in order: it need not fit.
+    The file is mapped and read in order; it need not fit in memory.
     """
     pyarrow = library("pyarrow", "pyarrow", "arrow")
     library("pyarrow.ipc", "pyarrow", "arrow")

@@ -306,8 +306,8 @@ class _Records:
             element = numpy.dtype(feature.dtype)
             if len(values[0]) % element.itemsize:
                 raise InvalidArgument(
-                    f"{where} has {len(values[0])} bytes, which are no "
-                    f"{feature.dtype}"
+                    f"{where} has {len(values[0])} bytes, which is not a "
+                    f"multiple of the size of {feature.dtype}"
                 )
             array = numpy.frombuffer(values[0], element)
         else:
@@ -348,18 +348,18 @@ class _Records:
             if names.setdefault(field, name) != name:
                 raise InvalidArgument(
                     f"{where}: features {names[field]!r} and {name!r} are both "
-                    f"field {field!r}: name the fields by features="
+                    f"field {field!r}: name the fields with features="
                 )
         if not images and not numbers:
             raise InvalidArgument(
-                f"{where}: neither an image nor numbers; features= says what "
-                "its bytes are"
+                f"{where}: neither an image nor numbers; declare its bytes "
+                "with features="
             )
         if left_out:
             self.notes.append(
                 Note(
                     "left out: features that are bytes or empty in the first "
-                    f"record, {listed(left_out)}; features= says what they are",
+                    f"record, {listed(left_out)}; features= declares them",
                     is_warning=any(map(is_label, left_out)),
                 )
             )
@@ -371,21 +371,21 @@ def tfrecord(
     features: Features = None,
     decode: Mapping[str, Callable[[bytes], Any]] = {},
 ) -> Any:
-    """Examples of TFRecord files, plain, gzip or zlib, by the package
-    `tfrecord`. CRCs are checked.
+    """Reads examples of TFRecord files, plain or compressed with gzip or zlib,
+    with the package `tfrecord`. CRCs are checked.
 
     Args:
       paths: files, or a pattern, `DIR/train-{00000..00127}-of-00128`.
       features: for each field the feature and its kind: `{"image":
         "image/encoded:image", "label": "image/class/label:int64"}`, or as
         text, `image=image/encoded:image,label=image/class/label:int64`. Kinds
-        are `image` (a file of an image, which the daemon decodes), `byte`
-        (bytes for `decode`), `int64` and `float32` (lists), and any dtype with
-        a shape for bytes that are elements, little-endian: `uint8[28x28x1]`.
-        Without a shape one value is a number, and K are an array [K]. None:
-        the images, int64 lists and float lists of the first example, with `_`
-        for characters that a field's name cannot have.
-      decode: for fields of bytes a function that makes their value.
+        are `image` (an encoded image, which the daemon decodes), `byte` (bytes
+        for `decode`), `int64` and `float32` (lists), and any dtype with a shape
+        for bytes that are little-endian elements: `uint8[28x28x1]`. Without a
+        shape one value is a number, and K values are an array [K]. None: the
+        images, int64 lists and float lists of the first example, with `_` for
+        characters that a field name cannot have.
+      decode: for fields of bytes, a function that returns their value.
 
     Returns columns if all fields are numbers, else samples, each read once.
     """

@@ -40,13 +40,14 @@ def _load(torch: Any, path: str) -> Any:
 
 
 def torch_file(path: Path, fields: Fields = None) -> Source:
-    """Tensors [N, ...] of a torch.save file: a dict by name, a tuple or list,
-    or a single tensor.
+    """Reads tensors [N, ...] of a torch.save file: a dict by name, a tuple or
+    list, or a single tensor.
 
-    Those of a tuple are named `image`, `label`, `field_2`, ..., or by a list
-    `fields`, which names all. What is no such tensor is an error, unless
-    `fields` leaves it out of a dict, or of a tuple by `{"x": "image"}`. Loaded
-    with weights_only, so no code in the file is run.
+    The tensors of a tuple are named `image`, `label`, `field_2`, ..., or by a
+    list `fields`, which must name all. Any other value is an error, unless
+    `fields` omits it: for a dict by its name, for a tuple by a dict such as
+    `{"x": "image"}`. The file is loaded with weights_only, so no code in it is
+    run.
     """
     torch = library("torch", "torch", "torch_file")
     known = inspect.signature(torch.load).parameters
@@ -65,15 +66,15 @@ def torch_file(path: Path, fields: Fields = None) -> Source:
             names = list(fields)
         if len(names) != len(content):
             raise InvalidArgument(
-                f"{path} holds {len(content)} values, and fields names "
-                f"{len(names)}: name all of them, or some by a dict, as "
+                f"{path} contains {len(content)} values, but fields names "
+                f"{len(names)}: name all of them, or some by a dict, such as "
                 "{'x': 'image', 'y': 'label', 'z': 'field_2'}"
             )
         content = dict(zip(names, content))
     if not isinstance(content, Mapping):
         raise InvalidArgument(
-            f"{path} holds a {type(content).__name__}, expected tensors in a "
-            "dict or a tuple"
+            f"{path} contains a {type(content).__name__}, expected tensors in "
+            "a dict or a tuple"
         )
     chosen = choose(fields, content, str(path))
     for name in chosen.values():

@@ -16,11 +16,11 @@ from ._base import (
 
 
 def zarr(path: Path, fields: Fields = None) -> Source:
-    """Arrays [N, ...] of a Zarr group, or a single array, named `data` or as
-    `fields` says, one name.
+    """Reads arrays [N, ...] of a Zarr group, or a single array, which is named
+    `data` or by the only name in `fields`.
 
-    Read in order, chunk by chunk; they need not fit into memory. Chunks that
-    are pickles are refused: reading them would run their code.
+    Arrays are read in order, chunk by chunk; they need not fit in memory.
+    Chunks that are pickles are refused: reading them would run their code.
     """
     package = library("zarr", "zarr", "zarr")
     root = package.open(existing(path), mode="r")
@@ -28,7 +28,7 @@ def zarr(path: Path, fields: Fields = None) -> Source:
 
 
 def n5(path: Path, fields: Fields = None) -> Source:
-    """Arrays [N, ...] of an N5 group, by zarr before version 3."""
+    """Reads arrays [N, ...] of an N5 group, with zarr before version 3."""
     package = library("zarr", "zarr<3", "n5")
     store = getattr(package, "N5Store", None)
     if store is None:

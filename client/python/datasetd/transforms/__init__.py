@@ -1,9 +1,9 @@
 """The ops that the daemon runs for every batch, and for images at load.
 
 Names, parameters, defaults and meaning are those of torchvision.transforms.v2;
-differences are documented at the op and in docs/transforms.md. The classes
-only describe ops: the daemon executes them and draws random parameters per
-sample.
+differences are documented in the op's docstring and in docs/transforms.md. The
+classes only describe ops: the daemon executes them and draws random parameters
+per sample.
 
     from datasetd import transforms as T
     [T.RandomCrop(32, padding=4, padding_mode="reflect"),
@@ -11,15 +11,15 @@ sample.
      T.ToDtype("float16", scale=True),
      T.Normalize(mean, std)]
 
-An op applies to the field `image`, or to those that `fields` names, with the
-same random numbers for all of them:
+An op applies to the field `image`, or to the fields that `fields` names, with
+the same random numbers for all of them:
 
     [T.RandomResizedCrop(224, fields=["image", "mask"]),
      T.RandomRotation(10, fill={"mask": 255}, fields=["image", "mask"]),
      T.ColorJitter(0.4, 0.4, 0.4, 0.1)]
 
-Masks are sampled by nearest neighbour and filled as a `fill` dict says, else
-with 0. Colour ops on masks are errors.
+Masks are sampled by nearest neighbour and filled with their value in a `fill`
+dict, else with 0. Colour ops on masks are errors.
 """
 
 # ruff: noqa: F403

@@ -28,8 +28,8 @@ _PARTS = {
 class Transform:
     """One op. Equal ops compare equal.
 
-    `fields` names the fields that it applies to, with the same random numbers
-    for all, such as an image and its mask. None: the field `image`.
+    `fields` names the fields to which it applies, such as an image and its
+    mask, with the same random numbers for all. None: the field `image`.
     """
 
     # The name in transform.proto.

@@ -81,17 +81,17 @@ def from_torchvision(
 ) -> List[Transform]:
     """Converts a torchvision pipeline, v1 or v2, to ops of the daemon.
 
-    Accepts a Compose, a list, an nn.Sequential or one transform. ToTensor
-    becomes ToDtype("float32", scale=True); ops that only change the container
-    (PILToTensor, ToImage, ...) are left out. Resize and RandomResizedCrop
-    antialias as in torchvision: on Pillow images, that is before a ToTensor,
-    PILToTensor or ToImage and not before a ToPILImage, and on tensors if
-    `antialias` is True. Also accepts the transforms of a model's weights
-    (`weights.transforms()`).
+    Accepts a Compose, a list, an nn.Sequential, one transform, or the
+    transforms of a model's weights (`weights.transforms()`). ToTensor becomes
+    ToDtype("float32", scale=True); ops that only change the container
+    (PILToTensor, ToImage, ...) are omitted. Resize and RandomResizedCrop
+    antialias as in torchvision: on tensors if `antialias` is True, and always
+    on Pillow images. Images before a ToTensor, PILToTensor or ToImage count as
+    Pillow images, unless a ToPILImage comes first.
 
-    Ops are for the field `image`. `masks` names the fields that are masks of
-    it: as in v2, geometry moves them with the image, a ToDtype with a dict has
-    their dtype, and other ops leave them as they are.
+    The ops are for the field `image`. `masks` names the fields that are its
+    masks. As in v2, geometric ops move them with the image, a ToDtype with a
+    dict sets their dtype, and other ops do not change them.
 
     Raises InvalidArgument for an unsupported op; the message has its name, its
     position and an alternative.
@@ -124,9 +124,9 @@ def advice(op: Any) -> str:
     values = list(getattr(op, "__dict__", {}).values())
     if callable(op) and any(map(_is_pipeline, values)):
         return (
-            "if it makes several images of one, as for two crops, give a list "
-            "for each as views= of the DataLoader: views={'q': [...], 'k': "
-            "[...]} makes the fields q and k of a batch"
+            "if it makes several images of one, such as two crops, pass a "
+            "list for each as views= of the DataLoader: views={'q': [...], "
+            "'k': [...]} makes the fields q and k of a batch"
         )
     return ""
 
@@ -253,22 +253,24 @@ def _converted(op: Any, name: str, place: _Place) -> List[Transform]:
             return []
         if isinstance(getattr(op, "func", op), type):
             # The transforms of torchvision's weights are a partial.
-            raise InvalidArgument("it makes a transform, and is none: call it")
+            raise InvalidArgument("it makes a transform: call it")
         raise InvalidArgument(
-            "it is not torchvision's, and cannot run in the daemon: "
+            "it is not a transform of torchvision, and cannot run in the "
+            "daemon: "
             + (advice(op) or _IN_THE_LOOP)
         )
     if name in _NOTHING:
         return []
     if place.fields.masks and name in _WITHOUT_MASKS:
         raise InvalidArgument(
-            "torchvision has none for samples with masks: for the image alone "
-            f"give transforms={{{place.fields.image!r}: ...}}"
+            "torchvision does not support it for samples with masks: for the "
+            f"image alone pass transforms={{{place.fields.image!r}: ...}}"
         )
     if any(_name(inner) in _BATCH_OPS for inner in _parts(op)):
         raise InvalidArgument(
-            "a pipeline ends with one MixUp or CutMix, which every batch gets: "
-            f"give one of them instead, or leave it out here and {_IN_THE_LOOP}"
+            "a pipeline can only end with one MixUp or CutMix, for every "
+            "batch: use one of them instead, or leave it out here and "
+            f"{_IN_THE_LOOP}"
         )
     if name in _SPECIAL:
         return _SPECIAL[name](op, place)
@@ -315,7 +317,7 @@ def _fill(value: Any, place: _Place) -> Any:
             return FillByKind(value, value)
         if place.is_v2:
             raise InvalidArgument(
-                f"fill has {len(value)} numbers, and masks take one: give "
+                f"fill has {len(value)} numbers, but masks take one: pass "
                 "{tv_tensors.Image: ..., tv_tensors.Mask: ...}"
             )
         return value
@@ -381,9 +383,9 @@ def _to_dtype(op: Any, place: _Place) -> List[Transform]:
         made.append(_mask_dtype(mask, place.fields.masks))
     elif mask is not None and mask is not others:
         raise InvalidArgument(
-            "dtype has the key Mask, and no field is one: name them, as "
-            "from_torchvision(..., masks=['mask']); a pushed field is a mask "
-            "by fields={'mask': 'mask'} of the push"
+            "dtype has the key Mask, but no field is a mask: name them, such "
+            "as from_torchvision(..., masks=['mask']); fields={'mask': 'mask'} "
+            "of a push makes the pushed field a mask"
         )
     return made
 
@@ -403,7 +405,7 @@ def _mask_dtype(dtype: Any, masks: Tuple[str, ...]) -> Transform:
 def _to_pil_image(op: Any, place: _Place) -> List[Transform]:
     if place.is_float:
         raise InvalidArgument(
-            "images do not go back from floating point to uint8: leave out "
+            "images cannot be converted back to uint8: leave out "
             "this op and the conversion before it"
         )
     return []
@@ -417,14 +419,14 @@ def _mix(make: Callable[..., Transform]) -> Any:
     def convert(op: Any, place: _Place) -> List[Transform]:
         if op.num_classes is None:
             raise InvalidArgument(
-                "num_classes is None; expected the number of classes, as the "
-                "resident labels are integers"
+                "num_classes is None; expected the number of classes, because "
+                "the resident labels are integers"
             )
         getter = getattr(op, "_labels_getter", None)
         if getattr(getter, "__name__", _OWN_LABELS) != _OWN_LABELS:
             raise InvalidArgument(
-                "labels_getter is a function, which is not run: give "
-                "labels= of datasetd.transforms the name of the field"
+                "labels_getter is a function, which cannot run in the daemon: "
+                "pass the name of the field as labels= of datasetd.transforms"
             )
         return [make(alpha=op.alpha, num_classes=op.num_classes)]
 

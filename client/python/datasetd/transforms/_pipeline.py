@@ -63,8 +63,8 @@ def spread_pipelines(
             for op in _checked_list(name, ops):
                 if op.fields is not None:
                     raise InvalidArgument(
-                        f"{name}: {op!r} names fields; in a dict an op is for "
-                        "the field of its list: give one list with fields="
+                        f"{name}: {op!r} names fields; in a dict an op applies "
+                        "to the field of its list: use one list with fields="
                     )
                 spread.add(op, (field,))
         return spread
@@ -117,14 +117,14 @@ def _checked_list(
             f"{name}: {ops!r}; expected a list of transforms; "
             + (
                 advice(ops)
-                or "for those of torchvision see "
-                "datasetd.transforms.from_torchvision"
+                or "datasetd.transforms.from_torchvision converts those of "
+                "torchvision"
             )
         )
     others = [op for op in ops if not isinstance(op, Transform)]
     for op in sorted(others, key=_is_torchvision):
         raise InvalidArgument(
-            f"{name}: {op!r} is no datasetd.transforms class; "
+            f"{name}: {op!r} is not of a datasetd.transforms class; "
             + (
                 (not _is_torchvision(op) and advice(op))
                 or "those of torchvision run in this process, not in the "
@@ -194,8 +194,8 @@ class Spread:
             if field in self._masks and not op._takes_masks:
                 raise InvalidArgument(
                     f"{self._argument}: {op!r} on {field!r}: that is a mask, "
-                    "whose values are classes; it takes geometry, ToDtype and "
-                    "Normalize"
+                    "whose values are classes; it takes geometric ops, ToDtype "
+                    "and Normalize"
                 )
         return {
             field: op.to_message(field, field in self._masks, draw_id)
@@ -211,7 +211,7 @@ class Spread:
                 if field not in fields:
                     raise InvalidArgument(
                         f"{self._argument}: {op!r} in a RandomApply for "
-                        f"{list(fields)}: name {field!r} in its fields, too"
+                        f"{list(fields)}: add {field!r} to its fields"
                     )
             for field, message in self._messages(
                 op, op.fields or fields

@@ -47,8 +47,9 @@ class ColorJitter(_ColourOp):
     """Changes `brightness`, `contrast`, `saturation`, `hue` in a random order.
 
     Each factor is drawn uniformly from [max(0, 1 - x), 1 + x] for a number x,
-    or from (min, max); the hue is a shift in turns of the colour circle, from
-    [-x, x] with x up to 0.5. None, the default, leaves that one out.
+    or from (min, max). The hue is shifted by a fraction of the colour circle,
+    drawn from [-x, x] with x up to 0.5. With None, the default, that property
+    does not change.
 
     Example: T.ColorJitter(0.4, 0.4, 0.4, hue=0.1)
     """
@@ -123,7 +124,7 @@ class AdjustBrightness(_ColourOp):
 class AdjustContrast(_ColourOp):
     """Scales the distance of the pixels from the image's mean grey.
 
-    `contrast_factor` 0 gives that grey, 1 no change.
+    `contrast_factor` 0 produces that grey, 1 no change.
 
     Example: T.AdjustContrast(1.5)
     """
@@ -142,7 +143,7 @@ class AdjustContrast(_ColourOp):
 class AdjustSaturation(_ColourOp):
     """Scales the distance of the pixels from their own grey.
 
-    `saturation_factor` 0 gives a grey image, 1 no change.
+    `saturation_factor` 0 produces a grey image, 1 no change.
 
     Example: T.AdjustSaturation(0.5)
     """
@@ -159,9 +160,9 @@ class AdjustSaturation(_ColourOp):
 
 
 class AdjustHue(_ColourOp):
-    """Turns the hue by `hue_factor` of the colour circle, -0.5 to 0.5.
+    """Shifts the hue by `hue_factor` of the colour circle, -0.5 to 0.5.
 
-    0 is no change; -0.5 and 0.5 give the complementary colours.
+    0 is no change; -0.5 and 0.5 produce the complementary colours.
 
     Example: T.AdjustHue(0.1)
     """
@@ -178,7 +179,7 @@ class AdjustHue(_ColourOp):
 class AdjustSharpness(_ColourOp):
     """Blends the image with a smoothed copy of itself.
 
-    `sharpness_factor` 0 gives the smoothed image, 1 no change, 2 twice the
+    `sharpness_factor` 0 produces the smoothed image, 1 no change, 2 twice the
     sharpness.
 
     Example: T.AdjustSharpness(2.0)
@@ -196,7 +197,7 @@ class AdjustSharpness(_ColourOp):
 
 
 class RandomAdjustSharpness(_ColourOp):
-    """AdjustSharpness with probability `p`, by default a half.
+    """Applies AdjustSharpness with probability `p`, by default 0.5.
 
     Example: T.RandomAdjustSharpness(2.0, p=0.5)
     """
@@ -215,7 +216,7 @@ class RandomAdjustSharpness(_ColourOp):
 
 
 class Grayscale(_ColourOp):
-    """Turns colours into grey, in `num_output_channels` 1 (default) or 3.
+    """Converts colours to grey, in `num_output_channels` 1 (default) or 3.
 
     Example: T.Grayscale(num_output_channels=3)
     """
@@ -239,9 +240,9 @@ class Grayscale(_ColourOp):
 
 
 class RandomGrayscale(_GatedOp):
-    """Turns colours into grey with probability `p`, by default 0.1.
+    """Converts colours to grey with probability `p`, by default 0.1.
 
-    The channels stay as many.
+    The number of channels does not change.
 
     Example: T.RandomGrayscale(p=0.2)
     """
@@ -262,7 +263,7 @@ class Invert(_ColourOp):
 
 
 class RandomInvert(_GatedOp):
-    """Invert with probability `p`, by default a half.
+    """Applies Invert with probability `p`, by default 0.5.
 
     Example: T.RandomInvert(p=0.5)
     """
@@ -284,7 +285,7 @@ class Posterize(_ColourOp):
 
 
 class RandomPosterize(_ColourOp):
-    """Posterize with probability `p`, by default a half.
+    """Applies Posterize with probability `p`, by default 0.5.
 
     Example: T.RandomPosterize(4, p=0.5)
     """
@@ -300,7 +301,7 @@ class RandomPosterize(_ColourOp):
 
 
 class Solarize(_ColourOp):
-    """Inverts the pixels from `threshold` on.
+    """Inverts all pixels with a value of at least `threshold`.
 
     `threshold` is in the units of the image at this op: 0 to 255 for uint8, 0
     to 1 for float images.
@@ -318,7 +319,7 @@ class Solarize(_ColourOp):
 
 
 class RandomSolarize(_ColourOp):
-    """Solarize with probability `p`, by default a half.
+    """Applies Solarize with probability `p`, by default 0.5.
 
     Example: T.RandomSolarize(128, p=0.5)
     """
@@ -336,9 +337,9 @@ class RandomSolarize(_ColourOp):
 
 
 class Autocontrast(_ColourOp):
-    """Stretches every channel from its darkest to its brightest value.
+    """Stretches the values of every channel to the full range.
 
-    The one becomes black, the other white.
+    Its darkest value becomes black and its brightest value white.
 
     Example: T.Autocontrast()
     """
@@ -347,7 +348,7 @@ class Autocontrast(_ColourOp):
 
 
 class RandomAutocontrast(_GatedOp):
-    """Autocontrast with probability `p`, by default a half.
+    """Applies Autocontrast with probability `p`, by default 0.5.
 
     Example: T.RandomAutocontrast(p=0.5)
     """
@@ -365,7 +366,7 @@ class Equalize(_ColourOp):
 
 
 class RandomEqualize(_GatedOp):
-    """Equalize with probability `p`, by default a half.
+    """Applies Equalize with probability `p`, by default 0.5.
 
     Example: T.RandomEqualize(p=0.5)
     """
@@ -374,11 +375,11 @@ class RandomEqualize(_GatedOp):
 
 
 class GaussianNoise(_ColourOp):
-    """Adds normal noise of `mean` and standard deviation `sigma`.
+    """Adds normal noise with `mean` and standard deviation `sigma`.
 
-    Drawn for each pixel and channel, by default of 0 and 0.1. With `clip`, the
-    default, the result is limited to 0..1. The image must be floating point
-    here: a ToDtype with scale comes before it.
+    The noise is drawn for each pixel and channel. `mean` is 0 by default and
+    `sigma` 0.1. With `clip`, the default, the result is limited to 0..1. The
+    image must be floating point at this op: put a ToDtype with scale before it.
 
     Example: T.GaussianNoise(sigma=0.05)
     """
@@ -401,7 +402,7 @@ class GaussianNoise(_ColourOp):
 
 
 class GaussianBlur(_ColourOp):
-    """Blurs with a Gaussian of standard deviation `sigma`, in pixels.
+    """Blurs with a Gaussian with standard deviation `sigma`, in pixels.
 
     `kernel_size` is an odd int, or (width, height) as in torchvision. `sigma`
     is a number, or (min, max) to draw from, by default (0.1, 2.0).

@@ -57,9 +57,9 @@ class Erase(Transform):
 
 
 class RandomErasing(Transform):
-    """Sets a rectangle to `value`, with probability `p`, by default a half.
+    """Sets a rectangle to `value`, with probability `p`, by default 0.5.
 
-    `scale` is its share of the area, by default (0.02, 0.33), `ratio` its
+    `scale` is its fraction of the area, by default (0.02, 0.33), `ratio` its
     height over its width, by default (0.3, 3.3). `value` is in the units of
     the image at this op: a number, one per channel, or "random" for normally
     distributed noise. `inplace` is accepted and ignored: the batch is written
@@ -109,7 +109,7 @@ class Cutout(Transform):
     """Sets a square at a uniformly drawn position inside the image to `fill`.
 
     `size` is its side in pixels; `fill`, by default 0, is in the units of the
-    image at this op. Not in torchvision; from the CIFAR-10 speed runs.
+    image at this op. Not in torchvision; known from the CIFAR-10 speed runs.
 
     Example: T.Cutout(8)
     """

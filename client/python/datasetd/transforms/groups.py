@@ -17,9 +17,9 @@ __all__ = [
 
 
 class RandomApply(Transform):
-    """Applies all of `transforms` with probability `p`, by default a half.
+    """Applies all of `transforms` with probability `p`, by default 0.5.
 
-    Else it applies none. Transforms without `fields` use those of this op.
+    Otherwise it applies none. Transforms without `fields` use those of this op.
 
     Example: T.RandomApply([T.GaussianBlur(3), T.Grayscale(3)], p=0.2)
     """
@@ -40,8 +40,8 @@ class RandomApply(Transform):
         for op in transforms:
             if not isinstance(op, Transform) or isinstance(op, BatchOp):
                 raise InvalidArgument(
-                    f"RandomApply: transforms: {op!r}; expected "
-                    "datasetd.transforms, but MixUp and CutMix"
+                    f"RandomApply: transforms: {op!r}; expected ops of "
+                    "datasetd.transforms except MixUp and CutMix"
                 )
         self.transforms = list(transforms)
         self.p = _checks.probability("RandomApply", p)
@@ -95,9 +95,9 @@ class MixUp(BatchOp):
     """Blends in another sample of the batch with weight lambda ~ Beta(alpha).
 
     Lambda is drawn per batch, or with `per_sample` per sample; all images of
-    `fields` use the same. Must be the last op of its image; the field
-    `labels`, by default "label", of `num_classes` classes, becomes float32 [B,
-    num_classes]. `alpha` is 1 by default.
+    `fields` use the same. It must be the last op of its image. The field
+    `labels`, by default "label", with `num_classes` classes, becomes float32
+    [B, num_classes]. `alpha` is 1 by default.
 
     Example: T.MixUp(alpha=0.2, num_classes=10)
     """
@@ -106,12 +106,13 @@ class MixUp(BatchOp):
 
 
 class CutMix(BatchOp):
-    """Pastes a box of another sample of the batch; its area ~ Beta(alpha).
+    """Pastes a box from another sample of the batch; its area ~ Beta(alpha).
 
     The box is drawn per batch, or with `per_sample` per sample; all images of
-    `fields`, which must have one size, use the same. Must be the last op of
-    its image; the field `labels`, by default "label", of `num_classes` classes,
-    becomes float32 [B, num_classes]. `alpha` is 1 by default.
+    `fields`, which must have the same size, use the same box. It must be the
+    last op of its image. The field `labels`, by default "label", with
+    `num_classes` classes, becomes float32 [B, num_classes]. `alpha` is 1 by
+    default.
 
     Example: T.CutMix(num_classes=10)
     """

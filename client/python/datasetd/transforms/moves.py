@@ -48,7 +48,7 @@ class Pad(Transform):
 
 
 class Crop(Transform):
-    """The window of (height, width) pixels at (top, left).
+    """Cuts out the window of (height, width) pixels at (top, left).
 
     Pixels outside the image are 0.
 
@@ -74,7 +74,7 @@ class Crop(Transform):
 
 
 class CenterCrop(Transform):
-    """The window in the middle.
+    """Cuts out the window in the middle.
 
     `size` is in pixels: an int for a square, or (height, width). A smaller
     image is padded with 0.
@@ -94,12 +94,11 @@ class CenterCrop(Transform):
 
 
 class RandomCrop(Transform):
-    """A window at a uniformly drawn position.
+    """Cuts out a window at a uniformly drawn position.
 
-    `size` is in pixels: an int for a square, or (height, width). Before that
-    the image is padded by `padding` and, with `pad_if_needed`, up to `size`;
-    see Pad for `padding`, `fill` and `padding_mode`. An image that is smaller
-    is an error.
+    `size` is in pixels: an int for a square, or (height, width). The image is
+    first padded by `padding` and, with `pad_if_needed`, up to `size`; see Pad
+    for `padding`, `fill` and `padding_mode`. A smaller image is an error.
 
     Example: T.RandomCrop(32, padding=4, padding_mode="reflect")
     """
@@ -148,7 +147,7 @@ class VerticalFlip(Transform):
 
 
 class RandomHorizontalFlip(GatedOp):
-    """Mirrors left-right with probability `p`, by default a half.
+    """Mirrors left-right with probability `p`, by default 0.5.
 
     Example: T.RandomHorizontalFlip(p=0.5)
     """
@@ -157,7 +156,7 @@ class RandomHorizontalFlip(GatedOp):
 
 
 class RandomVerticalFlip(GatedOp):
-    """Mirrors upside down with probability `p`, by default a half.
+    """Mirrors upside down with probability `p`, by default 0.5.
 
     Example: T.RandomVerticalFlip(p=0.5)
     """
@@ -166,10 +165,10 @@ class RandomVerticalFlip(GatedOp):
 
 
 class AlternatingFlip(Transform):
-    """Flips every image left-right on every second epoch.
+    """Mirrors every image left-right in every second epoch.
 
-    A random bit of the sample decides whether on even or odd epochs. Not in
-    torchvision; from the CIFAR-10 speed runs.
+    A random bit of the sample selects even or odd epochs. Not in torchvision;
+    known from the CIFAR-10 speed runs.
 
     Example: T.AlternatingFlip()
     """

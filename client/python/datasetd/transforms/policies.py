@@ -35,10 +35,10 @@ class _Policy(Transform):
 class RandAugment(_Policy):
     """Applies `num_ops` ops, drawn for each sample, one after the other.
 
-    Each is one of 14, which may be none at all, with number `magnitude` of
-    `num_magnitude_bins` evenly spaced magnitudes, from none to the largest,
-    and a drawn sign. See Rotate for `interpolation` and `fill`; None, the
-    default, is zeros outside the image.
+    Each is one of 14 ops, of which one changes nothing. It has number
+    `magnitude` of `num_magnitude_bins` evenly spaced magnitudes, from no change
+    to the largest, and a drawn sign. See Rotate for `interpolation` and `fill`;
+    None, the default, means zeros outside the image.
 
     Example: T.RandAugment(num_ops=2, magnitude=9)
     """
@@ -68,7 +68,7 @@ class TrivialAugmentWide(_Policy):
     """Applies one op, drawn for each sample with its magnitude and sign.
 
     The ops are those of RandAugment, with a wider range of
-    `num_magnitude_bins` magnitudes. See there for the other arguments.
+    `num_magnitude_bins` magnitudes. See RandAugment for the other arguments.
 
     Example: T.TrivialAugmentWide()
     """
@@ -100,9 +100,9 @@ class AutoAugmentPolicy(enum.Enum):
 class AutoAugment(_Policy):
     """Applies a pair of ops, drawn for each sample from 25 learned ones.
 
-    `policy` is the dataset that they were learned on: "imagenet" (default),
-    "cifar10" or "svhn"; torchvision's enum is accepted, too. Each op of a pair
-    has a probability and a magnitude of its own, and a drawn sign. See
+    `policy` is the dataset on which the pairs were learned: "imagenet"
+    (default), "cifar10" or "svhn"; torchvision's enum is accepted, too. Each op
+    of a pair has its own probability and magnitude, and a drawn sign. See
     RandAugment for the other arguments.
 
     Example: T.AutoAugment("cifar10")

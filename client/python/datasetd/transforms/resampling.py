@@ -25,10 +25,11 @@ Interpolation = Union[str, InterpolationMode, Any]
 class Resize(Transform):
     """Resizes to `size` pixels.
 
-    `size` is (height, width), or an int for the shorter edge, whose ratio
-    stays; the longer edge is then at most `max_size`. `interpolation` is
-    "nearest", "nearest-exact", "bilinear" (default) or "bicubic". `antialias`
-    is True by default; None means False, as in torchvision for tensors.
+    `size` is (height, width), or an int for the shorter edge. An int keeps the
+    ratio of the edges, and the longer edge is then at most `max_size`.
+    `interpolation` is "nearest", "nearest-exact", "bilinear" (default) or
+    "bicubic". `antialias` is True by default; None means False, as in
+    torchvision for tensors.
 
     Example: T.Resize((24, 24), interpolation="bicubic")
     """
@@ -88,8 +89,8 @@ class Resize(Transform):
 class ResizedCrop(Transform):
     """Resizes the window at (top, left), which must be inside the image.
 
-    All in pixels; `size` is an int for a square, or (height, width). See
-    Resize for `interpolation` and `antialias`.
+    All arguments are in pixels; `size` is an int for a square, or (height,
+    width). See Resize for `interpolation` and `antialias`.
 
     Example: T.ResizedCrop(2, 4, 16, 20, size=(24, 24))
     """
@@ -122,12 +123,12 @@ class ResizedCrop(Transform):
 
 
 class RandomResizedCrop(Transform):
-    """A random window, resized to `size`.
+    """Cuts out a random window and resizes it to `size`.
 
-    `size` is in pixels: an int for a square, or (height, width). `scale` is
-    the window's share of the image's area, by default (0.08, 1), `ratio` its
-    width over its height, by default (3/4, 4/3). See Resize for
-    `interpolation` and `antialias`.
+    `size` is in pixels: an int for a square, or (height, width). `scale` is the
+    window's fraction of the image's area, by default (0.08, 1), `ratio` its
+    width over its height, by default (3/4, 4/3). See Resize for `interpolation`
+    and `antialias`.
 
     Example: T.RandomResizedCrop(24, scale=(0.2, 1.0))
     """
@@ -158,10 +159,10 @@ class RandomResizedCrop(Transform):
 class Rotate(Transform):
     """Rotates counter-clockwise by `angle` degrees.
 
-    With `expand` the image grows to hold all of it. `center` is (x, y) in
-    pixels; None, the default, is the middle. Pixels from outside are `fill`,
-    by default 0, in the units of the image at this op. `interpolation` is
-    "nearest" (default) or "bilinear".
+    With `expand`, the result is large enough for the whole rotated image.
+    `center` is (x, y) in pixels; None, the default, is the middle. Pixels from
+    outside the image are `fill`, by default 0, in the units of the image at
+    this op. `interpolation` is "nearest" (default) or "bilinear".
 
     Example: T.Rotate(30, interpolation="bilinear")
     """
@@ -190,8 +191,8 @@ class Rotate(Transform):
 class RandomRotation(Transform):
     """Rotates by an angle drawn from (-degrees, degrees) or (min, max).
 
-    Degrees, counter-clockwise. `expand` must be False, since all images of a
-    batch have one size. See Rotate for the other arguments.
+    The angle is in degrees, counter-clockwise. `expand` must be False, because
+    all images of a batch have one size. See Rotate for the other arguments.
 
     Example: T.RandomRotation(15, fill=0)
     """
@@ -216,11 +217,11 @@ class RandomRotation(Transform):
                 op,
                 "expand",
                 expand,
-                "False: each sample would have a size of its own, by its "
-                "angle, and a batch has one size; a later op that gives one, "
-                "such as Resize or CenterCrop, does not help here. Put a Pad "
-                "before it where no corner may be lost; a Rotate, whose angle "
-                "is fixed, can expand",
+                "False: the size of each sample would depend on its angle, "
+                "but a batch has one size; a later op that sets one, such as "
+                "Resize or CenterCrop, does not help here. Put a Pad before it "
+                "if no corner may be lost; a Rotate, whose angle is fixed, can "
+                "expand",
             )
         self.expand = expand
         self.center = _checks.center(op, center)
@@ -236,9 +237,9 @@ class RandomRotation(Transform):
 class Affine(Transform):
     """Rotates, moves, scales and shears about `center`.
 
-    `angle` is clockwise, in degrees; `translate` is (x, y) in pixels; `scale`
-    a factor; `shear` in degrees, along x or (x, y). See Rotate for the other
-    arguments.
+    `angle` is in degrees, clockwise; `translate` is (x, y) in pixels; `scale`
+    is a factor; `shear` is in degrees, along x or (x, y). See Rotate for the
+    other arguments.
 
     Example: T.Affine(10, translate=(2, 1), scale=1.1, shear=5)
     """
@@ -274,13 +275,14 @@ class Affine(Transform):
 
 
 class RandomAffine(Transform):
-    """Affine with drawn parameters.
+    """Applies Affine with random parameters.
 
-    `degrees` is drawn from (-degrees, degrees) or (min, max); the translation
-    from up to these parts (x, y), 0 to 1, of the image's size; `scale` from
-    (min, max); `shear` in degrees from (-shear, shear), (min, max) along x, or
-    (min, max, min, max) along x and y. None, the default, leaves that one out.
-    See Rotate for the other arguments.
+    The angle is drawn from (-degrees, degrees) or (min, max). `translate` (x,
+    y), 0 to 1, is the largest translation as a fraction of the image's size.
+    `scale` is drawn from (min, max), and `shear`, in degrees, from (-shear,
+    shear), (min, max) along x, or (min, max, min, max) along x and y. With
+    None, the default, that change is omitted. See Rotate for the other
+    arguments.
 
     Example: T.RandomAffine(10, translate=(0.1, 0.1), scale=(0.9, 1.1))
     """
@@ -338,7 +340,7 @@ class RandomAffine(Transform):
 
 
 class RandomPerspective(Transform):
-    """Tilts the image with probability `p`, by default a half.
+    """Changes the perspective with probability `p`, by default 0.5.
 
     Each corner moves towards the middle by up to `distortion_scale`, 0 to 1,
     of half the image's width and height. `interpolation` is "bilinear"

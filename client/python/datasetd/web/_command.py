@@ -15,10 +15,10 @@ import threading
 from typing import Any, Iterator
 
 DESCRIPTION = (
-    "Serves one page to this user: who waits for whom, samples before and "
-    "after their transforms, memory, loads and health. Nothing can be changed "
-    "through it. Prints the page's address, which holds a token, and ends with "
-    "Ctrl-C."
+    "Serve a page for this user: which jobs wait for data, samples before and "
+    "after their transforms, memory, loads and health. The page cannot change "
+    "anything. Prints the page's address, which contains a token, and runs "
+    "until Ctrl-C."
 )
 
 
@@ -27,15 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host",
         choices=("127.0.0.1", "::1"),
         default="127.0.0.1",
-        help="loopback alone; from elsewhere: ssh -L PORT:127.0.0.1:PORT",
+        help="address to listen on, always loopback; to connect from another "
+        "machine use ssh -L PORT:127.0.0.1:PORT",
     )
     parser.add_argument(
-        "--port", type=int, default=0, help="0, the default: one that is free"
+        "--port",
+        type=int,
+        default=0,
+        help="port to listen on; 0, the default: any free port",
     )
     parser.add_argument(
         "--unix_socket",
         metavar="PATH",
-        help="serve at a Unix socket instead; ssh -L PORT:PATH forwards it",
+        help="listen on a Unix socket instead; ssh -L PORT:PATH forwards it",
     )
 
 
@@ -83,12 +87,12 @@ def _problem_of(arguments: argparse.Namespace, error: OSError) -> str:
     reason = error.strerror or str(error)
     if arguments.unix_socket is not None:
         return (
-            f"--unix_socket {arguments.unix_socket}: {reason}; name a path "
-            "where there is nothing, in a directory of yours"
+            f"--unix_socket {arguments.unix_socket}: {reason}; choose a path "
+            "that does not exist, in a directory of yours"
         )
     return (
-        f"--port {arguments.port} of {arguments.host}: {reason}; name another "
-        "one, or none for one that is free"
+        f"--port {arguments.port} of {arguments.host}: {reason}; choose "
+        "another port, or omit --port for any free one"
     )
 
 
@@ -121,8 +125,8 @@ def _announce(arguments: argparse.Namespace, url: str, path: Any) -> None:
         text = f"datasetd: the page is at {url}"
         if path is not None:
             text += (
-                f"\n  behind the socket {path}: forward a port to it, and add "
-                "the port to the address"
+                f"\n  on the socket {path}: forward a port to it, and add the "
+                "port to the address"
             )
     print(text, flush=True)
 
