@@ -27,6 +27,10 @@
 // With weights, position p is draw p of the epoch (weight_table.h), and N above
 // is num_draws. Nothing is padding: positions from N on are further draws.
 //
+// With groups, position p is group p of the epoch (group_table.h), N above is
+// num_groups, and a batch has batch_size / group_size positions, each of
+// group_size rows. Positions from N on are further groups.
+//
 // With first_position f, an epoch is the rest of its global order: rank r takes
 // positions f + r, f + r + w, ..., and N above is N - f. Padding wraps around
 // to position 0 all the same.
@@ -43,6 +47,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/feed/group_table.h"
 #include "server/feed/subset.h"
 #include "server/feed/weight_table.h"
 
@@ -55,14 +60,20 @@ struct SamplerOptions {
   bool drop_last = false;
   bool unpadded = false;  // excludes drop_last
   uint64_t seed = 0;
-  int64_t rank = 0;             // 0..world_size - 1
-  int64_t world_size = 1;       // at least 1
-  uint64_t first_position = 0;  // below num_samples, or num_draws
+  int64_t rank = 0;        // 0..world_size - 1
+  int64_t world_size = 1;  // at least 1
+  // Below num_samples, num_draws or num_groups.
+  uint64_t first_position = 0;
   // Distinct sample indices, num_samples of them. Null: 0, 1, 2, ...
   Subset subset;
   // Complete before Fill; excludes shuffle and subset. Null: no weights.
   std::shared_ptr<const WeightTable> weights;
   std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
+  // Finished when Fill is called; excludes shuffle and weights, and with a
+  // subset draws places in it. Null: no groups.
+  std::shared_ptr<const GroupTable> groups;
+  std::optional<uint64_t> num_groups;  // per epoch; set if there are groups
+  int64_t group_size = 1;              // above 1 only with groups
 };
 
 class Sampler {
@@ -77,7 +88,7 @@ class Sampler {
   static int64_t TableBytes(const SamplerOptions& options);
 
   // Errors as CountBatches. REQUIRES: weights and num_draws are both set, or
-  // none is.
+  // none is; so are groups and num_groups.
   static absl::StatusOr<std::unique_ptr<Sampler>> Create(
       const SamplerOptions& options);
   ~Sampler();
@@ -94,8 +105,8 @@ class Sampler {
   // REQUIRES: batch < batches_per_epoch().
   BatchShape Shape(uint64_t batch) const;
 
-  // Position of a batch's first row in the global order; those of the next rows
-  // are world_size apart.
+  // Position of a batch's first row, or group, in the global order; those of
+  // the next ones are world_size apart.
   uint64_t FirstPosition(uint64_t batch) const {
     return Position(batch * batch_size_);
   }
@@ -125,8 +136,8 @@ class Sampler {
   class Tables;
 
   explicit Sampler(const SamplerOptions& options);
-  // Position of this rank's row in the padded order. Below num_samples (or
-  // num_draws) + world_size, so below 2^64.
+  // Position of this rank's row (or group) in the padded order. Below
+  // num_samples (or num_draws, num_groups) + world_size, so below 2^64.
   uint64_t Position(uint64_t row) const {
     return first_position_ + rank_ + row * world_size_;
   }
@@ -138,12 +149,14 @@ class Sampler {
   const Subset subset_;
   const uint64_t seed_;
   const uint64_t num_samples_;
-  const uint64_t batch_size_;
+  const uint64_t group_size_;
+  const uint64_t batch_size_;  // in positions, as the numbers below
   const uint64_t rank_;
   const uint64_t world_size_;
   const uint64_t first_position_;
   const bool shuffle_;
   const std::shared_ptr<const WeightTable> weights_;  // null: none
+  const std::shared_ptr<const GroupTable> groups_;    // null: none
   const uint64_t num_rows_;  // per epoch, equal for all ranks
   const uint64_t num_batches_;
   bool last_is_padding_;
