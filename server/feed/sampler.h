@@ -64,9 +64,10 @@ struct SamplerOptions {
   int64_t world_size = 1;  // at least 1
   // Below num_samples, num_draws or num_groups.
   uint64_t first_position = 0;
-  // Distinct sample indices, num_samples of them. Null: 0, 1, 2, ...
+  // Distinct sample indices, num_samples of them when Fill is called. Null: 0,
+  // 1, 2, ...
   Subset subset;
-  // Complete before Fill; excludes shuffle and subset. Null: no weights.
+  // Finished when Fill is called; excludes shuffle and subset. Null: no weights.
   std::shared_ptr<const WeightTable> weights;
   std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
   // Finished when Fill is called; excludes shuffle and weights, and with a
@@ -81,7 +82,7 @@ class Sampler {
   static constexpr int64_t kMaxTableSize = 65536;
 
   // Batches per epoch of Create(options), which fails if this does. Pure.
-  // Weights need not be there yet.
+  // Subset and weights need not be there yet.
   //   INVALID_ARGUMENT  an option is out of range; names it
   static absl::StatusOr<int64_t> CountBatches(const SamplerOptions& options);
   // The memory of Create(options), but for the subset and the weights.
