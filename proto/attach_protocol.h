@@ -17,6 +17,9 @@
 //             subset_size                   int64[subset_size], distinct
 //             weighted_order                float64[num_samples], the weights
 //             weighted_order.lists_samples  int64[num_samples], their samples
+//             group_order without client_order
+//                                           int32[samples of the order], the
+//                                           classes
 //           Each is a descriptor of a memfd on pages of the usual size, of
 //           exactly that many bytes, with F_SEAL_SHRINK, F_SEAL_GROW and
 //           F_SEAL_WRITE. The daemon answers once it has checked every value,

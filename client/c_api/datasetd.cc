@@ -79,7 +79,8 @@ absl::StatusOr<FeedArrays> GivenArrays(const datasetd_feed_arrays* arrays) {
         "datasetd_feed_arrays: struct_size is not set");
   }
   if ((arrays->subset != nullptr && arrays->subset_size == 0) ||
-      (arrays->weights != nullptr && arrays->num_weights == 0)) {
+      (arrays->weights != nullptr && arrays->num_weights == 0) ||
+      (arrays->classes != nullptr && arrays->num_classes == 0)) {
     return absl::InvalidArgumentError(
         "datasetd_feed_arrays: an array is empty; pass NULL for none");
   }
@@ -92,6 +93,9 @@ absl::StatusOr<FeedArrays> GivenArrays(const datasetd_feed_arrays* arrays) {
     if (arrays->weighted_samples != nullptr) {
       given.weighted_samples = {arrays->weighted_samples, arrays->num_weights};
     }
+  }
+  if (arrays->classes != nullptr) {
+    given.classes = {arrays->classes, arrays->num_classes};
   }
   return given;
 }

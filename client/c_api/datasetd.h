@@ -211,6 +211,10 @@ typedef struct datasetd_feed_arrays {
   const double* weights;
   const int64_t* weighted_samples;
   uint64_t num_weights;
+  /* The classes of the order's samples, for options_json.group_order; NULL:
+   * none. */
+  const int32_t* classes;
+  uint64_t num_classes; /* of the array */
 } datasetd_feed_arrays;
 
 /* Opens a feed. `options_json` is a FeedOptions, whose device counts GPUs as

@@ -30,12 +30,14 @@ absl::Status ClosedError() {
 // Maps what came with the lease. After an error nothing is mapped; `import`
 // receives one that another export kind may avoid.
 absl::Status Map(const v1::OpenFeedResponse& response,
+                 const v1::FeedOptions& options,
                  AttachedDescriptors descriptors, FeedCore::Parts& parts,
                  absl::Status* import) {
   parts.event = std::move(descriptors.event);
   DATASETD_ASSIGN_OR_RETURN(
       parts.layout,
-      SlotLayout::Create(response.layout(), response.slab().size_bytes()));
+      SlotLayout::Create(response.layout(), response.slab().size_bytes(),
+                         options.group_order().group_size()));
   DATASETD_ASSIGN_OR_RETURN(
       parts.pages,
       RingPages::Map(descriptors.daemon_page.get(),
@@ -73,7 +75,7 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
       Lease::Attach(session->address(), session->token(), response.feed_id(),
                     arrays, limits, &descriptors));
   const absl::Status status =
-      Map(response, std::move(descriptors), parts, import);
+      Map(response, options, std::move(descriptors), parts, import);
   if (!status.ok()) {
     // The daemon may free the slab at once.
     parts.lease.Detach();

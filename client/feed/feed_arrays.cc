@@ -72,6 +72,7 @@ absl::StatusOr<std::vector<GuardedFd>> Seal(const FeedArrays& arrays) {
   DATASETD_RETURN_IF_ERROR(add(arrays.subset));
   DATASETD_RETURN_IF_ERROR(add(arrays.weights));
   DATASETD_RETURN_IF_ERROR(add(arrays.weighted_samples));
+  DATASETD_RETURN_IF_ERROR(add(arrays.classes));
   return sealed;
 }
 

@@ -22,6 +22,9 @@ struct FeedArrays {
   absl::Span<const double> weights;
   // The samples of the weights. Empty: those of the dataset, in its order.
   absl::Span<const int64_t> weighted_samples;
+  // The classes of the order's samples, for FeedOptions.group_order without
+  // client_order, which calls for them.
+  absl::Span<const int32_t> classes;
 };
 
 // Says in `options` which arrays there are. INVALID_ARGUMENT if there is

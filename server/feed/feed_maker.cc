@@ -64,6 +64,14 @@ void AddArrays(const FeedPlan& plan, OrderArrays& arrays,
     arrays.OnRead([table] { return table->Finish(); });
     sampler.weights = std::move(table);
   }
+  if (plan.groups.has_value()) {
+    auto table = std::make_shared<GroupTable>(*plan.groups);
+    arrays.Add<int32_t>(
+        "classes", plan.groups->num_samples,
+        [table](auto classes) { return table->Append(classes); });
+    arrays.OnRead([table] { return table->Finish(); });
+    sampler.groups = std::move(table);
+  }
 }
 
 }  // namespace

@@ -102,6 +102,18 @@ absl::StatusOr<WeightTable::Options> PlanWeights(const v1::WeightedOrder& order,
   return weights;
 }
 
+// Also sets the groups in `sampler`, which checks them.
+GroupTable::Options PlanGroups(const v1::GroupOrder& order,
+                               SamplerOptions& sampler) {
+  sampler.group_size = order.group_size();
+  sampler.num_groups =
+      order.has_num_groups()
+          ? order.num_groups()
+          : std::max<uint64_t>(1, static_cast<uint64_t>(sampler.num_samples) /
+                                      order.group_size());
+  return {.num_samples = sampler.num_samples, .group_size = sampler.group_size};
+}
+
 // Checks the start, and unless the client makes the order, what the sampler
 // takes.
 absl::Status CheckOrder(const v1::FeedOptions& options,
@@ -126,6 +138,9 @@ ClientOrder::Options PlanOrder(const v1::FeedOptions& options,
   ClientOrder::Options order;
   order.num_samples = dataset.num_samples();
   order.batch_size = options.batch_size();
+  if (options.has_group_order()) {
+    order.group_size = options.group_order().group_size();
+  }
   order.rank = options.rank();
   order.world_size = WorldSize(options);
   order.start = StartOf(options);
@@ -133,6 +148,20 @@ ClientOrder::Options PlanOrder(const v1::FeedOptions& options,
       2 * num_slots + std::clamp<int64_t>(kExtraRows / options.batch_size(), 1,
                                           kMaxExtraBatches));
   return order;
+}
+
+// A group would be of the samples that it has in part, too.
+absl::Status CheckUnmixed(absl::Span<const FieldProgram> programs,
+                          const v1::SlotLayout& layout) {
+  for (size_t f = 0; f < programs.size(); ++f) {
+    if (programs[f].mix.kind == MixKind::kNone) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group_order: the ops of field '",
+        layout.fields(static_cast<int>(f)).name(),
+        "' mix the samples of a batch (MixUp, CutMix), and so of its groups: "
+        "leave them out, or mix in the training step"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -166,6 +195,9 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
       plan.layout, ComputeSlotLayout(fields.specs, absl::MakeSpan(programs),
                                      options.batch_size()));
   plan.transforms_hash = TransformsHash(fields.pipelines);
+  if (options.has_group_order()) {
+    DATASETD_RETURN_IF_ERROR(CheckUnmixed(programs, plan.layout));
+  }
 
   const auto stride = static_cast<int64_t>(plan.layout.slot_stride_bytes());
   const int64_t prefetch_bytes =
@@ -201,6 +233,11 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
         plan.weights,
         PlanWeights(options.weighted_order(), dataset, plan.feed.sampler));
     plan.array_bytes = WeightTable::SizeBytes(*plan.weights);
+  }
+  if (options.has_group_order() && !options.has_client_order()) {
+    plan.groups = PlanGroups(options.group_order(), plan.feed.sampler);
+    plan.array_bytes =
+        SaturatingAdd(plan.array_bytes, GroupTable::SizeBytes(*plan.groups));
   }
   plan.feed.backend = device;
   plan.feed.staging = PlanStaging(dataset, backend, fields.sources, program,

@@ -15,6 +15,7 @@
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_fields.h"
+#include "server/feed/group_table.h"
 #include "server/feed/subset.h"
 #include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
@@ -22,7 +23,7 @@
 namespace datasetd {
 
 struct FeedPlan {
-  // All options except id, order, subset and weights.
+  // All options except id, order, subset, weights and groups.
   Feed::Options feed;
   v1::SlotLayout layout;
   int64_t prefetch = 0;
@@ -31,7 +32,7 @@ struct FeedPlan {
   // Memory beside the slab: indices, program and order, and on the host the
   // chains' scratch.
   int64_t scratch_bytes = 0;
-  // Beside that, of subset and weights.
+  // Beside that, of subset, weights and classes.
   int64_t array_bytes = 0;
   // Bytes of the device's ScratchPool for each team of the chains; 0 on the
   // host, and without chains.
@@ -42,6 +43,8 @@ struct FeedPlan {
   std::optional<SubsetTable::Options> subset;
   // Set if the order is weighted.
   std::optional<WeightTable::Options> weights;
+  // Set if it is of groups that the daemon draws.
+  std::optional<GroupTable::Options> groups;
   std::string transforms_hash;
 };
 

@@ -67,7 +67,8 @@ struct SamplerOptions {
   // Distinct sample indices, num_samples of them when Fill is called. Null: 0,
   // 1, 2, ...
   Subset subset;
-  // Finished when Fill is called; excludes shuffle and subset. Null: no weights.
+  // Finished when Fill is called; excludes shuffle and subset. Null: no
+  // weights.
   std::shared_ptr<const WeightTable> weights;
   std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
   // Finished when Fill is called; excludes shuffle and weights, and with a

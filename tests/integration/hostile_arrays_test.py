@@ -25,6 +25,7 @@ _OUT_OF_RANGE, _UNAUTHENTICATED = 11, 16
 _MOST = 2**24
 _WEIGHTED = {"weighted_order": {"num_samples": _NUM_SAMPLES}}
 _LISTED = {"weighted_order": {"num_samples": 2, "lists_samples": True}}
+_GROUPED = {"group_order": {"group_size": 5}}
 
 
 def _doubles(*numbers):
@@ -113,6 +114,11 @@ def test_honest_weights_are_drawn_by(world):
       for index in (-1, _NUM_SAMPLES, 2**63 - 1, -2**63)),
     ({"subset_size": 3}, [_indices(7, 8, 7)], _INVALID_ARGUMENT,
      ["subset[2]: 7 is there twice"]),
+    *((_GROUPED, [np.r_[np.zeros(1999), number].astype(np.int32)],
+       _INVALID_ARGUMENT, [f"classes[1999] is {number}", "below 2000"])
+      for number in (_NUM_SAMPLES, 2**31 - 1)),
+    (_GROUPED, [np.full(2000, -2**31, np.int32)], _INVALID_ARGUMENT,
+     ["all 2000 are below 0"]),
 ])
 def test_wrong_values(world, options, arrays, code, words):
     world.expect_refused(
@@ -147,6 +153,12 @@ def _opened(fd, flags):
      ["subset: its memfd has 8 bytes", "it has 16"]),
     (_SUBSET, lambda: [wire.memfd(_indices(5, 6, 7))], ["24 bytes"]),
     (_SUBSET, lambda: [wire.memfd(b"")], ["0 bytes"]),
+    (_GROUPED, lambda: [wire.memfd(np.zeros(2000))],
+     ["classes: its memfd has 16000 bytes", "it has 8000"]),
+    ({**_GROUPED, **_SUBSET}, lambda: [wire.memfd(_SOME)],
+     ["call for 2: subset, classes"]),
+    ({**_GROUPED, "client_order": {}}, lambda: [wire.memfd(_SOME)],
+     ["call for 0"]),
     *((_SUBSET, lambda seal=seal: [wire.memfd(_SOME, wire.SEALS & ~seal)],
        ["not of a memfd that has F_SEAL_SHRINK"])
       for seal in (fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW,
@@ -255,6 +267,30 @@ def test_descriptors_whose_close_does_not_return(world):
      _INVALID_ARGUMENT, ["client_order"]),
     ({"client_order": {}}, _INVALID_ARGUMENT, ["client_order"]),
     ({"first_position": _NUM_SAMPLES}, _INVALID_ARGUMENT, ["first_position"]),
+    ({**_GROUPED, "shuffle": True, "weighted_order": None}, _INVALID_ARGUMENT,
+     ["group_order", "shuffle"]),
+    (_GROUPED, _INVALID_ARGUMENT, ["group_order", "weighted_order"]),
+    *(({**_GROUPED, "weighted_order": None, **more}, _INVALID_ARGUMENT, words)
+      for more, words in (
+          ({"mixture": {}}, ["mixture"]),
+          ({"rows_per_epoch": 7}, ["rows_per_epoch"]),
+          ({"first_position": 400}, ["first_position is 400", "400 groups"]),
+          ({"client_order": {}, "first_position": 1}, ["client_order"]),
+      )),
+    *(({"weighted_order": None, "group_order": order, **more},
+       _INVALID_ARGUMENT, words)
+      for order, more, words in (
+          ({}, {}, ["group_size is 0"]),
+          ({"group_size": 3}, {}, ["group_size is 3", "divide", "10 rows"]),
+          ({"group_size": 2**32 - 1}, {}, ["group_size is 4294967295"]),
+          ({"group_size": 5, "num_groups": 0}, {}, ["num_groups is 0"]),
+          ({"group_size": 5, "num_groups": 2**64 - 1}, {},
+           ["num_groups is 18446744073709551615"]),
+          ({"group_size": 5, "num_groups": 858993459}, {},
+           ["num_groups is 858993459", "1..858993458"]),
+          ({"group_size": 5, "num_groups": 2}, {"client_order": {}},
+           ["num_groups"]),
+      )),
     # 216 MiB of the budget's 100.
     ({"weighted_order": {"num_samples": _MOST, "lists_samples": True}},
      _RESOURCE_EXHAUSTED, ["memory"]),

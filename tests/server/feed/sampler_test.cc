@@ -477,6 +477,98 @@ TEST(SamplerTest, RanksShareTheDrawsByWeight) {
   }
 }
 
+std::shared_ptr<GroupTable> SomeGroups(int64_t num_samples,
+                                       int64_t group_size) {
+  auto table = std::make_shared<GroupTable>(GroupTable::Options{
+      .num_samples = num_samples, .group_size = group_size});
+  std::vector<int32_t> classes;
+  for (int64_t i = 0; i < num_samples; ++i) {
+    classes.push_back(static_cast<int32_t>(i * i % 7));
+  }
+  EXPECT_TRUE(table->Append(classes).ok());
+  EXPECT_TRUE(table->Finish().ok());
+  return table;
+}
+
+TEST(SamplerTest, RanksShareTheGroups) {
+  constexpr int64_t kNum = 40;
+  constexpr int64_t kGroup = 3;
+  const auto groups = SomeGroups(kNum, kGroup);
+  std::vector<int64_t> samples(3000);
+  groups->Draw(/*seed=*/9, /*epoch=*/4, 0, 1, 0, absl::MakeSpan(samples));
+  auto subset = std::make_shared<std::vector<uint32_t>>();
+  for (uint32_t i = 0; i < kNum; ++i) subset->push_back(2 * i + 1);
+  for (const bool drop_last : {false, true}) {
+    for (const bool has_subset : {false, true}) {
+      for (const int64_t world_size : {1, 3, 30}) {
+        for (const uint64_t first : {0, 6}) {
+          const uint64_t num_groups = 13;
+          const int64_t left = static_cast<int64_t>(num_groups - first);
+          int64_t num_own = left / world_size;
+          if (!drop_last && left % world_size != 0) ++num_own;
+          if (drop_last) num_own -= num_own % 4;
+          for (int64_t rank = 0; rank < world_size; ++rank) {
+            auto sampler = Make({.num_samples = kNum,
+                                 .batch_size = 4 * kGroup,
+                                 .drop_last = drop_last,
+                                 .seed = 9,
+                                 .rank = rank,
+                                 .world_size = world_size,
+                                 .first_position = first,
+                                 .subset = has_subset ? subset : nullptr,
+                                 .groups = groups,
+                                 .num_groups = num_groups,
+                                 .group_size = kGroup});
+            const RankEpoch epoch = Collect(*sampler, 4 * kGroup, 4);
+            ASSERT_EQ(static_cast<int64_t>(epoch.indices.size()),
+                      num_own * kGroup);
+            EXPECT_THAT(epoch.padding_rows, ElementsAre());
+            for (size_t row = 0; row < epoch.indices.size(); ++row) {
+              const uint64_t group = first + rank + row / kGroup * world_size;
+              const int64_t sample = samples[group * kGroup + row % kGroup];
+              ASSERT_EQ(epoch.indices[row],
+                        has_subset ? 2 * sample + 1 : sample);
+            }
+            // A batch may be filled in parts.
+            if (epoch.indices.size() < 5) continue;
+            std::vector<int64_t> rows(4);
+            sampler->FillRows(4, 0, 1, absl::MakeSpan(rows));
+            EXPECT_TRUE(std::equal(rows.begin(), rows.end(),
+                                   epoch.indices.begin() + 1));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, GroupsThatCannotBe) {
+  const SamplerOptions good = {.num_samples = 5,
+                               .batch_size = 4,
+                               .groups = SomeGroups(5, 2),
+                               .num_groups = 3,
+                               .group_size = 2};
+  const auto message = [&](void (*change)(SamplerOptions&)) {
+    SamplerOptions options = good;
+    change(options);
+    const absl::Status status = Sampler::Create(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_TRUE(Sampler::Create(good).ok());
+  EXPECT_EQ(message([](SamplerOptions& o) { o.first_position = 3; }),
+            "first_position is 3; with 3 groups it must be below that");
+  EXPECT_EQ(message([](SamplerOptions& o) { o.num_groups = 0x7FFFFFFF; }),
+            "num_groups is 2147483647; with groups of 2 and world_size 1 it "
+            "must be within 1..2147483646");
+  EXPECT_THAT(message([](SamplerOptions& o) { o.num_groups = 0; }),
+              HasSubstr("num_groups is 0"));
+  EXPECT_THAT(message([](SamplerOptions& o) { o.batch_size = 5; }),
+              HasSubstr("group_size is 2; it must be at least 1 and divide"));
+  EXPECT_THAT(message([](SamplerOptions& o) { o.shuffle = true; }),
+              HasSubstr("exclude shuffle"));
+}
+
 TEST(SamplerTest, AnEpochMayHaveNoDraws) {
   auto sampler = Make({.num_samples = 5,
                        .batch_size = 1,

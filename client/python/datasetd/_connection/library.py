@@ -70,6 +70,8 @@ class CFeedArrays(ctypes.Structure):
         ("weights", ctypes.c_void_p),
         ("weighted_samples", ctypes.c_void_p),
         ("num_weights", ctypes.c_uint64),
+        ("classes", ctypes.c_void_p),
+        ("num_classes", ctypes.c_uint64),
     ]
 
     def __init__(self) -> None:

@@ -18,6 +18,7 @@ from .._connection import library as _library
 from .._connection.at_exit import close_at_exit
 from .._connection.session import Session
 from .._descriptions import dtype_of
+from .._order.groups import ClassGroups
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
 from ..errors import Closed, DeadlineExceeded, FailedPrecondition
@@ -58,10 +59,11 @@ class Feed:
         waited: Waited,
         subset: "Optional[array.array[int]]" = None,
         weighted: Optional[Weighted] = None,
+        groups: Optional[ClassGroups] = None,
     ) -> None:
         """Opens the feed; `options` is a FeedOptions message, `images` the
-        names of the fields that are images. `subset` and `weighted` restrict
-        and weight the daemon's order. Errors as DataLoader."""
+        names of the fields that are images. `subset`, `weighted` and `groups`
+        restrict, weight and group the daemon's order. Errors as DataLoader."""
         self._library = library = _library.load()
         dlpack.bind(library)
         # Looked up once, since it is called for every batch.
@@ -84,7 +86,7 @@ class Feed:
             session.call_text(
                 "feed_open",
                 encode(options),
-                ctypes.byref(_arrays(subset, weighted)),
+                ctypes.byref(_arrays(subset, weighted, groups)),
                 ctypes.byref(handle),
             )
         )
@@ -94,13 +96,14 @@ class Feed:
         self.transforms_hash: str = info["transforms_hash"]
         self.prefetch = int(info["prefetch"])
         self.order_capacity = int(info["order_capacity"])
+        group_size = int(options.get("group_order", {}).get("group_size", 0))
         self.fields = [
             dlpack.FieldInfo(
                 field["name"],
                 dtype_of(field),
                 tuple(int(extent) for extent in field["shape"]),
                 tuple(int(stride) for stride in field["strides"]),
-            )
+            ).grouped(group_size)
             for field in info["layout"]["fields"]
         ]
         kind, number = ctypes.c_int32(), ctypes.c_int32()
@@ -282,7 +285,9 @@ class Feed:
 
 
 def _arrays(
-    subset: "Optional[array.array[int]]", weighted: Optional[Weighted]
+    subset: "Optional[array.array[int]]",
+    weighted: Optional[Weighted],
+    groups: Optional[ClassGroups],
 ) -> _library.CFeedArrays:
     """Returns pointers to the numbers, which the caller keeps."""
     arrays = _library.CFeedArrays()
@@ -293,6 +298,9 @@ def _arrays(
         arrays.num_weights = len(weighted.weights)
         if weighted.samples is not None:
             arrays.weighted_samples = weighted.samples.ctypes.data
+    if groups is not None:
+        arrays.classes = groups.classes.ctypes.data
+        arrays.num_classes = len(groups.classes)
     return arrays
 
 

@@ -12,6 +12,7 @@ from .._batches.batch import Batch, set_padding
 from .._batches.held import Held
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
+from .._order.groups import ClassGroups
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
 from ..errors import (
@@ -45,9 +46,10 @@ class Job:
     reconnect_seconds: float
     held: Held
     images: FrozenSet[str]  # names, of a batch's images
-    # Of the daemon's order; None: all samples, not weighted.
+    # Of the daemon's order; None: all samples, not weighted, no groups.
     subset: "Optional[array.array[int]]"
     weighted: Optional[Weighted]
+    groups: Optional[ClassGroups]
     # Returns how many rows of the batch at an index are padding, of a client's
     # order; None: none are.
     num_padding: Optional[Callable[[int], int]]
@@ -179,6 +181,7 @@ class ReconnectingFeed:
                 job.waited,
                 job.subset,
                 job.weighted,
+                job.groups,
             )
         except (InvalidArgument, OutOfRange):
             # The options may be wrong for other samples only.
@@ -315,6 +318,17 @@ class ReconnectingFeed:
     def send(self, block: List[Drawn]) -> None:
         """Sends more of the job's order; after an error at the position. See
         OrderQueue."""
+        assert self.queue is not None
+        order = self.queue.order
+        size = order.grouping.size
+        if size and "group_order" not in self._options:
+            # The sampler's first batch has told that there are groups.
+            self._job.change(
+                batch_size=order.batch_size * size,
+                group_order={"group_size": size},
+            )
+            self.update()  # sends all pending
+            return
         # If the daemon is lost, take() reconnects and sends all pending.
         feed = self._feed
         if feed is None:

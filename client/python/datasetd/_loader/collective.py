@@ -83,6 +83,10 @@ class Collective:
         every rank."""
         share, order = self._share, self._order
         rank, world_size = share.ranks
+        if order.groups is not None:
+            order.groups.warn_of_repeats(
+                self._name, order.batch_size, world_size
+            )
         if share.is_named or world_size == 1:
             return
         if order.is_given:

@@ -122,7 +122,7 @@ class Feeds:
             raise OutOfRange("peek(): the next epoch has no batches")
         return feed.peek()
 
-    def indices(self, start: NextEpoch) -> Iterator[List[int]]:
+    def indices(self, start: NextEpoch) -> Iterator[List[Any]]:
         """Yields the sample indices of each batch of the next epoch."""
         position, first = start.position(), start.first_position
         queue = self._order.new_queue()
@@ -132,7 +132,7 @@ class Feeds:
             return _drawn(queue)
         return self._sent(position, first)
 
-    def _sent(self, position: Position, first: int) -> Iterator[List[int]]:
+    def _sent(self, position: Position, first: int) -> Iterator[List[Any]]:
         """Yields those of the daemon's order, by a feed of its own that has one
         small field, if there is one."""
         options: Dict[str, Any] = {

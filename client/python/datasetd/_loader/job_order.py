@@ -8,8 +8,10 @@ from typing import Any, Dict, Iterable, Optional, Tuple
 from .._datasets.dataset import Dataset
 from .._datasets.parts import check_node
 from .._feed.order_queue import OrderQueue
+from .._order.groups import ClassGroups
 from .._order.partition import Partition, seed_of
 from .._order.sampling import (
+    Grouping,
     SamplerOrder,
     digest,
     has_state,
@@ -26,9 +28,10 @@ class JobOrder:
     """The order of a loader's batches: the daemon's, which may draw by weights,
     or one that is sent, of a sampler or of a partition.
 
-    Attributes: batch_size, shuffle, drop_last, pad; partition, weighted, and
-    samples, the indices of a subset, each None if there is none; is_given,
-    whether a sampler of the user decides, which the loader cannot run anew.
+    Attributes: batch_size, shuffle, drop_last, pad; partition, weighted,
+    groups, and samples, the indices of a subset, each None if there is none;
+    grouping; is_given, whether a sampler of the user decides, which the loader
+    cannot run anew.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class JobOrder:
             self._num_samples = len(self.samples)
         self.weighted: Optional[Weighted] = None
         self.partition: Optional[Partition] = None
+        self.groups: Optional[ClassGroups] = None
+        self.grouping = Grouping(0)
         self._sampler: Any = None
         self._batch_sampler: Any = None
         # The samples that a sampler's indices are of; None: the dataset's.
@@ -69,6 +74,11 @@ class JobOrder:
     def weigh(self, weights: Any) -> None:
         """The daemon draws the samples by numbers, one for each."""
         self.weighted = Weighted(weights, self.samples, self._num_samples)
+
+    def group(self, size: int, classes: Any) -> None:
+        """The daemon draws groups of `size` samples of one class."""
+        self.groups = ClassGroups(size, classes, self._num_samples)
+        self.grouping = Grouping(size)
 
     def divide(self, given: nodes.Given) -> None:
         """Divides the order over nodes. REQUIRES: there is no sampler."""
@@ -85,9 +95,20 @@ class JobOrder:
         if self.weighted is None:
             self._batch_sampler = self.partition
 
-    def take(self, sampler: Any, batch_sampler: Any, subset: Any) -> None:
+    def take(
+        self,
+        sampler: Any,
+        batch_sampler: Any,
+        subset: Any,
+        group_size: Optional[int],
+    ) -> None:
         """Takes the indices of the user's sampler or batch_sampler, which count
-        the samples of `subset`; None: the dataset's."""
+        the samples of `subset`; None: the dataset's. `group_size` is of the
+        groups of batch_sampler; None: it tells."""
+        if batch_sampler is not None:
+            self.grouping = Grouping(group_size)
+            if isinstance(batch_sampler, (list, tuple)) and batch_sampler:
+                self.grouping.flat(0, batch_sampler[0])
         self._sampler, self._batch_sampler = sampler, batch_sampler
         self._own_subset = subset
         self.is_given = True
@@ -114,6 +135,7 @@ class JobOrder:
             self.batch_size,
             self.drop_last,
             self._own_subset,
+            self.grouping,
         )
         self.batch_size = order.batch_size
         return OrderQueue(order)
@@ -123,12 +145,19 @@ class JobOrder:
         draws of a sent order are seeded as those of the daemon's."""
         is_sent = self.new_queue() is not None
         options: Dict[str, Any] = {
-            "batch_size": self.batch_size,
+            "batch_size": self.batch_size * self.grouping.num_rows,
             "shuffle": self.shuffle and not self.is_partition,
             "drop_last": self.drop_last and not is_sent,
         }
         if not self.pad:
             options["unpadded"] = True
+        if self.groups is not None:
+            options["group_order"] = {
+                "group_size": self.groups.size,
+                "num_groups": str(self.groups.num_groups),
+            }
+        elif self.grouping.size:
+            options["group_order"] = {"group_size": self.grouping.size}
         if is_sent:
             options["client_order"] = {
                 "draws_by_sample": draws_by_sample or self.is_partition
@@ -248,6 +277,11 @@ class JobOrder:
         )
         return partition.ranks
 
+    def num_positions(self, num_samples: int) -> int:
+        """Returns the positions of the daemon's order in an epoch: groups, or
+        `num_samples`."""
+        return num_samples if self.groups is None else self.groups.num_groups
+
     def num_draws(self) -> Optional[int]:
         """Returns the draws by weight of this node in an epoch; None: as many
         as the daemon decides. REQUIRES: a partition has agreed."""
@@ -273,6 +307,8 @@ class JobOrder:
 
     @property
     def kind(self) -> str:
+        if self.groups is not None:
+            return "groups"
         if self.weighted is not None:
             return "weighted"
         if self.is_given:
@@ -287,6 +323,10 @@ class JobOrder:
             identity["subset"] = self._subset_hash
         if self.weighted is not None:
             identity["weights"] = self.weighted.hash
+        if self.groups is not None:
+            identity["classes"] = self.groups.hash
+        if self.grouping.size:
+            identity["group_size"] = self.grouping.size
         if self.partition is not None:
             identity.update(self.partition.identity())
         return identity
@@ -294,6 +334,8 @@ class JobOrder:
     def description(self, num_batches: int) -> str:
         if self.weighted is not None:
             return "random by weights"
+        if self.groups is not None:
+            return f"{num_batches} batches of groups of {self.groups.size}"
         if self.is_given:
             return "the order of a sampler"
         if self.partition is not None:
