@@ -59,10 +59,12 @@ absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
   }
   if (!options.has_client_order()) return absl::OkStatus();
   if (options.shuffle() || options.drop_last() || options.subset_size() != 0 ||
-      options.first_position() != 0 || options.unpadded()) {
+      options.first_position() != 0 || options.unpadded() ||
+      options.has_rows_per_epoch()) {
     return absl::InvalidArgumentError(
         "client_order: the client makes the order, so that shuffle, drop_last, "
-        "subset_size, first_position and unpadded must not be set");
+        "subset_size, first_position, unpadded and rows_per_epoch must not be "
+        "set");
   }
   if (options.batch_size() < 1 ||
       options.batch_size() > ClientOrder::kMaxBatchSize) {

@@ -416,7 +416,6 @@ class DataLoader(JobLoader[ArrayT]):
         share.choose_seed(
             seed, generator, order.kind in ("random", "weighted", "groups")
         )
-        order.set_seed(share.seed)
         options.update(share.ranks._asdict())
         options["seed"] = str(order.seed_of(share.seed))
         job = Job(
@@ -430,9 +429,6 @@ class DataLoader(JobLoader[ArrayT]):
             order.subset,
             order.weighted,
             order.groups,
-            order.partition.num_padding
-            if order.partition is not None and order.is_partition
-            else None,
             bool(with_valid),
         )
         feeds = Feeds(
