@@ -10,7 +10,7 @@ FieldView Batch::field(int index) const {
                     .num_dimensions = layout.num_dimensions,
                     .shape = layout.shape,
                     .strides = layout.strides};
-  view.shape[0] = info_.num_samples;
+  view.shape[0] = info_.num_samples / layout.group_size;
   return view;
 }
 

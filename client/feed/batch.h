@@ -28,8 +28,9 @@ struct FieldView {
   Dtype dtype = Dtype::kUint8;
   void* data = nullptr;  // an address on device()
   int num_dimensions = 0;
-  // The first extent is num_samples. An image is [N, C, H, W] in either layout;
-  // the layout shows in the strides, which are in elements.
+  // The first extent is num_samples; with FeedOptions.group_order the first two
+  // are the groups and their samples. An image is [N, C, H, W] in either
+  // layout; the layout shows in the strides, which are in elements.
   std::array<int64_t, kMaxDimensions> shape = {};
   std::array<int64_t, kMaxDimensions> strides = {};
 };

@@ -24,7 +24,8 @@ void Delete(DLManagedTensor* tensor) {
 // SlotLayout::Create checked that all rows fit a slot.
 DLManagedTensor* MakeCopiedTensor(const FieldLayout& layout,
                                   int64_t num_samples, const void* data) {
-  int64_t size_bytes = num_samples * DtypeSizeBytes(layout.dtype);
+  int64_t size_bytes =
+      num_samples / layout.group_size * DtypeSizeBytes(layout.dtype);
   for (int i = 1; i < layout.num_dimensions; ++i) size_bytes *= layout.shape[i];
   const auto size = static_cast<size_t>(size_bytes);
   auto* const item =

@@ -47,7 +47,7 @@ struct ShapedTensor {
   void Set(const FieldLayout& layout, int64_t num_samples, void* data,
            DLDevice device) {
     shape = layout.shape;
-    shape[0] = num_samples;
+    shape[0] = num_samples / layout.group_size;
     strides = layout.strides;
     tensor.dl_tensor = {.data = data,
                         .device = device,

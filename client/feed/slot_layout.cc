@@ -1,5 +1,6 @@
 #include "client/feed/slot_layout.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -60,10 +61,32 @@ absl::Status CheckFits(const FieldLayout& field, uint64_t slot_bytes) {
   return absl::OkStatus();
 }
 
+// Makes groups of the field's rows.
+absl::Status Group(int64_t group_size, FieldLayout& field) {
+  if (field.num_dimensions == kMaxDimensions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group_size: field '", field.name, "' has ", kMaxDimensions,
+        " dimensions with the batch's, and none is left for groups"));
+  }
+  std::copy_backward(field.shape.begin(), field.shape.end() - 1,
+                     field.shape.end());
+  std::copy_backward(field.strides.begin(), field.strides.end() - 1,
+                     field.strides.end());
+  field.shape[0] /= group_size;
+  field.shape[1] = group_size;
+  if (__builtin_mul_overflow(field.strides[0], group_size, &field.strides[0])) {
+    return Bad(field.name, "has a stride that is too large");
+  }
+  ++field.num_dimensions;
+  field.group_size = group_size;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<SlotLayout> SlotLayout::Create(const v1::SlotLayout& message,
-                                              uint64_t slab_bytes) {
+                                              uint64_t slab_bytes,
+                                              uint32_t group_size) {
   SlotLayout layout;
   layout.num_slots_ = message.num_slots();
   layout.slot_stride_bytes_ = message.slot_stride_bytes();
@@ -117,6 +140,15 @@ absl::StatusOr<SlotLayout> SlotLayout::Create(const v1::SlotLayout& message,
   indices.offset_bytes = message.indices_offset_bytes();
   DATASETD_RETURN_IF_ERROR(CheckFits(indices, layout.slot_stride_bytes_));
   layout.fields_.push_back(std::move(indices));
+  if (group_size == 0) return layout;
+  if (layout.batch_size_ % group_size != 0) {
+    return absl::InternalError(
+        absl::StrCat("the daemon's slots have ", layout.batch_size_,
+                     " rows, which are no groups of ", group_size));
+  }
+  for (FieldLayout& field : layout.fields_) {
+    DATASETD_RETURN_IF_ERROR(Group(group_size, field));
+  }
   return layout;
 }
 

@@ -52,6 +52,11 @@ absl::Status ClientOrder::Check(const Block& block) const {
           "batch_sizes[", i, "]: ", size, " is out of range; 1 to ",
           options_.batch_size, ", the feed's batch_size"));
     }
+    if (size % options_.group_size != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "batch_sizes[", i, "]: ", size, " rows are no groups of ",
+          options_.group_size, ", the feed's group_size"));
+    }
     num_rows += size;
   }
   if (num_rows != block.indices.size()) {

@@ -32,6 +32,7 @@ class ClientOrder {
   struct Options {
     int64_t num_samples = 0;  // in the dataset
     int64_t batch_size = 0;   // maximum rows of a batch; 1..kMaxBatchSize
+    int64_t group_size = 1;   // a batch has a multiple of so many rows
     uint32_t capacity = 0;    // maximum number of waiting batches
     // Row p of this rank's epoch is row rank + p * world_size of the global
     // epoch.

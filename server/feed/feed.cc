@@ -345,6 +345,13 @@ bool Feed::BeginPart(uint32_t slot, uint32_t row) {
       task.first_draw =
           static_cast<int64_t>(sampler_->FirstPosition(next_.batch));
       task.draw_step = options_.sampler.world_size;
+    } else if (options_.sampler.groups != nullptr) {
+      const int64_t group_size = options_.sampler.group_size;
+      task.first_draw =
+          static_cast<int64_t>(sampler_->FirstPosition(next_.batch)) *
+          group_size;
+      task.draw_step = options_.sampler.world_size * group_size;
+      task.draw_group = static_cast<int32_t>(group_size);
     }
   }
   // Batch indices are interleaved over the ranks, as samples are.

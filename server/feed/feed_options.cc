@@ -1,12 +1,36 @@
 #include "server/feed/feed_options.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "server/feed/client_order.h"
 
 namespace datasetd {
 namespace {
 
 constexpr size_t kMaxNameLength = 128;
+
+absl::Status CheckGroups(const v1::FeedOptions& options) {
+  const v1::GroupOrder& order = options.group_order();
+  if (order.group_size() < 1 ||
+      options.batch_size() % order.group_size() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group_order: group_size is ", order.group_size(),
+                     "; it must be at least 1 and divide batch_size, the ",
+                     options.batch_size(), " rows of a batch"));
+  }
+  if (options.shuffle() || options.has_weighted_order() ||
+      options.has_mixture() || options.has_rows_per_epoch()) {
+    return absl::InvalidArgumentError(
+        "group_order: it is an order of its own, so that shuffle, "
+        "weighted_order, mixture and rows_per_epoch must not be set");
+  }
+  if (options.has_client_order() && order.has_num_groups()) {
+    return absl::InvalidArgumentError(
+        "group_order: the client makes the order, so that num_groups must not "
+        "be set");
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -23,18 +47,24 @@ absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
   }
   if (options.has_weighted_order() &&
       (options.shuffle() || options.has_client_order() ||
-       options.has_subset())) {
+       options.subset_size() != 0)) {
     return absl::InvalidArgumentError(
-        "weighted_order: samples are drawn by weight, so that shuffle, subset "
-        "and client_order must not be set; lists_samples is for weights of "
+        "weighted_order: samples are drawn by weight, so that shuffle, "
+        "subset_size and client_order must not be set; lists_samples is for "
+        "weights of "
         "some samples");
   }
+  if (options.has_group_order()) {
+    DATASETD_RETURN_IF_ERROR(CheckGroups(options));
+  }
   if (!options.has_client_order()) return absl::OkStatus();
-  if (options.shuffle() || options.drop_last() || options.has_subset() ||
-      options.first_position() != 0 || options.unpadded()) {
+  if (options.shuffle() || options.drop_last() || options.subset_size() != 0 ||
+      options.first_position() != 0 || options.unpadded() ||
+      options.has_rows_per_epoch()) {
     return absl::InvalidArgumentError(
         "client_order: the client makes the order, so that shuffle, drop_last, "
-        "subset, first_position and unpadded must not be set");
+        "subset_size, first_position, unpadded and rows_per_epoch must not be "
+        "set");
   }
   if (options.batch_size() < 1 ||
       options.batch_size() > ClientOrder::kMaxBatchSize) {

@@ -13,7 +13,6 @@
 #include "cuda/kernels/program/augment_plan.h"
 #include "server/feed/feed_options.h"
 #include "server/feed/slot_layout.h"
-#include "server/feed/subset.h"
 #include "server/pipeline/mix_labels.h"
 #include "server/pipeline/transforms_hash.h"
 
@@ -41,17 +40,10 @@ FeedPosition StartOf(const v1::FeedOptions& options) {
   return {options.start().epoch(), options.start().batch()};
 }
 
-absl::StatusOr<SamplerOptions> PlanSampler(const v1::FeedOptions& options,
-                                           const Dataset& dataset) {
+SamplerOptions PlanSampler(const v1::FeedOptions& options,
+                           const Dataset& dataset) {
   SamplerOptions sampler;
   sampler.num_samples = dataset.num_samples();
-  if (options.has_subset()) {
-    const auto& indices = options.subset().indices();
-    DATASETD_ASSIGN_OR_RETURN(
-        sampler.subset,
-        MakeSubset(indices, dataset.num_samples(), dataset.name()));
-    sampler.num_samples = indices.size();
-  }
   sampler.batch_size = options.batch_size();
   sampler.shuffle = options.shuffle();
   sampler.drop_last = options.drop_last();
@@ -60,7 +52,27 @@ absl::StatusOr<SamplerOptions> PlanSampler(const v1::FeedOptions& options,
   sampler.rank = options.rank();
   sampler.world_size = WorldSize(options);
   sampler.first_position = options.first_position();
+  if (options.has_rows_per_epoch()) {
+    sampler.rows_per_epoch = options.rows_per_epoch();
+  }
   return sampler;
+}
+
+// Also checks the number of samples, and sets it in `sampler`.
+absl::StatusOr<SubsetTable::Options> PlanSubset(uint64_t size,
+                                                const Dataset& dataset,
+                                                SamplerOptions& sampler) {
+  if (size > static_cast<uint64_t>(dataset.num_samples())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "subset_size is ", size, ", and dataset '", dataset.name(), "' has ",
+        dataset.num_samples(),
+        " samples: name each once; a client_order may repeat samples (in "
+        "Python sampler=)"));
+  }
+  sampler.num_samples = static_cast<int64_t>(size);
+  return SubsetTable::Options{.size = sampler.num_samples,
+                              .dataset_size = dataset.num_samples(),
+                              .dataset = dataset.name()};
 }
 
 // Also checks the number of samples, and sets it in `sampler`.
@@ -93,6 +105,18 @@ absl::StatusOr<WeightTable::Options> PlanWeights(const v1::WeightedOrder& order,
   return weights;
 }
 
+// Also sets the groups in `sampler`, which checks them.
+GroupTable::Options PlanGroups(const v1::GroupOrder& order,
+                               SamplerOptions& sampler) {
+  sampler.group_size = order.group_size();
+  sampler.num_groups =
+      order.has_num_groups()
+          ? order.num_groups()
+          : std::max<uint64_t>(1, static_cast<uint64_t>(sampler.num_samples) /
+                                      order.group_size());
+  return {.num_samples = sampler.num_samples, .group_size = sampler.group_size};
+}
+
 // Checks the start, and unless the client makes the order, what the sampler
 // takes.
 absl::Status CheckOrder(const v1::FeedOptions& options,
@@ -117,6 +141,9 @@ ClientOrder::Options PlanOrder(const v1::FeedOptions& options,
   ClientOrder::Options order;
   order.num_samples = dataset.num_samples();
   order.batch_size = options.batch_size();
+  if (options.has_group_order()) {
+    order.group_size = options.group_order().group_size();
+  }
   order.rank = options.rank();
   order.world_size = WorldSize(options);
   order.start = StartOf(options);
@@ -124,6 +151,20 @@ ClientOrder::Options PlanOrder(const v1::FeedOptions& options,
       2 * num_slots + std::clamp<int64_t>(kExtraRows / options.batch_size(), 1,
                                           kMaxExtraBatches));
   return order;
+}
+
+// A group would be of the samples that it has in part, too.
+absl::Status CheckUnmixed(absl::Span<const FieldProgram> programs,
+                          const v1::SlotLayout& layout) {
+  for (size_t f = 0; f < programs.size(); ++f) {
+    if (programs[f].mix.kind == MixKind::kNone) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group_order: the ops of field '",
+        layout.fields(static_cast<int>(f)).name(),
+        "' mix the samples of a batch (MixUp, CutMix), and so of its groups: "
+        "leave them out, or mix in the training step"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -157,6 +198,9 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
       plan.layout, ComputeSlotLayout(fields.specs, absl::MakeSpan(programs),
                                      options.batch_size()));
   plan.transforms_hash = TransformsHash(fields.pipelines);
+  if (options.has_group_order()) {
+    DATASETD_RETURN_IF_ERROR(CheckUnmixed(programs, plan.layout));
+  }
 
   const auto stride = static_cast<int64_t>(plan.layout.slot_stride_bytes());
   const int64_t prefetch_bytes =
@@ -180,7 +224,24 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
       static_cast<int64_t>(plan.layout.indices_offset_bytes());
   program.num_fields = Narrow<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program.fields);
-  DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler, PlanSampler(options, dataset));
+  plan.feed.sampler = PlanSampler(options, dataset);
+  if (options.subset_size() != 0) {
+    DATASETD_ASSIGN_OR_RETURN(
+        plan.subset,
+        PlanSubset(options.subset_size(), dataset, plan.feed.sampler));
+    plan.array_bytes = SubsetTable::SizeBytes(*plan.subset);
+  }
+  if (options.has_weighted_order()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        plan.weights,
+        PlanWeights(options.weighted_order(), dataset, plan.feed.sampler));
+    plan.array_bytes = WeightTable::SizeBytes(*plan.weights);
+  }
+  if (options.has_group_order() && !options.has_client_order()) {
+    plan.groups = PlanGroups(options.group_order(), plan.feed.sampler);
+    plan.array_bytes =
+        SaturatingAdd(plan.array_bytes, GroupTable::SizeBytes(*plan.groups));
+  }
   plan.feed.backend = device;
   plan.feed.staging = PlanStaging(dataset, backend, fields.sources, program,
                                   options.batch_size(), plan.num_slots);
@@ -203,18 +264,6 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
             .size_bytes);
   } else {
     plan.team_bytes = TeamScratchBytes(program);
-  }
-  if (options.has_subset()) {
-    plan.scratch_bytes = SaturatingAdd(
-        plan.scratch_bytes,
-        SaturatingMultiply(plan.feed.sampler.num_samples, sizeof(uint32_t)));
-  }
-  if (options.has_weighted_order()) {
-    DATASETD_ASSIGN_OR_RETURN(
-        plan.weights,
-        PlanWeights(options.weighted_order(), dataset, plan.feed.sampler));
-    plan.scratch_bytes = SaturatingAdd(plan.scratch_bytes,
-                                       WeightTable::SizeBytes(*plan.weights));
   }
   if (options.has_client_order()) {
     plan.order = PlanOrder(options, dataset, plan.num_slots);

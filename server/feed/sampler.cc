@@ -24,6 +24,8 @@ constexpr int64_t kTableEntryNanoseconds = 16;
 constexpr int64_t kRowNanoseconds = 4;  // from a table, or not shuffled
 constexpr int64_t kKeyedRowNanoseconds = 40;
 constexpr int64_t kDrawNanoseconds = 200;  // of a large WeightTable
+constexpr int64_t kGroupNanoseconds = 1000;
+constexpr int64_t kGroupRowNanoseconds = 100;
 constexpr int64_t kSubsetNanoseconds = 10;
 
 absl::Status ValidateDraws(const SamplerOptions& options) {
@@ -44,6 +46,36 @@ absl::Status ValidateDraws(const SamplerOptions& options) {
   if (options.shuffle || options.subset != nullptr) {
     return absl::InvalidArgumentError(
         "weights exclude shuffle and subset of the sampler");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateGroups(const SamplerOptions& options) {
+  const int64_t group_size = options.group_size;
+  if (group_size < 1 || options.batch_size % group_size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group_size is ", group_size, "; it must be at least 1 and divide the ",
+        options.batch_size, " rows of a batch"));
+  }
+  // As for draws: the rows' positions are below 2^32.
+  const uint64_t max_groups =
+      kMaxNumSamples / group_size -
+      std::min<uint64_t>(kMaxNumSamples / group_size, options.world_size);
+  const uint64_t num_groups = *options.num_groups;
+  if (num_groups < 1 || num_groups > max_groups) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_groups is ", num_groups, "; with groups of ",
+                     group_size, " and world_size ", options.world_size,
+                     " it must be within 1..", max_groups));
+  }
+  if (options.first_position >= num_groups) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("first_position is ", options.first_position, "; with ",
+                     num_groups, " groups it must be below that"));
+  }
+  if (options.shuffle || options.rows_per_epoch.has_value()) {
+    return absl::InvalidArgumentError(
+        "groups exclude shuffle and rows_per_epoch of the sampler");
   }
   return absl::OkStatus();
 }
@@ -72,33 +104,49 @@ absl::Status Validate(const SamplerOptions& options) {
         "drop_last and unpadded exclude each other: unpadded gives every "
         "sample, and drop_last leaves some out");
   }
+  if (options.rows_per_epoch.has_value() &&
+      (options.unpadded || options.first_position != 0 ||
+       options.num_draws.has_value())) {
+    return absl::InvalidArgumentError(
+        "rows_per_epoch says how many rows there are, so that unpadded, "
+        "first_position and weights must not be set; num_draws is for weights");
+  }
+  if (options.rows_per_epoch.value_or(0) > kMaxNumSamples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows_per_epoch is ", *options.rows_per_epoch,
+                     "; it must be within 0..", kMaxNumSamples));
+  }
   if (options.num_draws.has_value()) return ValidateDraws(options);
+  if (options.num_groups.has_value()) return ValidateGroups(options);
   if (options.first_position >= static_cast<uint64_t>(options.num_samples)) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_position is ", options.first_position, "; with ",
                      options.num_samples, " samples it must be within 0..",
                      options.num_samples - 1));
   }
-  if (options.subset != nullptr &&
-      static_cast<int64_t>(options.subset->size()) != options.num_samples) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("subset has ", options.subset->size(),
-                     " samples and num_samples is ", options.num_samples));
-  }
   return absl::OkStatus();
 }
 
-// This rank's rows per epoch. REQUIRES: Validate(options) is OK.
-uint64_t NumRows(const SamplerOptions& options) {
-  const uint64_t num_positions =
-      options.num_draws.value_or(static_cast<uint64_t>(options.num_samples)) -
-      options.first_position;
+uint64_t NumPositions(const SamplerOptions& options) {
+  return options.num_draws.value_or(options.num_groups.value_or(
+             static_cast<uint64_t>(options.num_samples))) -
+         options.first_position;
+}
+
+// This rank's rows whose positions are not wrapped around.
+uint64_t NumUnpadded(const SamplerOptions& options) {
+  const uint64_t num_positions = NumPositions(options);
+  const auto rank = static_cast<uint64_t>(options.rank);
   const auto world_size = static_cast<uint64_t>(options.world_size);
-  if (options.unpadded) {
-    const auto rank = static_cast<uint64_t>(options.rank);
-    return rank < num_positions ? (num_positions - rank - 1) / world_size + 1
-                                : 0;
-  }
+  return rank < num_positions ? (num_positions - rank - 1) / world_size + 1 : 0;
+}
+
+// This rank's rows (or groups) per epoch. REQUIRES: Validate(options) is OK.
+uint64_t NumRows(const SamplerOptions& options) {
+  if (options.rows_per_epoch.has_value()) return *options.rows_per_epoch;
+  if (options.unpadded) return NumUnpadded(options);
+  const uint64_t num_positions = NumPositions(options);
+  const auto world_size = static_cast<uint64_t>(options.world_size);
   const bool has_rest = num_positions % world_size != 0;
   return num_positions / world_size + (has_rest && !options.drop_last ? 1 : 0);
 }
@@ -106,7 +154,8 @@ uint64_t NumRows(const SamplerOptions& options) {
 // REQUIRES: as NumRows.
 uint64_t NumBatches(const SamplerOptions& options) {
   const uint64_t num_rows = NumRows(options);
-  const auto batch_size = static_cast<uint64_t>(options.batch_size);
+  const auto batch_size =
+      static_cast<uint64_t>(options.batch_size / options.group_size);
   const bool has_rest = num_rows % batch_size != 0;
   return num_rows / batch_size + (has_rest && !options.drop_last ? 1 : 0);
 }
@@ -203,6 +252,8 @@ absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Create(
   DATASETD_RETURN_IF_ERROR(Validate(options));
   Require((options.weights != nullptr) == options.num_draws.has_value(),
           "draws are by weight");
+  Require((options.groups != nullptr) == options.num_groups.has_value(),
+          "a number of groups");
   return absl::WrapUnique(new Sampler(options));
 }
 
@@ -210,18 +261,19 @@ Sampler::Sampler(const SamplerOptions& options)
     : subset_(options.subset),
       seed_(options.seed),
       num_samples_(options.num_samples),
-      batch_size_(options.batch_size),
+      group_size_(options.group_size),
+      batch_size_(options.batch_size / options.group_size),
       rank_(options.rank),
       world_size_(options.world_size),
       first_position_(options.first_position),
       shuffle_(options.shuffle),
       weights_(options.weights),
+      groups_(options.groups),
       num_rows_(NumRows(options)),
       num_batches_(NumBatches(options)) {
-  // Cannot overflow: (num_rows_ - 1) * world_size_ is below the number of
-  // positions.
-  last_is_padding_ = weights_ == nullptr && num_rows_ > 0 &&
-                     Position(num_rows_ - 1) >= num_samples_;
+  num_unpadded_rows_ = weights_ != nullptr || groups_ != nullptr
+                           ? num_rows_
+                           : std::min(num_rows_, NumUnpadded(options));
   if (NeedsTables(options)) {
     tables_ = std::make_unique<Tables>(seed_, options.num_samples);
   }
@@ -234,8 +286,10 @@ Sampler::BatchShape Sampler::Shape(uint64_t batch) const {
   const uint64_t first_row = batch * batch_size_;
   const uint64_t num_left = num_rows_ - first_row;
   BatchShape shape;
-  shape.num_samples = std::min(batch_size_, num_left);
-  shape.num_padding = num_left <= batch_size_ && last_is_padding_ ? 1 : 0;
+  const uint64_t num_rows = std::min(batch_size_, num_left);
+  const uint64_t end = first_row + num_rows;
+  shape.num_samples = num_rows * group_size_;
+  shape.num_padding = end - std::clamp(num_unpadded_rows_, first_row, end);
   return shape;
 }
 
@@ -255,29 +309,28 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
                                   static_cast<uint64_t>(shape.num_samples),
           "the rows are the batch's");
   const uint64_t first_row = batch * batch_size_ + first;
-  // Only the last row may be padding.
-  const bool is_padded =
-      shape.num_padding > 0 &&
-      first + indices.size() == static_cast<uint64_t>(shape.num_samples);
   if (weights_ != nullptr) {
     weights_->Draw(seed_, epoch, Position(first_row), world_size_, indices);
+  } else if (groups_ != nullptr) {
+    groups_->Draw(seed_, epoch, FirstPosition(batch), world_size_, first,
+                  indices);
   } else if (tables_ != nullptr) {
     const uint16_t* order = tables_->Use(epoch);
     Gather(
-        first_row, is_padded, [order](uint64_t p) { return order[p]; },
-        indices);
+        first_row, [order](uint64_t p) { return order[p]; }, indices);
   } else if (shuffle_) {
     const KeyedPermutation order(seed_, epoch,
                                  static_cast<uint32_t>(num_samples_));
     Gather(
-        first_row, is_padded,
+        first_row,
         [&order](uint64_t p) { return order(static_cast<uint32_t>(p)); },
         indices);
   } else {
     Gather(
-        first_row, is_padded, [](uint64_t p) { return p; }, indices);
+        first_row, [](uint64_t p) { return p; }, indices);
   }
   if (subset_ != nullptr) {
+    Require(subset_->size() == num_samples_, "the subset is there");
     for (int64_t& index : indices) index = (*subset_)[index];
   }
 }
@@ -288,6 +341,10 @@ void Sampler::Prepare(uint64_t epoch) {
 
 int64_t Sampler::row_nanoseconds() const {
   if (weights_ != nullptr) return kDrawNanoseconds;
+  if (groups_ != nullptr) {
+    return kGroupRowNanoseconds +
+           kGroupNanoseconds / static_cast<int64_t>(group_size_);
+  }
   return (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds
                                          : kRowNanoseconds) +
          (subset_ != nullptr ? kSubsetNanoseconds : 0);
@@ -299,17 +356,18 @@ int64_t Sampler::TableNanoseconds(uint64_t epoch) const {
 }
 
 template <typename Order>
-void Sampler::Gather(uint64_t first_row, bool is_padded, Order order,
+void Sampler::Gather(uint64_t first_row, Order order,
                      absl::Span<int64_t> indices) const {
-  const size_t num_unpadded = indices.size() - (is_padded ? 1 : 0);
+  const size_t num_unpadded =
+      std::clamp(num_unpadded_rows_, first_row, first_row + indices.size()) -
+      first_row;
   const uint64_t stride = world_size_;
   uint64_t position = Position(first_row);
   int64_t* out = indices.data();
-  for (size_t i = 0; i < num_unpadded; ++i, position += stride) {
-    out[i] = order(position);
-  }
-  if (is_padded) {
-    out[num_unpadded] = order(position % num_samples_);
+  size_t i = 0;
+  for (; i < num_unpadded; ++i, position += stride) out[i] = order(position);
+  for (; i < indices.size(); ++i, position += stride) {
+    out[i] = order(position % num_samples_);
   }
 }
 

@@ -17,15 +17,23 @@
 // A batch_size above floor(N / w) with drop_last gives no batches, which is
 // legal.
 //
-// Only the last round of w positions is padded: a rank has at most one padding
-// row per epoch, the last row of its last batch. With w > N, the ranks from N
-// on have only that row. Unless unpadded, all ranks have the same number of
-// batches, of the same sizes.
+// Without rows_per_epoch only the last round of w positions is padded: a rank
+// has at most one padding row per epoch, the last row of its last batch. With w
+// > N, the ranks from N on have only that row. Unless unpadded, all ranks have
+// the same number of batches, of the same sizes.
+//
+// With rows_per_epoch every rank gets that many rows instead: positions that
+// are left are left out, and positions from N on wrap around, as often as it
+// takes.
 //
 // With a subset, positions are positions in the subset.
 //
 // With weights, position p is draw p of the epoch (weight_table.h), and N above
 // is num_draws. Nothing is padding: positions from N on are further draws.
+//
+// With groups, position p is group p of the epoch (group_table.h), N above is
+// num_groups, and a batch has batch_size / group_size positions, each of
+// group_size rows. Positions from N on are further groups.
 //
 // With first_position f, an epoch is the rest of its global order: rank r takes
 // positions f + r, f + r + w, ..., and N above is N - f. Padding wraps around
@@ -43,6 +51,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/feed/group_table.h"
 #include "server/feed/subset.h"
 #include "server/feed/weight_table.h"
 
@@ -55,14 +64,24 @@ struct SamplerOptions {
   bool drop_last = false;
   bool unpadded = false;  // excludes drop_last
   uint64_t seed = 0;
-  int64_t rank = 0;             // 0..world_size - 1
-  int64_t world_size = 1;       // at least 1
-  uint64_t first_position = 0;  // below num_samples, or num_draws
-  // Distinct sample indices, num_samples of them. Null: 0, 1, 2, ...
+  int64_t rank = 0;        // 0..world_size - 1
+  int64_t world_size = 1;  // at least 1
+  // Below num_samples, num_draws or num_groups.
+  uint64_t first_position = 0;
+  // Below 2^32. Excludes unpadded, first_position, num_draws and groups.
+  std::optional<uint64_t> rows_per_epoch;
+  // Distinct sample indices, num_samples of them when Fill is called. Null: 0,
+  // 1, 2, ...
   Subset subset;
-  // Complete before Fill; excludes shuffle and subset. Null: no weights.
+  // Finished when Fill is called; excludes shuffle and subset. Null: no
+  // weights.
   std::shared_ptr<const WeightTable> weights;
   std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
+  // Finished when Fill is called; excludes shuffle and weights, and with a
+  // subset draws places in it. Null: no groups.
+  std::shared_ptr<const GroupTable> groups;
+  std::optional<uint64_t> num_groups;  // per epoch; set if there are groups
+  int64_t group_size = 1;              // above 1 only with groups
 };
 
 class Sampler {
@@ -70,14 +89,14 @@ class Sampler {
   static constexpr int64_t kMaxTableSize = 65536;
 
   // Batches per epoch of Create(options), which fails if this does. Pure.
-  // Weights need not be there yet.
+  // Subset and weights need not be there yet.
   //   INVALID_ARGUMENT  an option is out of range; names it
   static absl::StatusOr<int64_t> CountBatches(const SamplerOptions& options);
   // The memory of Create(options), but for the subset and the weights.
   static int64_t TableBytes(const SamplerOptions& options);
 
   // Errors as CountBatches. REQUIRES: weights and num_draws are both set, or
-  // none is.
+  // none is; so are groups and num_groups.
   static absl::StatusOr<std::unique_ptr<Sampler>> Create(
       const SamplerOptions& options);
   ~Sampler();
@@ -89,13 +108,13 @@ class Sampler {
 
   struct BatchShape {
     int64_t num_samples = 0;  // 1..batch_size
-    int64_t num_padding = 0;  // 0 or 1: the last row, wrapped around
+    int64_t num_padding = 0;  // the last rows, wrapped around
   };
   // REQUIRES: batch < batches_per_epoch().
   BatchShape Shape(uint64_t batch) const;
 
-  // Position of a batch's first row in the global order; those of the next rows
-  // are world_size apart.
+  // Position of a batch's first row, or group, in the global order; those of
+  // the next ones are world_size apart.
   uint64_t FirstPosition(uint64_t batch) const {
     return Position(batch * batch_size_);
   }
@@ -125,28 +144,30 @@ class Sampler {
   class Tables;
 
   explicit Sampler(const SamplerOptions& options);
-  // Position of this rank's row in the padded order. Below num_samples (or
-  // num_draws) + world_size, so below 2^64.
+  // Position of this rank's row (or group) in the padded order. Below
+  // num_samples (or num_draws, num_groups) + world_size, or rows_per_epoch *
+  // world_size, so below 2^64.
   uint64_t Position(uint64_t row) const {
     return first_position_ + rank_ + row * world_size_;
   }
-  // is_padded: the last of the rows is padding.
   template <typename Order>
-  void Gather(uint64_t first_row, bool is_padded, Order order,
+  void Gather(uint64_t first_row, Order order,
               absl::Span<int64_t> indices) const;
 
   const Subset subset_;
   const uint64_t seed_;
   const uint64_t num_samples_;
-  const uint64_t batch_size_;
+  const uint64_t group_size_;
+  const uint64_t batch_size_;  // in positions, as the numbers below
   const uint64_t rank_;
   const uint64_t world_size_;
   const uint64_t first_position_;
   const bool shuffle_;
   const std::shared_ptr<const WeightTable> weights_;  // null: none
+  const std::shared_ptr<const GroupTable> groups_;    // null: none
   const uint64_t num_rows_;  // per epoch, equal for all ranks
   const uint64_t num_batches_;
-  bool last_is_padding_;
+  uint64_t num_unpadded_rows_;      // the first of these
   std::unique_ptr<Tables> tables_;  // null where none is used
 };
 

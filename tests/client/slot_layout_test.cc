@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -13,6 +14,7 @@ namespace {
 
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kSlabBytes = 4096;
@@ -40,6 +42,27 @@ TEST(SlotLayoutTest, GoodLayout) {
   EXPECT_EQ(layout->num_fields(), 1);
   EXPECT_EQ(layout->fields()[1].name, "indices");
   EXPECT_EQ(layout->fields()[1].offset_bytes, 96u);
+}
+
+TEST(SlotLayoutTest, Groups) {
+  const auto layout = SlotLayout::Create(GoodLayout(), kSlabBytes, 2);
+  ASSERT_THAT(layout, IsOk());
+  EXPECT_EQ(layout->batch_size(), 4);
+  const FieldLayout& field = layout->fields()[0];
+  EXPECT_EQ(field.num_dimensions, 3);
+  EXPECT_THAT(absl::MakeSpan(field.shape).first(3), ElementsAre(2, 2, 3));
+  EXPECT_THAT(absl::MakeSpan(field.strides).first(3), ElementsAre(6, 3, 1));
+  EXPECT_EQ(layout->fields()[1].shape[1], 2);
+  EXPECT_THAT(SlotLayout::Create(GoodLayout(), kSlabBytes, 3),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("groups of 3")));
+  v1::SlotLayout deep = GoodLayout();
+  for (int i = 2; i < kMaxDimensions; ++i) {
+    deep.mutable_fields(0)->add_shape(1);
+    deep.mutable_fields(0)->add_strides(1);
+  }
+  EXPECT_THAT(SlotLayout::Create(deep, kSlabBytes, 2),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("none is left for groups")));
 }
 
 struct BadCase {

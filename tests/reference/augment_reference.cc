@@ -300,9 +300,11 @@ FieldOutput AugmentField(const AugmentProgram& program, int field_index,
     if (field.is_image) {
       Image image = LoadImage(field, sample);
       for (int k = 0; k < field.num_moves; ++k) {
-        const int64_t draw = batch.draw_step == 0
-                                 ? sample
-                                 : batch.first_draw + i * batch.draw_step;
+        const int group = std::max(batch.draw_group, 1);
+        const int64_t draw =
+            batch.draw_step == 0
+                ? sample
+                : batch.first_draw + i / group * batch.draw_step + i % group;
         image = Apply(image, field.moves[k], program.seed, batch.epoch, draw);
       }
       AppendImage(field, image, output);

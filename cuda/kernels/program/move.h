@@ -98,8 +98,10 @@ DATASETD_HOST_DEVICE inline AxisMove DrawAxisMove(const Move& move, Axis axis,
 // position if samples may repeat.
 DATASETD_HOST_DEVICE inline int64_t DrawIndex(const BatchTask& batch,
                                               int64_t row) {
-  return batch.draw_step == 0 ? SampleIndices(batch)[row]
-                              : batch.first_draw + row * batch.draw_step;
+  if (batch.draw_step == 0) return SampleIndices(batch)[row];
+  if (batch.draw_group == 0) return batch.first_draw + row * batch.draw_step;
+  return batch.first_draw + row / batch.draw_group * batch.draw_step +
+         row % batch.draw_group;
 }
 
 DATASETD_HOST_DEVICE inline void DrawMoves(const MoveProgram& field,

@@ -293,9 +293,11 @@ struct BatchTask {
   uint32_t batch_index;
   uint64_t epoch;
   // Row i draws by its sample index if draw_step is 0, else by first_draw + i *
-  // draw_step, which must be below 2^32 (move.h, DrawIndex).
+  // draw_step; or if draw_group is not 0, by first_draw + i / draw_group *
+  // draw_step + i % draw_group. That must be below 2^32 (move.h, DrawIndex).
   int64_t first_draw;
   int64_t draw_step;
+  int32_t draw_group;
   // A batch may be launched in parts of num_rows rows (0: all remaining) from
   // first_row on. Parts are launched in order. The last one may write all rows
   // of the indices and of fields without steps.

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/dtype.h"
@@ -479,14 +480,16 @@ TEST(AugmentTest, DrawsByPositionWhereTheBatchSaysSo) {
                    40);
   const BatchTask by_sample = test.NewBatch(3);
   AugmentHost(test.program(), by_sample);
-  for (const auto& [first, step] :
-       {std::pair<int64_t, int64_t>{0, 1}, {1'000'003, 7}, {0xFFFFFFD8, 1}}) {
+  using Draws = std::tuple<int64_t, int64_t, int32_t>;
+  for (const auto& [first, step, group] :
+       {Draws{0, 1, 0}, {1'000'003, 7, 0}, {0xFFFFFFD8, 1, 0}, {12, 24, 4}}) {
     StoreCounts counts;
     std::vector<BatchTask> batches;
     for (int i = 0; i < 3; ++i) {
       batches.push_back(test.NewBatch(3));
       batches.back().first_draw = first;
       batches.back().draw_step = step;
+      batches.back().draw_group = group;
       counts[batches.back().slot].resize(test.slot_bytes());
     }
     const std::vector<uint8_t> expected = test.ExpectedSlot(batches[0]);

@@ -56,6 +56,17 @@ Indices Take(ClientOrder& order, uint64_t generation = 0,
   return rows;
 }
 
+TEST(ClientOrderTest, BatchesOfGroups) {
+  ClientOrder::Options options = SomeOptions();
+  options.group_size = 2;
+  ClientOrder order(options);
+  EXPECT_THAT(Append(order, {0, 0}, 0, {4, 2}, {1, 2, 3, 4, 5, 6}), IsOk());
+  EXPECT_THAT(
+      Append(order, {0, 2}, 6, {3}, {1, 2, 3}),
+      StatusIs(kInvalidArgument, HasSubstr("batch_sizes[0]: 3 rows are no "
+                                           "groups of 2")));
+}
+
 TEST(ClientOrderTest, GivesWhatWasSentInOrder) {
   ClientOrder order(SomeOptions());
   EXPECT_FALSE(order.HasNext());

@@ -433,8 +433,68 @@ std::shared_ptr<const WeightTable> SomeWeights(int64_t num_samples) {
       .num_samples = num_samples, .dataset_size = num_samples, .dataset = "d"});
   std::vector<double> weights(num_samples);
   for (int64_t i = 0; i < num_samples; ++i) weights[i] = i % 7;
-  EXPECT_TRUE(table->Append({.weights = weights}).ok());
+  EXPECT_TRUE(table->Append(weights).ok());
+  EXPECT_TRUE(table->Finish().ok());
   return table;
+}
+
+TEST(SamplerTest, RowsPerEpochWrapAroundOrAreCut) {
+  // The second has no table.
+  for (const int64_t num_samples : {int64_t{10}, int64_t{66'000}}) {
+    for (const bool shuffle : {false, true}) {
+      SamplerOptions options = {.num_samples = num_samples,
+                                .batch_size = num_samples + 3,
+                                .shuffle = shuffle,
+                                .seed = 8};
+      const std::vector<int64_t> order =
+          Collect(*Make(options), options.batch_size, 1).indices;
+      ASSERT_EQ(static_cast<int64_t>(order.size()), num_samples);
+      for (const bool drop_last : {false, true}) {
+        for (const int64_t rank : {0, 2}) {
+          for (const uint64_t num_rows :
+               {uint64_t{0}, uint64_t{2}, uint64_t(num_samples) + 1}) {
+            options.batch_size = 4;
+            options.drop_last = drop_last;
+            options.rank = rank;
+            options.world_size = 3;
+            options.rows_per_epoch = num_rows;
+            const RankEpoch epoch = Collect(*Make(options), 4, 1);
+            const size_t wanted =
+                drop_last ? num_rows - num_rows % 4 : num_rows;
+            ASSERT_EQ(epoch.indices.size(), wanted);
+            std::vector<int64_t> padding;
+            for (size_t row = 0; row < wanted; ++row) {
+              const size_t position = rank + row * 3;
+              ASSERT_EQ(epoch.indices[row], order[position % num_samples]);
+              if (position >= static_cast<size_t>(num_samples)) {
+                padding.push_back(static_cast<int64_t>(row));
+              }
+            }
+            EXPECT_EQ(epoch.padding_rows, padding);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, RowsPerEpochThatCannotBe) {
+  const SamplerOptions good = {
+      .num_samples = 5, .batch_size = 1, .rows_per_epoch = 0xFFFFFFFF};
+  EXPECT_EQ(*Sampler::CountBatches(good), 0xFFFFFFFF);
+  const auto message = [&](void (*change)(SamplerOptions&)) {
+    SamplerOptions options = good;
+    change(options);
+    return std::string(Sampler::CountBatches(options).status().message());
+  };
+  EXPECT_EQ(message([](SamplerOptions& o) { o.rows_per_epoch = 1ull << 32; }),
+            "rows_per_epoch is 4294967296; it must be within 0..4294967295");
+  for (void (*const change)(SamplerOptions&) :
+       {+[](SamplerOptions& o) { o.unpadded = true; },
+        +[](SamplerOptions& o) { o.first_position = 1; },
+        +[](SamplerOptions& o) { o.num_draws = 3; }}) {
+    EXPECT_THAT(message(change), HasSubstr("must not be set"));
+  }
 }
 
 TEST(SamplerTest, RanksShareTheDrawsByWeight) {
@@ -474,6 +534,98 @@ TEST(SamplerTest, RanksShareTheDrawsByWeight) {
       }
     }
   }
+}
+
+std::shared_ptr<GroupTable> SomeGroups(int64_t num_samples,
+                                       int64_t group_size) {
+  auto table = std::make_shared<GroupTable>(GroupTable::Options{
+      .num_samples = num_samples, .group_size = group_size});
+  std::vector<int32_t> classes;
+  for (int64_t i = 0; i < num_samples; ++i) {
+    classes.push_back(static_cast<int32_t>(i * i % 7));
+  }
+  EXPECT_TRUE(table->Append(classes).ok());
+  EXPECT_TRUE(table->Finish().ok());
+  return table;
+}
+
+TEST(SamplerTest, RanksShareTheGroups) {
+  constexpr int64_t kNum = 40;
+  constexpr int64_t kGroup = 3;
+  const auto groups = SomeGroups(kNum, kGroup);
+  std::vector<int64_t> samples(3000);
+  groups->Draw(/*seed=*/9, /*epoch=*/4, 0, 1, 0, absl::MakeSpan(samples));
+  auto subset = std::make_shared<std::vector<uint32_t>>();
+  for (uint32_t i = 0; i < kNum; ++i) subset->push_back(2 * i + 1);
+  for (const bool drop_last : {false, true}) {
+    for (const bool has_subset : {false, true}) {
+      for (const int64_t world_size : {1, 3, 30}) {
+        for (const uint64_t first : {0, 6}) {
+          const uint64_t num_groups = 13;
+          const int64_t left = static_cast<int64_t>(num_groups - first);
+          int64_t num_own = left / world_size;
+          if (!drop_last && left % world_size != 0) ++num_own;
+          if (drop_last) num_own -= num_own % 4;
+          for (int64_t rank = 0; rank < world_size; ++rank) {
+            auto sampler = Make({.num_samples = kNum,
+                                 .batch_size = 4 * kGroup,
+                                 .drop_last = drop_last,
+                                 .seed = 9,
+                                 .rank = rank,
+                                 .world_size = world_size,
+                                 .first_position = first,
+                                 .subset = has_subset ? subset : nullptr,
+                                 .groups = groups,
+                                 .num_groups = num_groups,
+                                 .group_size = kGroup});
+            const RankEpoch epoch = Collect(*sampler, 4 * kGroup, 4);
+            ASSERT_EQ(static_cast<int64_t>(epoch.indices.size()),
+                      num_own * kGroup);
+            EXPECT_THAT(epoch.padding_rows, ElementsAre());
+            for (size_t row = 0; row < epoch.indices.size(); ++row) {
+              const uint64_t group = first + rank + row / kGroup * world_size;
+              const int64_t sample = samples[group * kGroup + row % kGroup];
+              ASSERT_EQ(epoch.indices[row],
+                        has_subset ? 2 * sample + 1 : sample);
+            }
+            // A batch may be filled in parts.
+            if (epoch.indices.size() < 5) continue;
+            std::vector<int64_t> rows(4);
+            sampler->FillRows(4, 0, 1, absl::MakeSpan(rows));
+            EXPECT_TRUE(std::equal(rows.begin(), rows.end(),
+                                   epoch.indices.begin() + 1));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, GroupsThatCannotBe) {
+  const SamplerOptions good = {.num_samples = 5,
+                               .batch_size = 4,
+                               .groups = SomeGroups(5, 2),
+                               .num_groups = 3,
+                               .group_size = 2};
+  const auto message = [&](void (*change)(SamplerOptions&)) {
+    SamplerOptions options = good;
+    change(options);
+    const absl::Status status = Sampler::Create(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_TRUE(Sampler::Create(good).ok());
+  EXPECT_EQ(message([](SamplerOptions& o) { o.first_position = 3; }),
+            "first_position is 3; with 3 groups it must be below that");
+  EXPECT_EQ(message([](SamplerOptions& o) { o.num_groups = 0x7FFFFFFF; }),
+            "num_groups is 2147483647; with groups of 2 and world_size 1 it "
+            "must be within 1..2147483646");
+  EXPECT_THAT(message([](SamplerOptions& o) { o.num_groups = 0; }),
+              HasSubstr("num_groups is 0"));
+  EXPECT_THAT(message([](SamplerOptions& o) { o.batch_size = 5; }),
+              HasSubstr("group_size is 2; it must be at least 1 and divide"));
+  EXPECT_THAT(message([](SamplerOptions& o) { o.shuffle = true; }),
+              HasSubstr("exclude shuffle"));
 }
 
 TEST(SamplerTest, AnEpochMayHaveNoDraws) {
@@ -516,15 +668,6 @@ TEST(SamplerTest, BatchesAreCountedBeforeThereAreWeights) {
   options.first_position = 11;
   EXPECT_EQ(Sampler::CountBatches(options).status().message(),
             "first_position is 11; with 11 draws it must be 0 or below that");
-}
-
-TEST(SamplerTest, ASubsetOfAnotherSizeIsRefused) {
-  EXPECT_THAT(
-      Sampler::Create(
-          {.num_samples = 3,
-           .batch_size = 1,
-           .subset = std::make_shared<std::vector<uint32_t>>(2, 1)}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("subset")));
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ class Detached(NamedTuple):
     num_samples: int
     num_padding: int
     indices: Any
+    group_size: int = 0  # 0: there are no groups
 
 
 class Batch(Tuple[ArrayT, ...]):
@@ -159,6 +160,7 @@ class Batch(Tuple[ArrayT, ...]):
 
     @property
     def num_samples(self) -> int:
+        """Number of rows; with groups, of the samples of all."""
         return self._held().num_samples
 
     @property
@@ -170,17 +172,18 @@ class Batch(Tuple[ArrayT, ...]):
     @property
     def valid(self) -> ArrayT:
         """A mask [num_samples] of booleans, on the device: false for the rows
-        that are padding, True for all others."""
+        that are padding, True for all others. With groups it is [B, K]."""
         if "valid" in self._positions:
             return self["valid"]
         result: ArrayT = frameworks.mask_like(
-            self[0], self.num_samples, self.num_padding
+            self[0], self.num_samples, self.num_padding, self._group_size
         )
         return result
 
     @property
     def indices(self) -> ArrayT:
-        """Sample indices: int64 [num_samples], on the device."""
+        """Sample indices: int64 [num_samples], on the device. With groups
+        [B, K]."""
         held = self._held()
         result: ArrayT = (
             held.indices
@@ -188,6 +191,13 @@ class Batch(Tuple[ArrayT, ...]):
             else self._origin.indices(held)
         )
         return result
+
+    @property
+    def _group_size(self) -> int:
+        held = self._held()
+        if isinstance(held, Detached):
+            return held.group_size
+        return self._origin.indices_info.group_size
 
     def with_valid(self) -> "Batch[ArrayT]":
         """Returns the batch with `valid` appended as the last value."""
@@ -226,7 +236,9 @@ class Batch(Tuple[ArrayT, ...]):
             return self
         result = type(self)(values)
         if held is not None:
-            result._handle = detached(held, change(self.indices))
+            result._handle = detached(
+                held, change(self.indices), self._group_size
+            )
         return result
 
     def record_stream(self, stream: Any) -> None:
@@ -308,19 +320,17 @@ class Batch(Tuple[ArrayT, ...]):
         return f"datasetd.Batch({where}{fields}{device and ', on '}{device})"
 
 
-def detached(held: Union[Handle, Detached], indices: Any) -> Detached:
+def detached(
+    held: Union[Handle, Detached], indices: Any, group_size: int
+) -> Detached:
     return Detached(
-        held.epoch, held.index, held.num_samples, held.num_padding, indices
+        held.epoch,
+        held.index,
+        held.num_samples,
+        held.num_padding,
+        indices,
+        group_size,
     )
-
-
-def set_padding(batch: Batch[Any], count: int) -> None:
-    """Says that the last `count` rows are padding."""
-    held = batch._handle
-    if isinstance(held, Detached):
-        batch._handle = held._replace(num_padding=count)
-    else:
-        held.num_padding = count
 
 
 def _rebuilt(

@@ -27,6 +27,25 @@ class FieldInfo(NamedTuple):
     dtype: str
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]
+    # Rows of a group, where shape is [groups, group_size, ...]; 0: there are
+    # none.
+    group_size: int = 0
+
+    def grouped(self, group_size: int) -> "FieldInfo":
+        """Returns the field with its rows in groups, as the library has it;
+        itself for 0."""
+        if not group_size:
+            return self
+        rows, row_stride = self.shape[0], self.strides[0]
+        return self._replace(
+            shape=(rows // group_size, group_size, *self.shape[1:]),
+            strides=(row_stride * group_size, *self.strides),
+            group_size=group_size,
+        )
+
+    def extent(self, num_rows: int) -> int:
+        """Returns the first extent of a batch of `num_rows`."""
+        return num_rows // (self.group_size or 1)
 
 
 class Handle(_library.CBatch):
@@ -118,7 +137,7 @@ class Tensor:
         self._handle = handle
         self._field = field
         self._device = device
-        self.shape = (handle.num_samples,) + info.shape[1:]
+        self.shape = (info.extent(handle.num_samples),) + info.shape[1:]
         self.strides = info.strides
         self.dtype = info.dtype
 

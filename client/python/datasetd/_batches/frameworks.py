@@ -100,7 +100,8 @@ class Framework:
     def from_tensors(
         self, addresses: Iterable[int], owners: List[Any], rows: int
     ) -> List[Any]:
-        """Returns an array of `rows` rows per tensor, in the fields' order.
+        """Returns an array of `rows` rows (or groups) per tensor, in the
+        fields' order.
 
         Appends an owner for each tensor. If this is interrupted, an array owns
         a tensor exactly if the tensor has an owner whose owns() is true.
@@ -275,7 +276,9 @@ class NumpyFramework(Framework):
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
         layout = self._layout(info)
         address = new_tensor(handle, field)
-        memory = self._memory(address, layout, handle.num_samples)
+        memory = self._memory(
+            address, layout, info.extent(handle.num_samples)
+        )
         memory.tensor = address
         return self._array(memory, layout)
 
@@ -441,9 +444,12 @@ def as_list(array: Any) -> List[int]:
     return result
 
 
-def mask_like(array: Any, num_rows: int, num_false: int) -> Any:
+def mask_like(
+    array: Any, num_rows: int, num_false: int, group_size: int
+) -> Any:
     """Returns a mask of the framework and device of `array`: true, but for the
-    last `num_false` rows. A new one each time, since the job may change it."""
+    last `num_false` rows; in groups unless group_size is 0. A new one each
+    time, since the job may change it."""
     num_true = num_rows - num_false
     if isinstance(array, Tensor):
         raise FailedPrecondition(
@@ -454,10 +460,12 @@ def mask_like(array: Any, num_rows: int, num_false: int) -> Any:
         mask = array.new_ones(num_rows, dtype=sys.modules["torch"].bool)
         if num_false:
             mask[num_true:] = False
-        return mask
+        return mask.view(-1, group_size) if group_size else mask
     import numpy
 
     values = numpy.arange(num_rows) < num_true
+    if group_size:
+        values = values.reshape(-1, group_size)
     if hasattr(array, "block_until_ready"):
         (device,) = array.devices()
         return sys.modules["jax"].device_put(values, device)

@@ -59,7 +59,13 @@ class Transfer:
         self._batch_class = batch_class(field.name for field in fields)
         self._origin = Origin(
             framework,
-            FieldInfo("indices", "int64", fields[0].shape[:1], (1,)),
+            FieldInfo(
+                "indices",
+                "int64",
+                fields[0].shape[: 2 if fields[0].group_size else 1],
+                (fields[0].group_size, 1) if fields[0].group_size else (1,),
+                fields[0].group_size,
+            ),
         )
         self._delete = library.load().quick.tensor_delete
         # Filled by datasetd_feed_next, with the handle of begin().
@@ -91,7 +97,9 @@ class Transfer:
         if not self.num_tensors:
             return self._made(self._from_handle(handle), handle, 0)
         arrays = self._framework.from_tensors(
-            self.tensors, self._owners, handle.num_samples
+            self.tensors,
+            self._owners,
+            self._fields[0].extent(handle.num_samples),
         )
         return self._made(arrays, handle, self.copied)
 
@@ -139,7 +147,11 @@ class Transfer:
             batch._copied_on = self.stream
         batch._origin = self._origin
         batch._handle = (
-            detached(handle, copy_of(self._origin.indices(handle)))
+            detached(
+                handle,
+                copy_of(self._origin.indices(handle)),
+                self._fields[0].group_size,
+            )
             if is_copy
             else handle
         )

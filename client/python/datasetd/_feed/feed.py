@@ -18,6 +18,7 @@ from .._connection import library as _library
 from .._connection.at_exit import close_at_exit
 from .._connection.session import Session
 from .._descriptions import dtype_of
+from .._order.groups import ClassGroups
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
 from ..errors import Closed, DeadlineExceeded, FailedPrecondition
@@ -56,10 +57,13 @@ class Feed:
         images: Container[str],
         held: Held,
         waited: Waited,
+        subset: "Optional[array.array[int]]" = None,
         weighted: Optional[Weighted] = None,
+        groups: Optional[ClassGroups] = None,
     ) -> None:
         """Opens the feed; `options` is a FeedOptions message, `images` the
-        names of the fields that are images. Errors as DataLoader."""
+        names of the fields that are images. `subset`, `weighted` and `groups`
+        restrict, weight and group the daemon's order. Errors as DataLoader."""
         self._library = library = _library.load()
         dlpack.bind(library)
         # Looked up once, since it is called for every batch.
@@ -78,20 +82,11 @@ class Feed:
         self._free = weakref.finalize(self, _free, library, handle)
         self._free.atexit = False
         self.connection = session.connection()
-        weights = samples = None
-        num_weights = 0
-        if weighted is not None:
-            weights = weighted.weights.ctypes.data
-            num_weights = len(weighted.weights)
-            if weighted.samples is not None:
-                samples = weighted.samples.ctypes.data
         info = _library.parse_answer(
             session.call_text(
                 "feed_open",
                 encode(options),
-                weights,
-                samples,
-                num_weights,
+                ctypes.byref(_arrays(subset, weighted, groups)),
                 ctypes.byref(handle),
             )
         )
@@ -101,13 +96,14 @@ class Feed:
         self.transforms_hash: str = info["transforms_hash"]
         self.prefetch = int(info["prefetch"])
         self.order_capacity = int(info["order_capacity"])
+        group_size = int(options.get("group_order", {}).get("group_size", 0))
         self.fields = [
             dlpack.FieldInfo(
                 field["name"],
                 dtype_of(field),
                 tuple(int(extent) for extent in field["shape"]),
                 tuple(int(stride) for stride in field["strides"]),
-            )
+            ).grouped(group_size)
             for field in info["layout"]["fields"]
         ]
         kind, number = ctypes.c_int32(), ctypes.c_int32()
@@ -286,6 +282,26 @@ class Feed:
             with self._lock:
                 self._transfer.drop()
                 self._free()
+
+
+def _arrays(
+    subset: "Optional[array.array[int]]",
+    weighted: Optional[Weighted],
+    groups: Optional[ClassGroups],
+) -> _library.CFeedArrays:
+    """Returns pointers to the numbers, which the caller keeps."""
+    arrays = _library.CFeedArrays()
+    if subset is not None:
+        arrays.subset, arrays.subset_size = subset.buffer_info()
+    if weighted is not None:
+        arrays.weights = weighted.weights.ctypes.data
+        arrays.num_weights = len(weighted.weights)
+        if weighted.samples is not None:
+            arrays.weighted_samples = weighted.samples.ctypes.data
+    if groups is not None:
+        arrays.classes = groups.classes.ctypes.data
+        arrays.num_classes = len(groups.classes)
+    return arrays
 
 
 def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:

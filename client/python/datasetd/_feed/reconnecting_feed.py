@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import array
 import copy
 import dataclasses
 import weakref
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
-from .._batches.batch import Batch, set_padding
+from .._batches.batch import Batch
 from .._batches.held import Held
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
+from .._order.groups import ClassGroups
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
 from ..errors import (
@@ -44,10 +46,10 @@ class Job:
     reconnect_seconds: float
     held: Held
     images: FrozenSet[str]  # names, of a batch's images
+    # Of the daemon's order; None: all samples, not weighted, no groups.
+    subset: "Optional[array.array[int]]"
     weighted: Optional[Weighted]
-    # Returns how many rows of the batch at an index are padding, of a client's
-    # order; None: none are.
-    num_padding: Optional[Callable[[int], int]]
+    groups: Optional[ClassGroups]
     # Whether Batch.valid is a value of each batch.
     with_valid: bool = False
 
@@ -58,7 +60,9 @@ class Job:
 
     def change(self, **options: Any) -> None:
         """Sets options of feeds that are opened, or begun, from now on."""
-        self.options = {**self.options, **options}
+        changed = {**self.options, **options}
+        if changed != self.options:
+            self.options = changed
 
     def check_open(self) -> None:
         """Raises Closed after close()."""
@@ -174,7 +178,9 @@ class ReconnectingFeed:
                 job.images,
                 job.held,
                 job.waited,
+                job.subset,
                 job.weighted,
+                job.groups,
             )
         except (InvalidArgument, OutOfRange):
             # The options may be wrong for other samples only.
@@ -247,8 +253,6 @@ class ReconnectingFeed:
             except LOST as error:
                 self._lose(error)
                 continue
-            if self._job.num_padding is not None:
-                set_padding(batch, self._job.num_padding(batch.index))
             return batch.with_valid() if self._job.with_valid else batch
 
     def begin(
@@ -311,6 +315,17 @@ class ReconnectingFeed:
     def send(self, block: List[Drawn]) -> None:
         """Sends more of the job's order; after an error at the position. See
         OrderQueue."""
+        assert self.queue is not None
+        order = self.queue.order
+        size = order.grouping.size
+        if size and "group_order" not in self._options:
+            # The sampler's first batch has told that there are groups.
+            self._job.change(
+                batch_size=order.batch_size * size,
+                group_order={"group_size": size},
+            )
+            self.update()  # sends all pending
+            return
         # If the daemon is lost, take() reconnects and sends all pending.
         feed = self._feed
         if feed is None:

@@ -36,6 +36,8 @@ def chosen_subset(
     drop_last: bool,
     pad: bool,
     partition: Any,
+    group_size: Optional[int],
+    group_by: Any,
 ) -> Any:
     """Returns the indices of the samples that the loader is for; None: all, or
     a sampler's choice. `own_subset` is that of a Subset. Checks that at most
@@ -62,6 +64,21 @@ def chosen_subset(
             batch_sampler=has_batch_sampler,
             shuffle=shuffle,
         )
+    if group_size is not None:
+        _exclude("group_size=", sampler=has_sampler)
+        if not has_batch_sampler:
+            _exclude(
+                "group_size=",
+                shuffle=shuffle,
+                weights=weights is not None,
+                partition=partition is not None,
+            )
+    if group_by is not None:
+        if group_size is None:
+            raise InvalidArgument(
+                "group_by= needs group_size=, the samples of a group"
+            )
+        _exclude("group_by=", batch_sampler=has_batch_sampler)
     if has_batch_sampler:
         _exclude(
             "batch_sampler=",

@@ -1,4 +1,4 @@
-"""weights="balanced": one weight per sample, from the labels."""
+"""Labels that the order depends on: weights="balanced", group_by=."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def balanced_weights(
             "weights='balanced' reads the labels, which "
             "framework='dlpack' cannot: pass one weight per sample"
         )
-    field = _label_field(dataset)
+    field = label_field(
+        dataset, "weights='balanced'", "pass one weight per sample"
+    )
     with open_loader(
         dataset,
         batch_size=4096,
@@ -42,7 +44,23 @@ def balanced_weights(
         return balanced([batch[0] for batch in loader._iterate()], field)
 
 
-def _label_field(dataset: Dataset) -> str:
+def classes_of(
+    group_by: Any,
+    dataset: Dataset,
+    samples: "Optional[array.array[int]]",
+) -> Any:
+    """Returns the classes of `samples`, or of all: those that `group_by` is, or
+    of the field that it names; None: of the labels."""
+    if group_by is not None and not isinstance(group_by, str):
+        return group_by
+    field = group_by or label_field(
+        dataset, "group_by=", "pass a field's name or one class per sample"
+    )
+    column = dataset.column(field)
+    return column if samples is None else column[list(samples)]
+
+
+def label_field(dataset: Dataset, argument: str, advice: str) -> str:
     """Returns the name of the field of classes: `label`, or the only field of
     single integers."""
     names = [
@@ -54,8 +72,7 @@ def _label_field(dataset: Dataset) -> str:
         return "label"
     if len(names) != 1:
         raise InvalidArgument(
-            f"weights='balanced': dataset '{dataset.name}' has no field "
-            f"'label' of integers, and its other ones are {names}; pass one "
-            "weight per sample"
+            f"{argument}: dataset '{dataset.name}' has no field 'label' of "
+            f"integers, and its other ones are {names}; {advice}"
         )
     return names[0]

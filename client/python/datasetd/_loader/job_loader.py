@@ -118,13 +118,17 @@ class JobLoader(Fixed, Generic[ArrayT]):
         feed = self._feeds.newest
         if feed.queue is not None:
             return len(feed)
-        return self._num_batches(self.num_samples)
+        return self._num_batches(self._num_positions())
 
-    def _num_batches(self, num_samples: int) -> int:
-        """Returns this rank's batches of the last `num_samples` of an epoch.
+    def _num_positions(self) -> int:
+        """Returns the samples of the daemon's order in an epoch, or groups."""
+        return self._order.num_positions(self.num_samples)
+
+    def _num_batches(self, num_positions: int) -> int:
+        """Returns this rank's batches of the last `num_positions` of an epoch.
         REQUIRES: the daemon makes the order."""
         return batches_per_epoch(
-            num_samples,
+            num_positions,
             self.batch_size,
             self.world_size,
             self.drop_last,
@@ -178,8 +182,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
         index = self._start.position()[1]
         if not self._order.is_global:
             return len(self) - index
-        num_samples = self.num_samples - self._start.first_position
-        return self._num_batches(num_samples) - index
+        num_left = self._num_positions() - self._start.first_position
+        return self._num_batches(num_left) - index
 
     def _look(self, epoch: int) -> None:
         self._looked_at = epoch
@@ -284,10 +288,16 @@ class JobLoader(Fixed, Generic[ArrayT]):
                 "state_dict: seed", state["seed"], 0, 2**64 - 1
             )
         queue = self._feeds.newest.queue
+        grouping = self._order.grouping
+        group_size = state.get("group_size")
+        if grouping.size is None and group_size is not None:
+            identity["group_size"] = checked_int(
+                "state_dict: group_size", group_size, 1, 2**32 - 1
+            )
         position, first = checked_position(
             state,
             identity,
-            self.num_samples if self._order.is_global else None,
+            self._num_positions() if self._order.is_global else None,
         )
         # A state of a version before does not say what the sampler was told.
         told = state.get("sampler_epoch", position[0])
@@ -298,7 +308,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
             order_state = checked_order_state(state, position[1])
         if not self._order.pad:
             epoch, index = position
-            if index >= self._num_batches(self.num_samples - first):
+            if index >= self._num_batches(self._num_positions() - first):
                 # Other ranks have more batches: what is left, is theirs.
                 first += index * self.batch_size * self.world_size
                 position = epoch, 0
@@ -308,6 +318,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         self._feeds.forget_peeked()
         if told is not None:
             self._order.tell_sampler(told)
+        grouping.size = identity.get("group_size", grouping.size)
         self._start.load(position, first, order_state)
 
     def _identity(self) -> Dict[str, Any]:
@@ -425,7 +436,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         return iter(self)
 
     def _is_random(self) -> bool:
-        return self._order.kind in ("random", "weighted")
+        return self._order.kind in ("random", "weighted", "groups")
 
     def _has_partition(self) -> bool:
         return self._order.partition is not None
@@ -434,13 +445,15 @@ class JobLoader(Fixed, Generic[ArrayT]):
         """Returns how many samples the next epoch repeats, over all ranks."""
         self._collective.follow()
         order = self._order
-        if order.partition is not None and order.is_partition:
+        if order.weighted:
+            return 0
+        if order.partition is not None:
             return order.partition.num_padding_of_all()
         if (
             order.drop_last
-            or order.weighted
+            or order.groups
             or not order.pad
-            or not order.is_global
+            or order.is_given
         ):
             return 0
         first = self._start.first_position
@@ -453,15 +466,16 @@ class JobLoader(Fixed, Generic[ArrayT]):
         partition = self._order.partition
         if partition is not None:
             return partition.num_rows
-        num_samples, (rank, size) = self.num_samples, self._share.ranks
+        positions, (rank, size) = self._num_positions(), self._share.ranks
+        rows = self._order.grouping.num_rows
         if self.drop_last:
-            return num_samples // size
+            return positions // size * rows
         rest = 0 if self._order.pad else rank
-        return -(-max(0, num_samples - rest) // size)
+        return -(-max(0, positions - rest) // size) * rows
 
-    def _next_indices(self) -> Iterator[List[int]]:
+    def _next_indices(self) -> Iterator[List[Any]]:
         """Yields the sample indices of the batches of the next epoch, without
-        beginning it."""
+        beginning it; those of groups as lists."""
         self._settle()
         return self._feeds.indices(self._start)
 

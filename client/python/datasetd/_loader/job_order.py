@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Dict, Iterable, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Optional, Tuple
 
 from .._datasets.dataset import Dataset
 from .._datasets.parts import check_node
 from .._feed.order_queue import OrderQueue
+from .._order.groups import ClassGroups
 from .._order.partition import Partition, seed_of
 from .._order.sampling import (
+    Grouping,
     SamplerOrder,
     digest,
     has_state,
@@ -21,39 +23,14 @@ from .._ranks.agreement import Agreement
 from .._ranks.ranks import Ranks
 from ..errors import InvalidArgument
 
-_MAX_SUBSET_SIZE = 1_000_000  # the daemon's
-
-
-def _check_subset(indices: "array.array[int]") -> None:
-    """Checks the subset of an order that the daemon makes."""
-    if not indices:
-        raise InvalidArgument("subset: there are no indices")
-    if len(indices) > _MAX_SUBSET_SIZE:
-        raise InvalidArgument(
-            f"subset: there are {len(indices)} samples; without sampler= there "
-            f"can be {_MAX_SUBSET_SIZE}: give subset = "
-            "dataset.select(indices) as the dataset, and sampler=range(len("
-            "subset)), or torch.utils.data.RandomSampler(subset) to shuffle"
-        )
-    if len(set(indices)) == len(indices):
-        return
-    seen: Set[int] = set()
-    for place, index in enumerate(indices):
-        if index in seen:
-            raise InvalidArgument(
-                f"subset[{place}]: {index} is there twice; sampler= may repeat "
-                "samples"
-            )
-        seen.add(index)
-
 
 class JobOrder:
     """The order of a loader's batches: the daemon's, which may draw by weights,
-    or one that is sent, of a sampler or of a partition.
+    or one that is sent, of the user's sampler.
 
-    Attributes: batch_size, shuffle, drop_last, pad; partition, weighted, and
-    samples, the indices of a subset, each None if there is none; is_given,
-    whether a sampler of the user decides, which the loader cannot run anew.
+    Attributes: batch_size, shuffle, drop_last, pad; partition, weighted,
+    groups, and samples, the indices of a subset, each None if there is none;
+    grouping; is_given, whether a sampler decides.
     """
 
     def __init__(
@@ -76,10 +53,14 @@ class JobOrder:
         self._subset_hash: Optional[str] = None
         if subset is not None:
             self.samples = index_array("subset", subset)
+            if not self.samples:
+                raise InvalidArgument("subset: there are no indices")
             self._subset_hash = digest(self.samples).hex()
             self._num_samples = len(self.samples)
         self.weighted: Optional[Weighted] = None
         self.partition: Optional[Partition] = None
+        self.groups: Optional[ClassGroups] = None
+        self.grouping = Grouping(0)
         self._sampler: Any = None
         self._batch_sampler: Any = None
         # The samples that a sampler's indices are of; None: the dataset's.
@@ -93,24 +74,33 @@ class JobOrder:
         """The daemon draws the samples by numbers, one for each."""
         self.weighted = Weighted(weights, self.samples, self._num_samples)
 
+    def group(self, size: int, classes: Any) -> None:
+        """The daemon draws groups of `size` samples of one class."""
+        self.groups = ClassGroups(size, classes, self._num_samples)
+        self.grouping = Grouping(size)
+
     def divide(self, given: nodes.Given) -> None:
         """Divides the order over nodes. REQUIRES: there is no sampler."""
         node = nodes.resolve("partition", given)
         check_node(self._dataset.name, node)
         self.partition = Partition(
-            node,
-            self._num_samples,
-            None if self.samples is None else self.samples.tolist(),
-            self.batch_size,
-            self.shuffle,
-            self.drop_last,
+            node, self._num_samples, self.batch_size, self.drop_last
         )
-        if self.weighted is None:
-            self._batch_sampler = self.partition
 
-    def take(self, sampler: Any, batch_sampler: Any, subset: Any) -> None:
+    def take(
+        self,
+        sampler: Any,
+        batch_sampler: Any,
+        subset: Any,
+        group_size: Optional[int],
+    ) -> None:
         """Takes the indices of the user's sampler or batch_sampler, which count
-        the samples of `subset`; None: the dataset's."""
+        the samples of `subset`; None: the dataset's. `group_size` is of the
+        groups of batch_sampler; None: it tells."""
+        if batch_sampler is not None:
+            self.grouping = Grouping(group_size)
+            if isinstance(batch_sampler, (list, tuple)) and batch_sampler:
+                self.grouping.flat(0, batch_sampler[0])
         self._sampler, self._batch_sampler = sampler, batch_sampler
         self._own_subset = subset
         self.is_given = True
@@ -118,18 +108,15 @@ class JobOrder:
     @property
     def given(self) -> Tuple[Any, Any]:
         """The user's sampler and batch sampler; each None if there is none."""
-        if not self.is_given:
-            return None, None
         return self._sampler, self._batch_sampler
 
     def has_sampler_state(self) -> bool:
         """True if the user's sampler keeps the state of its iteration."""
-        source = self._batch_sampler or self._sampler
-        return self.is_given and has_state(source)
+        return has_state(self._batch_sampler or self._sampler)
 
     def new_queue(self) -> Optional[OrderQueue]:
         """Returns the order of one more feed; None: the daemon makes it."""
-        if self._sampler is None and self._batch_sampler is None:
+        if not self.is_given:
             return None
         order = SamplerOrder(
             self._sampler,
@@ -137,6 +124,7 @@ class JobOrder:
             self.batch_size,
             self.drop_last,
             self._own_subset,
+            self.grouping,
         )
         self.batch_size = order.batch_size
         return OrderQueue(order)
@@ -146,20 +134,28 @@ class JobOrder:
         draws of a sent order are seeded as those of the daemon's."""
         is_sent = self.new_queue() is not None
         options: Dict[str, Any] = {
-            "batch_size": self.batch_size,
-            "shuffle": self.shuffle and not self.is_partition,
+            "batch_size": self.batch_size * self.grouping.num_rows,
+            "shuffle": self.shuffle,
             "drop_last": self.drop_last and not is_sent,
         }
         if not self.pad:
             options["unpadded"] = True
-        if is_sent:
-            options["client_order"] = {
-                "draws_by_sample": draws_by_sample or self.is_partition
+        if self.groups is not None:
+            options["group_order"] = {
+                "group_size": self.groups.size,
+                "num_groups": str(self.groups.num_groups),
             }
-        elif self.samples is not None and self.weighted is None:
-            _check_subset(self.samples)
-            options["subset"] = {"indices": self.samples.tolist()}
+        elif self.grouping.size:
+            options["group_order"] = {"group_size": self.grouping.size}
+        if is_sent:
+            options["client_order"] = {"draws_by_sample": draws_by_sample}
         return options
+
+    @property
+    def subset(self) -> "Optional[array.array[int]]":
+        """The samples to which the daemon's order is restricted; None: all, or
+        those of weights."""
+        return None if self.weighted is not None else self.samples
 
     # -- Seed, epoch, ranks ---------------------------------------------------
 
@@ -168,14 +164,6 @@ class JobOrder:
         if self.partition is None:
             return seed
         return seed_of(seed, self.partition.node.number)
-
-    def set_seed(self, seed: int) -> None:
-        if self.partition is not None:
-            self.partition.seed = self.seed_of(seed)
-
-    def set_epoch(self, epoch: int) -> None:
-        if self.partition is not None:
-            self.partition.set_epoch(epoch)
 
     def tell_sampler(self, epoch: int) -> None:
         """Passes the epoch to a sampler that has set_epoch."""
@@ -195,11 +183,10 @@ class JobOrder:
     def _told(self) -> Any:
         """Returns the user's sampler that has set_epoch; None: there is
         none."""
-        if self.is_given:
-            inner = getattr(self._batch_sampler, "sampler", None)
-            for sampler in (self._sampler, self._batch_sampler, inner):
-                if callable(getattr(sampler, "set_epoch", None)):
-                    return sampler
+        inner = getattr(self._batch_sampler, "sampler", None)
+        for sampler in (self._sampler, self._batch_sampler, inner):
+            if callable(getattr(sampler, "set_epoch", None)):
+                return sampler
         return None
 
     def is_for_ranks(self) -> bool:
@@ -266,31 +253,32 @@ class JobOrder:
         )
         return partition.ranks
 
-    def num_draws(self) -> Optional[int]:
-        """Returns the draws by weight of this node in an epoch; None: as many
-        as the daemon decides. REQUIRES: a partition has agreed."""
-        if self.weighted is None or self.partition is None:
-            return None
-        return self.partition.num_rows * self.partition.ranks.world_size
+    def num_positions(self, num_samples: int) -> int:
+        """Returns the positions of the daemon's order in an epoch: groups, or
+        `num_samples`."""
+        return num_samples if self.groups is None else self.groups.num_groups
+
+    def rows_options(self) -> Dict[str, Any]:
+        """Returns what FeedOptions says of a partition's rows. REQUIRES: it has
+        agreed."""
+        assert self.partition is not None
+        num_rows = self.partition.num_rows
+        if self.weighted is not None:
+            num_draws = num_rows * self.partition.ranks.world_size
+            return {"weighted_order": {"num_draws": str(num_draws)}}
+        return {"rows_per_epoch": str(num_rows)}
 
     # -- What it is -----------------------------------------------------------
 
     @property
-    def is_partition(self) -> bool:
-        """True if the batches are a partition's, in the daemon's order."""
-        return self.partition is not None and self.weighted is None
-
-    @property
     def is_global(self) -> bool:
         """True if the daemon makes one order, which all ranks divide."""
-        return (
-            self.partition is None
-            and self._sampler is None
-            and self._batch_sampler is None
-        )
+        return self.partition is None and not self.is_given
 
     @property
     def kind(self) -> str:
+        if self.groups is not None:
+            return "groups"
         if self.weighted is not None:
             return "weighted"
         if self.is_given:
@@ -305,6 +293,10 @@ class JobOrder:
             identity["subset"] = self._subset_hash
         if self.weighted is not None:
             identity["weights"] = self.weighted.hash
+        if self.groups is not None:
+            identity["classes"] = self.groups.hash
+        if self.grouping.size:
+            identity["group_size"] = self.grouping.size
         if self.partition is not None:
             identity.update(self.partition.identity())
         return identity
@@ -312,6 +304,8 @@ class JobOrder:
     def description(self, num_batches: int) -> str:
         if self.weighted is not None:
             return "random by weights"
+        if self.groups is not None:
+            return f"{num_batches} batches of groups of {self.groups.size}"
         if self.is_given:
             return "the order of a sampler"
         if self.partition is not None:

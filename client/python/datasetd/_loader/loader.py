@@ -23,6 +23,7 @@ from .._datasets.subset import Samples
 from .._feed.fetch import Fetcher
 from .._feed.options import FieldNames, Layout
 from .._feed.reconnecting_feed import Job
+from .._order.groups import GroupBy
 from .._order.weights import Weights
 from .._ranks import nodes
 from .._ranks.ranks import Number
@@ -37,7 +38,7 @@ from .arguments import (
     loader_device,
     reconnect_seconds,
 )
-from .balanced import balanced_weights
+from .balanced import balanced_weights, classes_of
 from .feeds import Feeds
 from .job_loader import JobLoader
 from .job_order import JobOrder
@@ -71,7 +72,8 @@ class DataLoader(JobLoader[ArrayT]):
       sampler: an iterable of sample indices, such as a
         torch.utils.data.Sampler or a list: the order of each epoch. Excludes
         shuffle.
-      batch_sampler: an iterable of lists of indices, one per batch. Excludes
+      batch_sampler: an iterable of lists of indices, one per batch; or of lists
+        of B groups, each a list of K indices, for fields [B, K, ...]. Excludes
         shuffle, sampler and drop_last. batch_size is then the largest batch;
         by default the batch_size of batch_sampler, if it has one.
       seed: seed of order and augmentation. None: with shuffle or weights the
@@ -111,9 +113,17 @@ class DataLoader(JobLoader[ArrayT]):
         weight, with replacement, as torch's WeightedRandomSampler. The daemon
         draws. "balanced": all classes of the label field are equally frequent.
         Excludes shuffle and samplers.
+      group_size: each item of a batch is a group of so many samples: fields are
+        [batch_size, group_size, ...], and batch_size counts groups. The daemon
+        draws groups of one class each, as metric learning needs (docs/
+        from-torch.md); excludes shuffle, weights, sampler and partition. With
+        batch_sampler, whose batches are then lists of groups, it may be left
+        out.
+      group_by: the classes of the groups: the name of a field of integers, or
+        an integer for each sample (of `subset`, if given); below 0: never
+        drawn. None: the labels.
       subset: distinct sample indices: the loader behaves as if the dataset
-        held only these samples, in this order. At most 1,000,000, also of a
-        Subset as the dataset, without sampler, weights or partition.
+        held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
         does not change the random parameters of ops.
       views: a dict of lists of transforms: several augmentations of each image,
@@ -230,6 +240,8 @@ class DataLoader(JobLoader[ArrayT]):
         layout: Layout = ...,
         framework: Literal[None, "torch"] = ...,
         weights: Optional[Weights] = ...,
+        group_size: Optional[int] = ...,
+        group_by: Optional[GroupBy] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -263,6 +275,8 @@ class DataLoader(JobLoader[ArrayT]):
         layout: Layout = ...,
         framework: Literal["numpy"],
         weights: Optional[Weights] = ...,
+        group_size: Optional[int] = ...,
+        group_by: Optional[GroupBy] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -296,6 +310,8 @@ class DataLoader(JobLoader[ArrayT]):
         layout: Layout = ...,
         framework: str,
         weights: Optional[Weights] = ...,
+        group_size: Optional[int] = ...,
+        group_by: Optional[GroupBy] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -328,6 +344,8 @@ class DataLoader(JobLoader[ArrayT]):
         layout: Layout = "NCHW",
         framework: Optional[str] = None,
         weights: Optional[Weights] = None,
+        group_size: Optional[int] = None,
+        group_by: Optional[GroupBy] = None,
         subset: Optional[Iterable[int]] = None,
         fields: FieldNames = None,
         views: Optional[Mapping[str, Pipelines]] = None,
@@ -346,6 +364,14 @@ class DataLoader(JobLoader[ArrayT]):
         self.dataset = dataset
         whole, own_subset = dataset_of(dataset)
         batch_size = checked_int("batch_size", batch_size, 1, 2**32 - 1)
+        if group_size is not None:
+            group_size = checked_int("group_size", group_size, 1, 2**32 - 1)
+            checked_int(
+                "batch_size * group_size",
+                batch_size * group_size,
+                1,
+                2**31 - 1,
+            )
         shuffle, drop_last, pad = bool(shuffle), bool(drop_last), bool(pad)
         share = Share(rank, world_size)
         framework = frameworks.resolve(framework)
@@ -361,6 +387,8 @@ class DataLoader(JobLoader[ArrayT]):
             drop_last,
             pad,
             partition,
+            group_size,
+            group_by,
         )
         held = Held(on_held, f"a loader of dataset '{whole.name}'")
         if seed is not None and generator is not None:
@@ -381,13 +409,18 @@ class DataLoader(JobLoader[ArrayT]):
         if partition is not None:
             order.divide(partition)
         if sampler is not None or batch_sampler is not None:
-            order.take(sampler, batch_sampler, own_subset)
+            order.take(sampler, batch_sampler, own_subset, group_size)
+        elif group_size is not None:
+            order.group(
+                group_size, classes_of(group_by, whole, order.samples)
+            )
         options.update(order.feed_options(self._draws_by_sample))
         timeout = loader_timeout(timeout)
         seconds = reconnect_seconds(reconnect)
         # After the other checks, so that a mistake draws nothing.
-        share.choose_seed(seed, generator, shuffle or weights is not None)
-        order.set_seed(share.seed)
+        share.choose_seed(
+            seed, generator, order.kind in ("random", "weighted", "groups")
+        )
         options.update(share.ranks._asdict())
         options["seed"] = str(order.seed_of(share.seed))
         job = Job(
@@ -398,10 +431,9 @@ class DataLoader(JobLoader[ArrayT]):
             seconds,
             held,
             images,
+            order.subset,
             order.weighted,
-            order.partition.num_padding
-            if order.partition is not None and order.is_partition
-            else None,
+            order.groups,
             bool(with_valid),
         )
         feeds = Feeds(

@@ -10,7 +10,7 @@ from ..errors import FailedPrecondition, InvalidArgument
 
 VERSION = 1
 # Hashes of arguments that not every job has.
-_OPTIONAL = ("subset", "weights", "partition")
+_OPTIONAL = ("subset", "weights", "partition", "classes", "group_size")
 # These depend on which node holds which samples.
 _OF_PARTS = ("content_hash", "subset", "weights", "partition")
 # The arguments by which ranks divide the global order into batches.
@@ -104,6 +104,8 @@ def _advice(
         "transforms_hash": "the loader has other transforms than",
         "subset": "the loader has another subset than",
         "weights": "the loader has other weights than",
+        "classes": "the loader has other classes of samples than",
+        "group_size": "the loader has other groups than",
         "seed": "the loader has another seed than",
     }.get(key)
     if what is None:

@@ -3,7 +3,6 @@ DataLoader has them."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Iterator, List, Protocol
 
 
@@ -20,7 +19,7 @@ class Loader(Protocol):
 
     def _num_rows(self) -> int: ...
 
-    def _next_indices(self) -> Iterator[List[int]]: ...
+    def _next_indices(self) -> Iterator[List[Any]]: ...
 
     def _follow_epoch(self, epoch: int) -> None: ...
 
@@ -36,7 +35,12 @@ class LoaderSampler:
         self._loader = loader
 
     def __iter__(self) -> Iterator[int]:
-        return itertools.chain.from_iterable(self._loader._next_indices())
+        for batch in self._loader._next_indices():
+            for item in batch:
+                if isinstance(item, list):
+                    yield from item
+                else:
+                    yield item
 
     def __len__(self) -> int:
         """Rows of this rank in a whole epoch."""
@@ -51,7 +55,8 @@ class LoaderSampler:
 
 
 class LoaderBatchSampler:
-    """The lists of sample indices of this rank's batches in the next epoch."""
+    """The lists of sample indices of this rank's batches in the next epoch; of
+    groups lists of lists."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -59,7 +64,7 @@ class LoaderBatchSampler:
         self.batch_size = loader.batch_size
         self.drop_last = loader.drop_last
 
-    def __iter__(self) -> Iterator[List[int]]:
+    def __iter__(self) -> Iterator[List[Any]]:
         return self._loader._next_indices()
 
     def __len__(self) -> int:

@@ -49,6 +49,72 @@ def _indices_of(
     return index_array("sampler", subset.take(positions))
 
 
+def _extents(given: Any) -> int:
+    """Returns the number of extents of an array, a tensor, or a list of such;
+    0 for anything else."""
+    extents = len(getattr(given, "shape", ()))
+    if isinstance(given, (list, tuple)) and len(given):
+        extents = 1 + _extents(given[0])
+    return extents
+
+
+class Grouping:
+    """The groups of a loader's batches, [B, K].
+
+    Attribute size is K; 0: there are none; None: the first batch of the sampler
+    tells.
+    """
+
+    def __init__(self, size: Optional[int]) -> None:
+        self.size = size
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a group, or 1."""
+        return self.size or 1
+
+    def flat(self, number: int, given: Any) -> "array.array[int]":
+        """Returns the indices of a sampler's batch, group by group."""
+        what = f"batch_sampler: batch {number}"
+        is_list = isinstance(given, (list, tuple))
+        if not is_list and not hasattr(given, "tolist"):
+            given = list(given)
+        if _extents(given) < 2:
+            self._check(what, 0)
+            return index_array("batch_sampler", given)
+        if hasattr(given, "tolist"):
+            given = given.tolist()
+        groups = [
+            group.tolist() if hasattr(group, "tolist") else group
+            for group in given
+        ]
+        size = len(groups[0])
+        for place, group in enumerate(groups):
+            if len(group) != size:
+                raise InvalidArgument(
+                    f"{what}: group {place} has {len(group)} samples, and "
+                    f"group 0 has {size}: all groups have equally many"
+                )
+        self._check(what, size)
+        return index_array(
+            "batch_sampler", list(itertools.chain.from_iterable(groups))
+        )
+
+    def _check(self, what: str, size: int) -> None:
+        if self.size is None:
+            self.size = size
+        if self.size != size:
+            raise InvalidArgument(
+                f"{what} has {_groups_text(size)}, and the loader has "
+                f"{_groups_text(self.size)} (group_size=, or the batches "
+                "before): all batches of a loader are alike"
+            )
+
+
+def _groups_text(size: int) -> str:
+    return f"groups of {size}" if size else "no groups"
+
+
 def has_state(sampler: Any) -> bool:
     return hasattr(sampler, "state_dict") and hasattr(
         sampler, "load_state_dict"
@@ -93,22 +159,21 @@ class SamplerOrder:
         batch_size: int,
         drop_last: bool,
         subset: Any = None,
+        grouping: Optional[Grouping] = None,
     ) -> None:
-        """`subset`: the samples that the sampler's indices count; None: all."""
+        """`subset`: the samples that the sampler's indices count; None: all.
+        `grouping` is of the batches of a batch_sampler; None: no groups."""
         self._sampler = sampler
         self._batch_sampler = batch_sampler
         self._drop_last = drop_last
         self._subset = subset
+        self.grouping = grouping or Grouping(0)
         self.batch_size = (
             batch_size
             if batch_sampler is None
             else self._largest_batch(batch_sampler, batch_size)
         )
-        if self.batch_size > MAX_BATCH_SIZE:
-            raise InvalidArgument(
-                f"batch_size={self.batch_size}; expected 1 to "
-                f"{MAX_BATCH_SIZE} with a sampler"
-            )
+        self._check_size()
         self._iterator: Optional[Iterator[Any]] = None
         self._state_holder: Any = None
         # The state of the sampler with which the epoch began, if none was
@@ -117,6 +182,19 @@ class SamplerOrder:
         self._index = 0  # of the next batch
         self._row = 0
         self._digest = b""
+
+    def _check_size(self) -> None:
+        most = MAX_BATCH_SIZE // self.grouping.num_rows
+        if self.batch_size > most:
+            groups = (
+                f" of groups of {self.grouping.size}"
+                if self.grouping.size
+                else ""
+            )
+            raise InvalidArgument(
+                f"batch_size={self.batch_size}; expected 1 to {most} with a "
+                f"sampler{groups}"
+            )
 
     @staticmethod
     def _largest_batch(batch_sampler: Any, batch_size: int) -> int:
@@ -252,10 +330,13 @@ class SamplerOrder:
                 given = next(iterator)
             except StopIteration:
                 return None
-            batch = index_array("batch_sampler", given)
-            if not 1 <= len(batch) <= self.batch_size:
+            batch = self.grouping.flat(self._index, given)
+            self._check_size()
+            num_items = len(batch) // self.grouping.num_rows
+            if not 1 <= num_items <= self.batch_size:
+                what = "groups" if self.grouping.size else "samples"
                 raise InvalidArgument(
-                    f"batch_sampler: a batch of {len(batch)} samples; "
+                    f"batch_sampler: a batch of {num_items} {what}; "
                     f"expected 1 to {self.batch_size} (batch_size=)"
                 )
             return batch

@@ -42,6 +42,14 @@ _MPI_COMPARE_SECONDS = 20.0
 _MPI_GATHER_SECONDS = 300.0
 # Ranks that are named where many have not come.
 _MAX_NAMED = 8
+# What a loader with a partition compares, before its ranks know their shares.
+_PARTITIONED = {"partition": "node", "sampler": ""}
+
+# What a rank says of itself, and what rank 0 makes of all ranks' records.
+_Record = Dict[str, Any]
+_Answer = Callable[[List[_Record]], _Record]
+# A rank, and what it compares.
+_Identity = Tuple[int, Mapping[str, Any]]
 
 
 class _Store(NamedTuple):
@@ -127,11 +135,8 @@ class Agreement:
         return int(first["rank"])
 
     def gather(
-        self,
-        ranks: _ranks.Ranks,
-        record: Dict[str, Any],
-        answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
-    ) -> Dict[str, Any]:
+        self, ranks: _ranks.Ranks, record: _Record, answer: _Answer
+    ) -> _Record:
         """Returns what rank 0's `answer` makes of the records of all ranks.
 
         Waits for all of them: three operations of the store for each rank,
@@ -159,20 +164,22 @@ class Agreement:
         gathered = self._gathered_by_mpi if is_by_mpi else self._gathered
         try:
             result = gathered(ranks, record, answer)
-            if "error" not in result:
-                return result
-            failed: Error = FailedPrecondition(result["error"])
+            if "error" in result:
+                raise FailedPrecondition(result["error"])
+            return result
         except Error as error:
-            failed = error
+            # Kept, since the other ranks do not come again.
+            self._failed = ranks, error
         except RuntimeError as error:
             if is_by_mpi:
                 raise
-            failed = FailedPrecondition(
-                f"partition: the ranks' store has failed: {error}"
+            self._failed = (
+                ranks,
+                FailedPrecondition(
+                    f"partition: the ranks' store has failed: {error}"
+                ),
             )
-        # Kept, since the other ranks do not come again.
-        self._failed = ranks, failed
-        raise failed
+        raise self._failed[1]
 
     def _compare_by_mpi(
         self, ranks: _ranks.Ranks, identity: Mapping[str, Any]
@@ -181,7 +188,7 @@ class Agreement:
         if self._exchange is None:
             if not _mpi.can_exchange():
                 return True
-            self._exchange = self._begun({"identity": _shared(identity)})
+            self._exchange = self._begun(identity=_shared(identity))
         texts = self._exchange.texts(_MPI_COMPARE_SECONDS)
         if texts is None:
             warn_once(
@@ -197,17 +204,13 @@ class Agreement:
         if message:
             warn_once("store", f"the ranks are not compared: {message}")
         else:
-            self._expect_equal(ranks, found)
+            self._expect_equal(found)
         return True
 
     def _gathered_by_mpi(
-        self,
-        ranks: _ranks.Ranks,
-        record: Dict[str, Any],
-        answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
-    ) -> Dict[str, Any]:
-        identity = {"partition": "node", "sampler": ""}
-        exchange = self._begun({"identity": identity, "record": record})
+        self, ranks: _ranks.Ranks, record: _Record, answer: _Answer
+    ) -> _Record:
+        exchange = self._begun(identity=_PARTITIONED, record=record)
         texts = exchange.texts(_MPI_GATHER_SECONDS)
         if texts is None:
             raise DeadlineExceeded(
@@ -219,41 +222,28 @@ class Agreement:
         message = _other_loaders(ranks, found)
         if message:
             raise FailedPrecondition(f"partition: {message}")
-        self._expect_equal(ranks, found)
+        self._expect_equal(found)
         return answer([rank["record"] for rank in found])
 
-    def _begun(self, text: Dict[str, Any]) -> _mpi.Exchange:
-        text = {"loader": list(self._loader), **text}
-        return _mpi.Exchange(json.dumps(text))
+    def _begun(self, **text: Any) -> _mpi.Exchange:
+        return _mpi.Exchange(json.dumps({"loader": self._loader, **text}))
 
-    def _expect_equal(
-        self, ranks: _ranks.Ranks, found: List[Dict[str, Any]]
-    ) -> None:
+    def _expect_equal(self, found: List[_Record]) -> None:
         """Raises FailedPrecondition, on all ranks, if one differs."""
-        first = found[0]
-        for rank, theirs in enumerate(found):
-            different = _differences(first["identity"], theirs["identity"])
-            if different:
-                raise FailedPrecondition(
-                    _message(
-                        self._loader[0],
-                        _ranks.Ranks(rank, ranks.world_size),
-                        theirs["identity"],
-                        0,
-                        first["identity"],
-                        different,
-                    )
-                )
+        first, *others = (
+            (rank, theirs["identity"]) for rank, theirs in enumerate(found)
+        )
+        for other in others:
+            message = _disagreement(self._loader[0], len(found), first, other)
+            if message:
+                raise FailedPrecondition(message)
 
     def _gathered(
-        self,
-        ranks: _ranks.Ranks,
-        record: Dict[str, Any],
-        answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
-    ) -> Dict[str, Any]:
+        self, ranks: _ranks.Ranks, record: _Record, answer: _Answer
+    ) -> _Record:
         store = self._store
         assert store is not None
-        self._compare(ranks, {"partition": "node", "sampler": ""})
+        self._compare(ranks, _PARTITIONED)
         self._identity_key = self._key + "-order"
         store.tell(self._record_key(ranks.rank), json.dumps(record))
         if ranks.rank == 0:
@@ -261,13 +251,11 @@ class Agreement:
             store.tell(self._answer_key(), text)
         else:
             text = self._answered(store)
-        result: Dict[str, Any] = json.loads(text)
+        result: _Record = json.loads(text)
         return result
 
-    def _records(
-        self, store: _Store, ranks: _ranks.Ranks
-    ) -> List[Dict[str, Any]]:
-        records: List[Dict[str, Any]] = []
+    def _records(self, store: _Store, ranks: _ranks.Ranks) -> List[_Record]:
+        records: List[_Record] = []
         for rank in range(ranks.world_size):
             try:
                 text = store.wait(self._record_key(rank))
@@ -328,17 +316,17 @@ class Agreement:
     ) -> None:
         store = self._store
         assert store is not None
-        ours = _shared(identity)
-        text = json.dumps({"rank": ranks.rank, "identity": ours})
-        first = json.loads(store.put(self._identity_key, text))
-        theirs = first["identity"]
-        different = _differences(ours, theirs)
-        if different:
-            message = _message(
-                self._loader[0], ranks, ours, first["rank"], theirs, different
-            )
+        ours = ranks.rank, _shared(identity)
+        rank, theirs = json.loads(
+            store.put(self._identity_key, json.dumps(ours))
+        )
+        low, high = ours, (rank, theirs)
+        if rank < ranks.rank:
+            low, high = high, low
+        message = _disagreement(self._loader[0], ranks.world_size, low, high)
+        if message:
             store.put(self._identity_key + "-differs", message)
-            if different == ["partition"]:
+            if _is_partitioned(ours[1]) != _is_partitioned(theirs):
                 # For ranks that wait in gather().
                 error = json.dumps({"error": message})
                 store.tell(self._record_key(ranks.rank), error)
@@ -352,20 +340,40 @@ def _shared(identity: Mapping[str, Any]) -> Dict[str, Any]:
     return {key: identity[key] for key in identity if key not in own}
 
 
-def _differences(
-    ours: Mapping[str, Any], theirs: Mapping[str, Any]
-) -> List[str]:
-    is_gathered = [rank.get("partition") for rank in (ours, theirs)]
-    if is_gathered.count(None) == 1:
-        return ["partition"]
-    return [
+def _is_partitioned(identity: Mapping[str, Any]) -> bool:
+    return identity.get("partition") is not None
+
+
+def _disagreement(
+    dataset: str, world_size: int, one: _Identity, other: _Identity
+) -> str:
+    """Returns what differs between two ranks, the lower one first; empty if
+    nothing does."""
+    (low, ours), (high, theirs) = one, other
+    different = [
         key
         for key in dict.fromkeys((*ours, *theirs))
         if ours.get(key) != theirs.get(key)
     ]
+    if not different:
+        return ""
+    if _is_partitioned(ours) != _is_partitioned(theirs):
+        different = ["partition"]
+    values = "; ".join(
+        f"{key} is {ours.get(key)!r} on rank {low} and {theirs.get(key)!r} on "
+        f"rank {high}"
+        for key in different
+    )
+    advice = ", ".join(
+        _ADVICE.get(key, f"give all ranks the same {key}") for key in different
+    )
+    return (
+        f"ranks {low} and {high} of {world_size} do not agree on dataset "
+        f"'{dataset}': {values}. Their shares are not of one order: {advice}"
+    )
 
 
-def _other_loaders(ranks: _ranks.Ranks, found: List[Dict[str, Any]]) -> str:
+def _other_loaders(ranks: _ranks.Ranks, found: List[_Record]) -> str:
     """Returns what is wrong if ranks of MPI compare different loaders."""
     ours = found[ranks.rank]["loader"]
     for rank, theirs in enumerate(found):
@@ -385,31 +393,6 @@ def _is_of_mpi(ranks: _ranks.Ranks) -> bool:
         ranks.world_size > 1
         and ranks == _mpi.of_mpi()
         and ranks not in (_ranks.of_torch(), _ranks.of_jax())
-    )
-
-
-def _message(
-    dataset: str,
-    ranks: _ranks.Ranks,
-    ours: Mapping[str, Any],
-    rank: int,
-    theirs: Mapping[str, Any],
-    different: Any,
-) -> str:
-    (low, one), (high, other) = sorted(
-        ((rank, theirs), (ranks.rank, ours)), key=lambda pair: pair[0]
-    )
-    values = "; ".join(
-        f"{key} is {one.get(key)!r} on rank {low} and {other.get(key)!r} on "
-        f"rank {high}"
-        for key in different
-    )
-    advice = ", ".join(
-        _ADVICE.get(key, f"give all ranks the same {key}") for key in different
-    )
-    return (
-        f"ranks {low} and {high} of {ranks.world_size} do not agree on dataset "
-        f"'{dataset}': {values}. Their shares are not of one order: {advice}"
     )
 
 
