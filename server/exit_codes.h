@@ -7,6 +7,8 @@ namespace datasetd {
 
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitBadConfiguration = 2;  // or flags
+// The directory of --private is not this user's alone.
+inline constexpr int kExitForbidden = 3;
 
 }  // namespace datasetd
 

@@ -24,15 +24,21 @@ struct Flags {
   std::string log_level;
   // 0: the process that started this one.
   std::optional<int> exit_with_parent;
+  std::string exit_when_idle;
+  // Keys of the configuration file, as "key=value".
+  std::vector<std::string> settings;
+  // Absolute. Empty: the daemon is not private.
+  std::string private_directory;
+  std::string log_path;
   bool check_config = false;
 };
 
 // An exit code if the process is to end now: after --help, or with wrong flags,
-// which it has told about.
+// which it has reported.
 std::optional<int> ParseFlags(int argc, char** argv, Flags& flags);
 
 // Reads the file, if there is one, and applies the flags and defaults. Errors
-// as LoadConfig and ValidateConfig.
+// as LoadConfig, ParseConfig and ValidateConfig.
 absl::StatusOr<v1::Config> MakeConfig(const Flags& flags);
 
 }  // namespace datasetd

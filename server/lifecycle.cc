@@ -46,19 +46,26 @@ constexpr absl::Duration kNotifyRetry = absl::Milliseconds(500);
 // Between two looks for clients, with exit_when_idle.
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 
-enum class Interrupt { kNone, kReload, kStop };
+enum class Interrupt { kNone, kReload, kStop, kStopIfUnused };
 
 Interrupt AwaitInterrupt(const Events& events, absl::Duration timeout) {
-  pollfd waits[] = {{events.signals, POLLIN, 0}, {events.parent, POLLIN, 0}};
+  pollfd waits[] = {{events.signals, POLLIN, 0},
+                    {events.parent, POLLIN, 0},
+                    {events.starter, 0, 0}};
   const absl::Duration rounded = absl::Ceil(
       std::max(timeout, absl::ZeroDuration()), absl::Milliseconds(1));
   const int milliseconds = timeout == absl::InfiniteDuration()
                                ? -1
                                : static_cast<int>(absl::ToInt64Milliseconds(
                                      std::min(rounded, kMaxPoll)));
-  poll(waits, 2, milliseconds);
+  poll(waits, 3, milliseconds);
   if (waits[1].revents != 0) {
     Log(LogSubsystem::kServer).info("the parent process has ended");
+    return Interrupt::kStop;
+  }
+  if (waits[2].revents != 0) {
+    Log(LogSubsystem::kServer)
+        .info("the process that waits for the start has ended");
     return Interrupt::kStop;
   }
   signalfd_siginfo info;
@@ -66,7 +73,14 @@ Interrupt AwaitInterrupt(const Events& events, absl::Duration timeout) {
       read(events.signals, &info, sizeof(info)) != sizeof(info)) {
     return Interrupt::kNone;
   }
-  return info.ssi_signo == SIGHUP ? Interrupt::kReload : Interrupt::kStop;
+  switch (info.ssi_signo) {
+    case SIGHUP:
+      return Interrupt::kReload;
+    case SIGUSR1:
+      return Interrupt::kStopIfUnused;
+    default:
+      return Interrupt::kStop;
+  }
 }
 
 void Reload(const Flags& flags) {
@@ -81,11 +95,18 @@ void Reload(const Flags& flags) {
   }
 }
 
-// Serves reloads; true if the daemon is to stop.
+// Serves reloads; true if the daemon is to stop. `server` is null while it
+// starts.
 bool IsStopped(const Events& events, const Flags& flags,
-               absl::Duration timeout = absl::ZeroDuration()) {
+               absl::Duration timeout = absl::ZeroDuration(),
+               Server* server = nullptr) {
   const Interrupt interrupt = AwaitInterrupt(events, timeout);
   if (interrupt == Interrupt::kReload) Reload(flags);
+  if (interrupt == Interrupt::kStopIfUnused && server != nullptr &&
+      server->CloseIfUnused()) {
+    Log(LogSubsystem::kServer).info("no client (SIGUSR1): ending");
+    return true;
+  }
   return interrupt == Interrupt::kStop;
 }
 
@@ -108,7 +129,7 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
   std::string denied;  // the node that was told of
   for (bool is_first = true;; is_first = false) {
     const absl::Status status =
-        ProbeDevices(config, {events.signals, events.parent});
+        ProbeDevices(config, {events.signals, events.parent, events.starter});
     if (status.ok()) return Wait::kDone;
     if (absl::IsCancelled(status)) {
       if (IsStopped(events, flags)) return Wait::kStop;
@@ -178,8 +199,9 @@ class StartGuard {
     while (!is_stopped_) {
       pollfd waits[] = {{done_.get(), POLLIN, 0},
                         {events.signals, POLLIN, 0},
-                        {events.parent, POLLIN, 0}};
-      poll(waits, 3, -1);
+                        {events.parent, POLLIN, 0},
+                        {events.starter, 0, 0}};
+      poll(waits, 4, -1);
       if (waits[0].revents != 0) return;
       is_stopped_ = IsStopped(events, flags);
     }
@@ -286,8 +308,10 @@ void StartLogging(const v1::Config& config) {
   }
 }
 
-int Serve(const Flags& flags, const v1::Config& config, const Events& events,
-          std::optional<ActivatedSockets> sockets) {
+int Serve(const Flags& flags, const v1::Config& config, Events events,
+          std::optional<ActivatedSockets> sockets,
+          PrivateDaemon* private_daemon) {
+  if (private_daemon != nullptr) events.starter = private_daemon->starter();
   switch (WaitForDevices(config, events, flags)) {
     case Wait::kDone:
       break;
@@ -326,6 +350,12 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
       if (status.ok()) {
         is_ready = true;
         Log(LogSubsystem::kServer).info("ready");
+        events.starter = -1;
+        if (private_daemon != nullptr && !private_daemon->Announce()) {
+          Log(LogSubsystem::kServer)
+              .info("the process that waits for the start has ended");
+          break;
+        }
       } else if (!absl::IsDeadlineExceeded(status)) {
         Log(LogSubsystem::kServer)
             .critical("cannot load: {}", std::string(status.message()));
@@ -341,7 +371,8 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
       }
     }
     if (is_ready && !is_told) is_told = SdNotify("READY=1\nSTATUS=serving");
-    if (idle_end.IsDue(/*is_used=*/!is_ready || (*server)->WasUsed())) {
+    if (idle_end.IsDue(/*is_used=*/!is_ready || (*server)->WasUsed()) &&
+        (*server)->CloseIfUnused()) {
       Log(LogSubsystem::kServer)
           .info("no client for {} (exit_when_idle): ending",
                 absl::FormatDuration(FromProto(config.exit_when_idle())));
@@ -350,10 +381,13 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
     const absl::Duration wait =
         std::min({watchdog.TimeToNext(), idle_end.TimeToNext(),
                   is_told ? absl::InfiniteDuration() : kNotifyRetry});
-    if (IsStopped(events, flags, is_ready ? wait : absl::ZeroDuration())) {
+    if (IsStopped(events, flags, is_ready ? wait : absl::ZeroDuration(),
+                  server->get())) {
       break;
     }
   }
+  // The next daemon of the directory starts when this one has ended.
+  if (private_daemon != nullptr) (*server)->RemoveSockets();
   Drain(config, watchdog, self_call, **server);
   (*server)->Stop(kStopTimeout, EXIT_SUCCESS);
   return EXIT_SUCCESS;

@@ -8,6 +8,7 @@
 
 #include "datasetd/v1/server.pb.h"
 #include "server/flags.h"
+#include "server/private_daemon.h"
 #include "server/systemd/socket_activation.h"
 
 namespace datasetd {
@@ -16,16 +17,20 @@ namespace datasetd {
 struct Events {
   int signals;
   int parent;  // pidfd, or -1
+  // PrivateDaemon::starter, or -1.
+  int starter = -1;
 };
 
 // Sets the log levels. REQUIRES: the configuration is valid.
 void StartLogging(const v1::Config& config);
 
-// Serves until a signal or the end of the parent; returns the exit code.
-// `flags` are for SIGHUP. REQUIRES: this process has one thread, and logging is
-// started.
-int Serve(const Flags& flags, const v1::Config& config, const Events& events,
-          std::optional<ActivatedSockets> sockets);
+// Serves until a signal, the end of the parent, or an idle time; returns the
+// exit code. SIGUSR1 ends the daemon only if it has no client. `flags` are for
+// SIGHUP; `private_daemon` may be null. REQUIRES: this process has one thread,
+// and logging is started.
+int Serve(const Flags& flags, const v1::Config& config, Events events,
+          std::optional<ActivatedSockets> sockets,
+          PrivateDaemon* private_daemon);
 
 }  // namespace datasetd
 

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "server/flags.h"
 #include "server/lifecycle.h"
 #include "server/log/logging.h"
+#include "server/private_daemon.h"
 #include "server/systemd/socket_activation.h"
 
 namespace datasetd {
@@ -31,6 +33,32 @@ void RaiseDescriptorLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Opens a pidfd of the process with whose end the daemon ends, if there is one.
+// Returns an exit code if that cannot be watched.
+std::optional<int> OpenParent(const Flags& flags, FileDescriptor* parent) {
+  if (!flags.exit_with_parent.has_value()) return std::nullopt;
+  const pid_t pid =
+      *flags.exit_with_parent > 0 ? *flags.exit_with_parent : getppid();
+  if (pid == 0) {
+    std::fprintf(stderr,
+                 "datasetd: --exit_with_parent: the parent is outside of this "
+                 "PID namespace and cannot be watched: leave the flag out\n");
+    return kExitFailure;
+  }
+  parent->Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (parent->has_value()) return std::nullopt;
+  if (errno == ESRCH) {
+    std::fprintf(stderr, "datasetd: the parent process has ended\n");
+    // Of a private daemon 0 says that one serves.
+    return flags.private_directory.empty() ? 0 : kExitFailure;
+  }
+  std::fprintf(stderr,
+               "datasetd: --exit_with_parent: process %d cannot be watched: "
+               "%s\n",
+               pid, std::strerror(errno));
+  return kExitFailure;
 }
 
 int Main(int argc, char** argv) {
@@ -47,6 +75,16 @@ int Main(int argc, char** argv) {
     return kExitBadConfiguration;
   }
   if (flags.check_config) return 0;
+  const bool is_private = !flags.private_directory.empty();
+  if (is_private) PrivateDaemon::CloseInherited();
+  FileDescriptor parent;
+  if (const auto code = OpenParent(flags, &parent)) return *code;
+  std::optional<PrivateDaemon> private_daemon;
+  if (is_private) {
+    const auto code = PrivateDaemon::Start(flags.private_directory,
+                                           flags.log_path, &private_daemon);
+    if (code.has_value()) return *code;
+  }
   StartLogging(*config);
   auto sockets = TakeActivatedSockets();
   absl::Status status = sockets.status();
@@ -67,37 +105,18 @@ int Main(int argc, char** argv) {
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
+  sigaddset(&set, SIGUSR1);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   // The reader of the log may be gone.
   std::signal(SIGPIPE, SIG_IGN);
   // Exceeding the file size limit is an error like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   const FileDescriptor signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  FileDescriptor parent;
-  if (flags.exit_with_parent.has_value()) {
-    const pid_t pid =
-        *flags.exit_with_parent > 0 ? *flags.exit_with_parent : getppid();
-    parent = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (!parent.has_value() && pid == 0) {
-      Log(LogSubsystem::kServer)
-          .critical(
-              "--exit_with_parent: the parent is outside of this PID namespace "
-              "and cannot be watched: leave the flag out");
-      return kExitFailure;
-    }
-    if (!parent.has_value() && errno == ESRCH) {
-      Log(LogSubsystem::kServer).info("the parent process has ended");
-      return 0;
-    }
-    if (!parent.has_value()) {
-      Log(LogSubsystem::kServer)
-          .critical("--exit_with_parent: process {} cannot be watched: {}", pid,
-                    std::strerror(errno));
-      return kExitFailure;
-    }
-  }
-  return Serve(flags, *config, {signals.get(), parent.get()},
-               *std::move(sockets));
+  const int code =
+      Serve(flags, *config, {signals.get(), parent.get()}, *std::move(sockets),
+            private_daemon ? &*private_daemon : nullptr);
+  if (private_daemon.has_value()) private_daemon->Remove();
+  return code;
 }
 
 }  // namespace

@@ -149,6 +149,8 @@ class Server::Impl {
   void BeginDrain();
   bool AwaitDrained(absl::Duration timeout);
   bool WasUsed();
+  bool CloseIfUnused();
+  void RemoveSockets() { sockets_->Remove(); }
   void Stop(absl::Duration timeout, int exit_code);
   const std::string& socket_path() const { return config_.socket_path(); }
   FeedTable& feeds() { return *feeds_; }
@@ -517,6 +519,15 @@ bool Server::Impl::WasUsed() {
          !attach_->AwaitNoLeases(absl::ZeroDuration());
 }
 
+bool Server::Impl::CloseIfUnused() {
+  attach_->DrainPendingEvents(kMaxEndTime);
+  if (!sessions_.CloseIfEmpty()) return false;
+  // Without a session no lease comes.
+  if (attach_->AwaitNoLeases(absl::ZeroDuration())) return true;
+  sessions_.Reopen();
+  return false;
+}
+
 // Loads first, so that no request waits for one.
 void Server::Impl::StopParts() {
   if (datasets_ != nullptr) datasets_->CancelLoads();
@@ -597,6 +608,10 @@ void Server::Stop(absl::Duration timeout, int exit_code) {
 const std::string& Server::socket_path() const { return impl_->socket_path(); }
 
 bool Server::WasUsed() { return impl_->WasUsed(); }
+
+bool Server::CloseIfUnused() { return impl_->CloseIfUnused(); }
+
+void Server::RemoveSockets() { impl_->RemoveSockets(); }
 
 void Server::PingProducers() { impl_->feeds().PingProducers(); }
 

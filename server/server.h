@@ -56,6 +56,11 @@ class Server {
   // For exit_when_idle: true if a client is connected, or was since the last
   // call. For one thread.
   bool WasUsed();
+  // If no client is connected, refuses all that come from now on, as a draining
+  // daemon does, and returns true.
+  bool CloseIfUnused();
+  // Removes the sockets' files unless they were given. Who is connected stays.
+  void RemoveSockets();
 
   // For the watchdog: see server/feed/producer.h.
   void PingProducers();

@@ -64,21 +64,21 @@ bool IsOwnAlone(const std::string& directory) {
          status.st_uid == geteuid() && (status.st_mode & 077) == 0;
 }
 
-// As base_directory() of client/python/datasetd/_daemon/shared_daemon.py, which
-// also makes it.
-std::string SharedDirectory() {
-  constexpr size_t kMaxRuntimeBytes = 50;
-  const std::string runtime = Environment("XDG_RUNTIME_DIR");
-  return !runtime.empty() && runtime.size() <= kMaxRuntimeBytes &&
-                 IsOwnAlone(runtime)
-             ? runtime + "/datasetd-shared"
-             : absl::StrCat("/tmp/datasetd-", geteuid());
-}
-
 }  // namespace
 
-std::vector<std::string> FindDaemonsBelow(const std::string& directory) {
-  if (!IsOwnAlone(directory)) return {};
+// As shared_directory() of client/python/datasetd/_daemon/start.py.
+std::string SharedDirectoryPrefix() {
+  constexpr size_t kMaxRuntimeBytes = 50;
+  const std::string runtime = Environment("XDG_RUNTIME_DIR");
+  const bool is_usable = !runtime.empty() &&
+                         runtime.size() <= kMaxRuntimeBytes &&
+                         IsOwnAlone(runtime);
+  return absl::StrCat(is_usable ? runtime : "/tmp", "/datasetd-", geteuid(),
+                      "-");
+}
+
+std::vector<std::string> FindSharedDaemons() {
+  const std::filesystem::path prefix = SharedDirectoryPrefix();
   struct Found {
     bool is_of_command;
     std::filesystem::file_time_type start;
@@ -86,16 +86,20 @@ std::vector<std::string> FindDaemonsBelow(const std::string& directory) {
   };
   std::vector<Found> found;
   std::error_code error;
-  std::filesystem::directory_iterator entry(directory, error);
+  std::filesystem::directory_iterator entry(prefix.parent_path(), error);
   const std::filesystem::directory_iterator end;
   for (; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!absl::StartsWith(name, prefix.filename().string()) ||
+        !IsOwnAlone(entry->path().string())) {
+      continue;
+    }
     const std::string socket = (entry->path() / "datasetd.sock").string();
     std::error_code ignored;
     const auto start = std::filesystem::last_write_time(socket, ignored);
     if (ignored || !Listens(AttachSocketOf(socket))) continue;
-    found.push_back(
-        {absl::StartsWith(entry->path().filename().string(), "run-"), start,
-         socket});
+    found.push_back({absl::StartsWith(name, prefix.filename().string() + "run"),
+                     start, socket});
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     if (a.is_of_command != b.is_of_command) return b.is_of_command;
@@ -112,7 +116,7 @@ absl::StatusOr<Address> ResolveAddress(const std::string& text) {
   if (path.empty()) {
     path = kDefaultAddress;
     if (!Listens(AttachSocketOf(path))) {
-      found = FindDaemonsBelow(SharedDirectory());
+      found = FindSharedDaemons();
     }
     if (!found.empty()) path = found.front();
   }

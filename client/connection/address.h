@@ -33,10 +33,16 @@ struct Address {
 //                     a Unix socket; {gpu}, and no GPU is visible
 absl::StatusOr<Address> ResolveAddress(const std::string& text);
 
-// Returns the sockets of the daemons below `directory` that listen, the latest
-// first; those of `datasetctl run --per-node` come last. None if the directory
-// is not this user's alone.
-std::vector<std::string> FindDaemonsBelow(const std::string& directory);
+// Returns the beginning of the paths of the directories of daemons that this
+// user's jobs share: in $XDG_RUNTIME_DIR if that is this user's alone and no
+// longer than a socket allows, else in /tmp. With "run" those of `datasetctl
+// run --per-node` begin.
+std::string SharedDirectoryPrefix();
+
+// Returns the sockets of these daemons that listen, the latest first; those of
+// `datasetctl run --per-node` come last. Leaves out directories that are not
+// this user's alone.
+std::vector<std::string> FindSharedDaemons();
 
 }  // namespace datasetd::client
 

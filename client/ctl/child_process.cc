@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -35,46 +38,54 @@ std::vector<char*> Pointers(std::vector<std::string>* texts) {
   return pointers;
 }
 
+// In a child of fork(), where nothing may be allocated: becomes the program.
+// Writes the error to `failure` if it cannot.
+[[noreturn]] void Become(const ChildProcess::Options& options, pid_t parent,
+                         char* const* arguments, char* const* environment,
+                         int failure) {
+  if (options.is_killed_with_parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != parent) _exit(EXIT_FAILURE);
+  }
+  if (options.output_fd >= 0) {
+    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+    dup2(options.output_fd, STDOUT_FILENO);
+    dup2(options.output_fd, STDERR_FILENO);
+  }
+  if (options.output_to_stderr) dup2(STDERR_FILENO, STDOUT_FILENO);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execvpe(arguments[0], arguments, environment);
+  const int error = errno;
+  (void)!write(failure, &error, sizeof(error));
+  _exit(EXIT_FAILURE);
+}
+
 }  // namespace
 
 absl::StatusOr<pid_t> ChildProcess::Start(const Options& options) {
-  std::vector<std::string> arguments = options.arguments;
-  std::vector<std::string> environment = MakeEnvironment(options.environment);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  if (!options.output_path.empty()) {
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, options.output_path.c_str(),
-                                     O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  std::vector<std::string> words = options.arguments;
+  std::vector<std::string> variables = MakeEnvironment(options.environment);
+  const std::vector<char*> arguments = Pointers(&words);
+  const std::vector<char*> environment = Pointers(&variables);
+  int failure[2];
+  if (pipe2(failure, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    Become(options, parent, arguments.data(), environment.data(), failure[1]);
   }
-  if (options.output_to_stderr) {
-    posix_spawn_file_actions_adddup2(&actions, 2, 1);
+  int error = pid < 0 ? errno : 0;
+  close(failure[1]);
+  if (pid > 0 && read(failure[0], &error, sizeof(error)) != 0) {
+    waitpid(pid, nullptr, 0);
   }
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(
-      &attributes,
-      static_cast<short>(POSIX_SPAWN_SETSIGMASK |
-                         (options.new_session ? POSIX_SPAWN_SETSID : 0)));
-  pid_t pid = -1;
-  const int error =
-      posix_spawnp(&pid, arguments[0].c_str(), &actions, &attributes,
-                   Pointers(&arguments).data(), Pointers(&environment).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
+  close(failure[0]);
   if (error == 0) return pid;
-  return absl::Status(
-      absl::ErrnoToStatusCode(error),
-      absl::StrCat("cannot start ", arguments[0],
-                   options.output_path.empty()
-                       ? ""
-                       : absl::StrCat(" with output to ", options.output_path),
-                   ": ", strerror(error)));
+  return absl::Status(absl::ErrnoToStatusCode(error),
+                      absl::StrCat("cannot start ", options.arguments[0], ": ",
+                                   strerror(error)));
 }
 
 std::string DescribeWaitStatus(int wait_status) {

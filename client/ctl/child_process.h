@@ -20,17 +20,18 @@ class ChildProcess {
     std::vector<std::string> arguments;
     // Added to this process's environment.
     std::map<std::string, std::string> environment;
-    // File for standard output and error; input is then /dev/null. Empty: all
-    // three are inherited.
-    std::string output_path;
+    // Gets standard output and error; input is then /dev/null. -1: all three
+    // are inherited.
+    int output_fd = -1;
     // Sends standard output to standard error.
     bool output_to_stderr = false;
-    bool new_session = false;
+    // Kills the program when the thread that started it ends.
+    bool is_killed_with_parent = false;
   };
 
   // Starts the program with no signal blocked. The caller must wait for it.
   // REQUIRES: arguments is not empty.
-  //   NOT_FOUND, PERMISSION_DENIED  concerning the program or output_path
+  //   NOT_FOUND, PERMISSION_DENIED  concerning the program
   static absl::StatusOr<pid_t> Start(const Options& options);
 };
 

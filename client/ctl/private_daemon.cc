@@ -4,33 +4,35 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/socket.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/file_descriptor.h"
 #include "base/status_macros.h"
-#include "client/connection/guarded_fd.h"
 #include "client/ctl/child_process.h"
 
 namespace datasetd::ctl {
 namespace {
 
 constexpr absl::Duration kStopTimeout = absl::Seconds(10);
-constexpr size_t kLogTailBytes = 2000;
+// Time in which a daemon that ends has removed its sockets.
+constexpr absl::Duration kAnswerTimeout = absl::Milliseconds(250);
+constexpr size_t kTailBytes = 2000;
 
 bool IsProgram(const std::string& path) {
   std::error_code error;
@@ -38,20 +40,38 @@ bool IsProgram(const std::string& path) {
          access(path.c_str(), X_OK) == 0;
 }
 
-absl::StatusOr<client::GuardedFd> BindNotices(const std::string& path) {
-  client::GuardedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_un name = {};
-  name.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(name.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " is too long for a Unix socket: set TMPDIR to a shorter one"));
+client::GuardedFd OpenProcess(pid_t pid) {
+  return client::GuardedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+// Waits until one of the descriptors is ready; returns its index, or -1 after
+// `timeout`. Leaves out those that are -1.
+int AwaitOneOf(absl::Span<const int> descriptors, absl::Duration timeout) {
+  std::vector<pollfd> waits;
+  for (const int fd : descriptors) waits.push_back({fd, POLLIN, 0});
+  const absl::Time deadline = absl::Now() + timeout;
+  while (true) {
+    const int64_t left = absl::ToInt64Milliseconds(std::clamp(
+        deadline - absl::Now(), absl::ZeroDuration(), absl::Hours(1)));
+    const int num_ready =
+        poll(waits.data(), waits.size(), static_cast<int>(left));
+    if (num_ready == 0 && absl::Now() >= deadline) return -1;
+    for (size_t i = 0; num_ready > 0 && i < waits.size(); ++i) {
+      if (waits[i].revents != 0) return static_cast<int>(i);
+    }
   }
-  memcpy(name.sun_path, path.data(), path.size());
-  if (!fd.is_valid() || bind(fd.get(), reinterpret_cast<const sockaddr*>(&name),
-                             sizeof(name)) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("bind ", path));
-  }
-  return fd;
+}
+
+// Returns the end of a file; empty if there is nothing to read.
+std::string TailOf(int fd) {
+  struct stat status = {};
+  char text[kTailBytes];
+  if (fstat(fd, &status) != 0) return "";
+  const ssize_t size =
+      pread(fd, text, sizeof(text),
+            std::max<off_t>(0, status.st_size - off_t{kTailBytes}));
+  return std::string(absl::StripAsciiWhitespace(absl::string_view(
+      text, static_cast<size_t>(std::max<ssize_t>(0, size)))));
 }
 
 }  // namespace
@@ -89,114 +109,85 @@ absl::StatusOr<std::string> FindDaemon(const std::string& named) {
       "$DATASETD_DAEMON"));
 }
 
-absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
-    const Options& options, int interrupt) {
-  std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon());
-  DATASETD_ASSIGN_OR_RETURN(daemon->directory_, TemporaryDirectory::Create());
-  const std::string& directory = daemon->directory_->path();
-  daemon->program_ = options.program;
-  daemon->log_path_ =
-      options.log_path.empty() ? directory + "/datasetd.log" : options.log_path;
-  const std::string notify_path = directory + "/notify.sock";
-  auto notices = BindNotices(notify_path);
-  if (!notices.ok()) return notices.status();
-
+absl::StatusOr<PrivateDaemon> PrivateDaemon::Start(
+    const Options& options, absl::Span<const int> interrupts) {
+  PrivateDaemon daemon;
+  daemon.directory_ = options.directory;
+  // Not guarded: the child has it, too.
+  const FileDescriptor output(memfd_create("datasetd-start", MFD_CLOEXEC));
   ChildProcess::Options child;
-  child.arguments = {options.program, "--socket_path=" + daemon->address(),
-                     absl::StrCat("--exit_with_parent=", getpid())};
+  child.arguments = {options.program, "--private=" + options.directory};
   child.arguments.insert(child.arguments.end(), options.arguments.begin(),
                          options.arguments.end());
-  child.environment = {{"NOTIFY_SOCKET", notify_path}};
-  child.output_path = daemon->log_path_;
-  // Ctrl-C must only reach the command; the daemon ends after it.
-  child.new_session = true;
-  auto pid = ChildProcess::Start(child);
-  if (!pid.ok()) return pid.status();
-  daemon->pid_ = *pid;
-  const absl::Status ready =
-      daemon->AwaitReady(notices->get(), interrupt, options.timeout);
-  if (!ready.ok()) return ready;
+  child.output_fd = output.get();
+  DATASETD_ASSIGN_OR_RETURN(const pid_t pid, ChildProcess::Start(child));
+  const client::GuardedFd process = OpenProcess(pid);
+  std::vector<int> waits = {process.get()};
+  waits.insert(waits.end(), interrupts.begin(), interrupts.end());
+  const int ready = AwaitOneOf(waits, options.timeout);
+  std::string problem;
+  if (ready < 0) problem = daemon.LogTail();
+  // The daemon, which is not its child any more, then ends by itself.
+  if (ready != 0) kill(pid, SIGKILL);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (ready < 0) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(options.program, " did not serve within ",
+                     absl::FormatDuration(options.timeout), ": ", problem));
+  }
+  if (ready > 0) {
+    return absl::CancelledError("interrupted while the daemon started");
+  }
+  const std::string text = TailOf(output.get());
+  pid_t started = 0;
+  if (ExitCodeOfWaitStatus(status) != 0 || !absl::SimpleAtoi(text, &started)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(options.program, " ", DescribeWaitStatus(status), ": ",
+                     text.empty() ? "it printed nothing" : text));
+  }
+  if (started > 0) daemon.process_ = OpenProcess(started);
   return daemon;
 }
 
-PrivateDaemon::~PrivateDaemon() { Stop(); }
-
-absl::Status PrivateDaemon::AwaitReady(int notices, int interrupt,
-                                       absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
-  const client::GuardedFd process(
-      static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
-  if (!process.is_valid()) return absl::ErrnoToStatus(errno, "pidfd_open");
-  while (true) {
-    const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(program_, " did not serve within ",
-                       absl::FormatDuration(timeout), ": ", LogTail()));
-    }
-    pollfd waits[] = {{notices, POLLIN, 0},
-                      {process.get(), POLLIN, 0},
-                      {interrupt, POLLIN, 0}};
-    poll(waits, 3, static_cast<int>(absl::ToInt64Milliseconds(left) + 1));
-    if (waits[0].revents != 0) {
-      char text[4096];
-      const ssize_t size = recv(notices, text, sizeof(text), MSG_DONTWAIT);
-      if (size > 0) {
-        for (const absl::string_view line : absl::StrSplit(
-                 absl::string_view(text, static_cast<size_t>(size)), '\n')) {
-          if (line == "READY=1") return absl::OkStatus();
-        }
-      }
-    } else if (waits[1].revents != 0) {
-      return absl::FailedPreconditionError(Ending());
-    } else if (waits[2].revents != 0) {
-      return absl::CancelledError("interrupted while the daemon started");
-    }
+void PrivateDaemon::Signal(int number) const {
+  if (process() >= 0) {
+    syscall(SYS_pidfd_send_signal, process(), number, nullptr, 0);
   }
 }
 
-std::string PrivateDaemon::Ending() {
-  if (!has_ended_ && waitpid(pid_, &wait_status_, WNOHANG) == pid_) {
-    has_ended_ = true;
-  }
-  if (!has_ended_) return "";
-  return absl::StrCat(program_, " ", DescribeWaitStatus(wait_status_), ": ",
-                      LogTail());
+bool PrivateDaemon::AwaitEnd(absl::Duration timeout) const {
+  return AwaitOneOf({process()}, timeout) == 0;
 }
 
 void PrivateDaemon::Stop() {
-  if (pid_ < 0 || has_ended_) return;
-  const client::GuardedFd process(
-      static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
-  kill(pid_, SIGTERM);
-  const absl::Time deadline = absl::Now() + kStopTimeout;
-  pollfd wait = {process.get(), POLLIN, 0};
-  int num_ready = 0;
-  do {
-    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
-    num_ready = poll(&wait, 1, static_cast<int>(left < 0 ? 0 : left));
-  } while (num_ready < 0 && errno == EINTR);
-  if (num_ready <= 0) kill(pid_, SIGKILL);
-  while (waitpid(pid_, &wait_status_, 0) < 0 && errno == EINTR) {
+  if (process() < 0) return;
+  Signal(SIGTERM);
+  if (!AwaitEnd(kStopTimeout)) {
+    Signal(SIGKILL);
+    AwaitEnd(kStopTimeout);
   }
-  has_ended_ = true;
+  // If this process is init, the daemon is its child.
+  waitid(P_PIDFD, static_cast<id_t>(process()), nullptr, WEXITED | WNOHANG);
+  process_.Reset();
+}
+
+void PrivateDaemon::StopIfUnused() {
+  if (process() < 0) return;
+  Signal(SIGUSR1);
+  // It removes its sockets at once if it ends.
+  if (!AwaitEnd(kAnswerTimeout) &&
+      access((directory_ + "/attach.sock").c_str(), F_OK) != 0) {
+    AwaitEnd(kStopTimeout);
+  }
 }
 
 std::string PrivateDaemon::LogTail() const {
-  // A read of a pipe or a terminal would block.
-  const client::GuardedFd file(
-      open(log_path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  struct stat status = {};
-  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    return absl::StrCat("see ", log_path_);
-  }
-  char text[kLogTailBytes];
-  const ssize_t size =
-      pread(file.get(), text, sizeof(text),
-            std::max<off_t>(0, status.st_size - off_t{kLogTailBytes}));
-  const absl::string_view tail = absl::StripAsciiWhitespace(
-      absl::string_view(text, static_cast<size_t>(std::max<ssize_t>(0, size))));
-  return tail.empty() ? "it logged nothing" : std::string(tail);
+  const client::GuardedFd file(open((directory_ + "/datasetd.log").c_str(),
+                                    O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const std::string tail = TailOf(file.get());
+  return tail.empty() ? "it logged nothing" : tail;
 }
 
 }  // namespace datasetd::ctl

@@ -1,19 +1,16 @@
-// A private daemon, on a socket in a temporary directory that only this user
-// can enter. It ends when this process ends, even if that is killed.
+// A private daemon: `datasetd --private`, which sees to it that there is one of
+// a directory.
 
 #ifndef DATASETD_CLIENT_CTL_PRIVATE_DAEMON_H_
 #define DATASETD_CLIENT_CTL_PRIVATE_DAEMON_H_
 
-#include <sys/types.h>
-
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/ctl/temporary_directory.h"
+#include "absl/types/span.h"
+#include "client/connection/guarded_fd.h"
 
 namespace datasetd::ctl {
 
@@ -23,48 +20,46 @@ namespace datasetd::ctl {
 // searched.
 absl::StatusOr<std::string> FindDaemon(const std::string& named);
 
-// Not thread-safe. The destructor stops the daemon and removes the directory.
+// Not thread-safe.
 class PrivateDaemon {
  public:
   struct Options {
     std::string program;
+    std::string directory;
+    // In addition, among them what ends the daemon.
     std::vector<std::string> arguments;
-    // Path of the log. Empty: a file in the temporary directory.
-    std::string log_path;
     absl::Duration timeout = absl::Seconds(60);
   };
 
-  // Starts the daemon and blocks until it serves. CANCELLED if the descriptor
-  // `interrupt` becomes readable before.
+  // Starts the daemon of the directory unless it runs, and blocks until it
+  // serves. CANCELLED if one of the descriptors `interrupts` becomes readable
+  // before.
   //   FAILED_PRECONDITION  it ended before that; includes the end of its log
   //   DEADLINE_EXCEEDED    it did not serve in time; includes the end of its
   //                        log
-  static absl::StatusOr<std::unique_ptr<PrivateDaemon>> Start(
-      const Options& options, int interrupt);
-  ~PrivateDaemon();
-  PrivateDaemon(const PrivateDaemon&) = delete;
-  PrivateDaemon& operator=(const PrivateDaemon&) = delete;
+  static absl::StatusOr<PrivateDaemon> Start(
+      const Options& options, absl::Span<const int> interrupts = {});
 
   // Returns the value for DATASETD_ADDRESS.
-  std::string address() const { return directory_->path() + "/datasetd.sock"; }
+  std::string address() const { return directory_ + "/datasetd.sock"; }
 
-  // Returns how the daemon ended, with the end of its log; empty while it runs.
-  std::string Ending();
+  // A pidfd of the daemon; -1 if it is outside of this PID namespace.
+  int process() const { return process_.get(); }
+  // Returns the end of the log, which is in the directory.
+  std::string LogTail() const;
 
   // Sends SIGTERM, and SIGKILL after 10 s. Blocks until the daemon has ended.
   void Stop();
+  // Ends the daemon if no client is connected, and blocks until it has ended.
+  void StopIfUnused();
 
  private:
   PrivateDaemon() = default;
-  absl::Status AwaitReady(int notices, int interrupt, absl::Duration timeout);
-  std::string LogTail() const;
+  void Signal(int number) const;
+  bool AwaitEnd(absl::Duration timeout) const;
 
-  std::unique_ptr<TemporaryDirectory> directory_;
-  std::string log_path_;
-  std::string program_;
-  pid_t pid_ = -1;
-  bool has_ended_ = false;
-  int wait_status_ = 0;
+  std::string directory_;
+  client::GuardedFd process_;
 };
 
 }  // namespace datasetd::ctl

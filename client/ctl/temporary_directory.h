@@ -1,9 +1,11 @@
-// A directory in $TMPDIR, or in /tmp, that only this user can enter.
+// A directory in $TMPDIR, or in /tmp if that is unset or too long for the path
+// of a Unix socket, that only this user can enter.
 
 #ifndef DATASETD_CLIENT_CTL_TEMPORARY_DIRECTORY_H_
 #define DATASETD_CLIENT_CTL_TEMPORARY_DIRECTORY_H_
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -18,11 +20,13 @@ namespace datasetd::ctl {
 
 class TemporaryDirectory {
  public:
-  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Create() {
+  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Create(
+      const std::string& prefix = "datasetd-") {
     const char* const parent = getenv("TMPDIR");
+    const bool is_usable = parent != nullptr && *parent != '\0' &&
+                           strlen(parent) <= kMaxParentBytes;
     std::string path =
-        absl::StrCat(parent != nullptr && *parent != '\0' ? parent : "/tmp",
-                     "/datasetd-XXXXXX");
+        absl::StrCat(is_usable ? parent : "/tmp", "/", prefix, "XXXXXX");
     if (mkdtemp(path.data()) == nullptr) {
       return absl::ErrnoToStatus(
           errno, absl::StrCat("no temporary directory can be made as ", path,
@@ -40,6 +44,9 @@ class TemporaryDirectory {
   const std::string& path() const { return path_; }
 
  private:
+  // Of 107 that the path of a socket may have.
+  static constexpr size_t kMaxParentBytes = 65;
+
   explicit TemporaryDirectory(const std::string& path) : path_(path) {}
   const std::string path_;
 };

@@ -17,7 +17,6 @@ ROOMS = {
         "transforms",
     ],
     "_commands": [
-        "_client",
         "_daemon",
     ],
     "_connection": [],

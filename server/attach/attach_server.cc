@@ -271,6 +271,9 @@ bool AttachServer::OnHello(AttachConnection& connection,
   if (is_draining_.load()) return RefuseWhileDraining(connection);
   const auto opened =
       sessions_->Open(connection.uid(), connection.pid(), message.pid);
+  if (absl::IsUnavailable(opened.status())) {
+    return RefuseWhileDraining(connection);
+  }
   if (!opened.ok()) return Refuse(connection, opened.status());
   --num_new_;
   return connection.BecomeSession(*opened);

@@ -27,6 +27,7 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
   const bool is_privileged = uid == 0 || uid == daemon_uid_;
   const uint64_t limit = max_sessions_per_user_.Of(is_privileged);
   MutexLock lock(&mutex_);
+  if (is_closed_) return absl::UnavailableError("the daemon is shutting down");
   if (sessions_.size() >= max_sessions_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", max_sessions_,
@@ -54,6 +55,17 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
 void SessionTable::Close(const SessionToken& token) {
   MutexLock lock(&mutex_);
   sessions_.erase(token);
+}
+
+bool SessionTable::CloseIfEmpty() {
+  MutexLock lock(&mutex_);
+  is_closed_ = sessions_.empty();
+  return is_closed_;
+}
+
+void SessionTable::Reopen() {
+  MutexLock lock(&mutex_);
+  is_closed_ = false;
 }
 
 absl::StatusOr<Caller> SessionTable::Find(absl::string_view token) const {

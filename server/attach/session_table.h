@@ -30,8 +30,13 @@ class SessionTable {
   };
   // `own_pid` is Caller::own_pid.
   //   RESOURCE_EXHAUSTED  max_sessions are open, in total or for this user
+  //   UNAVAILABLE         the table is closed
   absl::StatusOr<Opened> Open(uint32_t uid, int32_t pid, int32_t own_pid = 0);
   void Close(const SessionToken& token);
+
+  // Refuses new sessions and returns true, if there are none. Reopen undoes it.
+  bool CloseIfEmpty();
+  void Reopen();
 
   //   UNAUTHENTICATED  no live session has this token
   absl::StatusOr<Caller> Find(absl::string_view token) const;
@@ -47,6 +52,7 @@ class SessionTable {
   mutable Mutex mutex_;
   std::map<SessionToken, Caller> sessions_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace datasetd

@@ -1,6 +1,7 @@
 #include "client/connection/address.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -10,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_attach_server.h"
@@ -35,16 +38,15 @@ class AddressTest : public ::testing::Test {
     unsetenv(kAddressVariable);
     chmod(runtime_.path().c_str(), 0700);
     setenv("XDG_RUNTIME_DIR", runtime_.path().c_str(), 1);
-    std::filesystem::create_directory(shared_);
-    chmod(shared_.c_str(), 0700);
   }
   ~AddressTest() override { unsetenv("XDG_RUNTIME_DIR"); }
 
   // Returns the socket of a daemon that started so many hours ago, and listens
   // unless it has ended.
   std::string Add(const std::string& name, int hours, bool listens = true) {
-    const std::filesystem::path directory = shared_ / name;
+    const std::filesystem::path directory = SharedDirectoryPrefix() + name;
     std::filesystem::create_directory(directory);
+    chmod(directory.c_str(), 0700);
     const std::string socket = directory / "datasetd.sock";
     std::ofstream{socket};
     std::filesystem::last_write_time(
@@ -58,7 +60,6 @@ class AddressTest : public ::testing::Test {
   }
 
   const TempDir runtime_{TempDir::Place::kShortPath};
-  const std::filesystem::path shared_ = runtime_.path() / "datasetd-shared";
   std::vector<std::unique_ptr<FakeAttachServer>> servers_;
 };
 
@@ -89,10 +90,11 @@ TEST_F(AddressTest, UnusableAddresses) {
 }
 
 TEST_F(AddressTest, TheLatestDaemonOfThisUsersJobsThatListens) {
-  Add("0.1.0-ended", 0, /*listens=*/false);
-  const std::string old = Add("0.1.0-old", 3);
-  const std::string latest = Add("0.1.0-latest", 2);
-  const std::string of_command = Add("run-job", 1);
+  Add("ended", 0, /*listens=*/false);
+  const std::string old = Add("old", 3);
+  const std::string latest = Add("latest", 2);
+  const std::string of_command = Add("run1", 1);
+  EXPECT_TRUE(absl::StartsWith(old, runtime_.File("datasetd-")));
   const auto address = ResolveAddress("");
   ASSERT_THAT(address, IsOk());
   EXPECT_EQ(address->socket_path, latest);
@@ -105,15 +107,28 @@ TEST_F(AddressTest, TheLatestDaemonOfThisUsersJobsThatListens) {
 }
 
 TEST_F(AddressTest, ADirectoryThatOthersMayEnterIsNotSearched) {
-  Add("0.1.0-a", 1);
-  chmod(shared_.c_str(), 0755);
-  EXPECT_THAT(FindDaemonsBelow(shared_.string()), IsEmpty());
+  const std::filesystem::path directory =
+      std::filesystem::path(Add("a", 1)).parent_path();
+  chmod(directory.c_str(), 0755);
+  EXPECT_THAT(FindSharedDaemons(), IsEmpty());
   EXPECT_THAT(ResolveAddress("")->found, IsEmpty());
   // Nor one that is a link to this user's.
-  chmod(shared_.c_str(), 0700);
-  const std::string link = runtime_.File("link");
-  std::filesystem::create_symlink(shared_, link);
-  EXPECT_THAT(FindDaemonsBelow(link), IsEmpty());
+  chmod(directory.c_str(), 0700);
+  const std::string moved = runtime_.File("moved");
+  std::filesystem::rename(directory, moved);
+  std::filesystem::create_symlink(moved, directory);
+  EXPECT_THAT(FindSharedDaemons(), IsEmpty());
+}
+
+TEST_F(AddressTest, SharedDaemonsAreInTmpWithoutARuntimeDirectory) {
+  const std::string in_tmp = absl::StrCat("/tmp/datasetd-", geteuid(), "-");
+  chmod(runtime_.path().c_str(), 0755);
+  EXPECT_EQ(SharedDirectoryPrefix(), in_tmp);
+  const std::string too_long = runtime_.File(std::string(50, 'x'));
+  std::filesystem::create_directory(too_long);
+  chmod(too_long.c_str(), 0700);
+  setenv("XDG_RUNTIME_DIR", too_long.c_str(), 1);
+  EXPECT_EQ(SharedDirectoryPrefix(), in_tmp);
 }
 
 }  // namespace

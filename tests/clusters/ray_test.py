@@ -62,8 +62,8 @@ def test_two_nodes(python, job):
     daemons = {}
     for result in first:
         daemons.setdefault(result["address"], set()).add(result["daemon"])
-    assert sorted(path.split("/datasetd-shared/")[0] for path in daemons) == (
-        job.nodes)
+    assert sorted(os.path.dirname(os.path.dirname(path)) for path in daemons
+                  ) == job.nodes
     assert all(len(pids) == 1 for pids in daemons.values())
     for results in (first, second):
         rows = sum((result["rows"] for result in results), [])

@@ -2,7 +2,6 @@
 starts, and which ends when it is idle."""
 
 import concurrent.futures
-import errno
 import json
 import os
 import re
@@ -25,7 +24,7 @@ harness.use_python_package()
 
 import datasetd  # noqa: E402
 from datasetd._daemon import shared as _shared
-from datasetd._daemon import shared_daemon  # noqa: E402
+from datasetd._daemon import start  # noqa: E402
 
 _NUM_SAMPLES = 300
 # A job without a system's daemon.
@@ -70,11 +69,8 @@ def place(monkeypatch):
 
 
 def _sockets(directory):
-    shared = os.path.join(directory, "datasetd-shared")
-    if not os.path.isdir(shared):
-        return []
-    return [os.path.join(shared, name, "datasetd.sock")
-            for name in os.listdir(shared)]
+    return [os.path.join(directory, name, "datasetd.sock")
+            for name in os.listdir(directory) if name.startswith("datasetd-")]
 
 
 def kill_daemon_at(address):
@@ -106,10 +102,10 @@ def test_jobs_started_at_once_share_a_daemon_that_ends_after_them(place):
     assert jobs[2].hear()["num"] == 10
     jobs[2].kill()
     jobs[2].wait()
-    harness.await_end(pid)
     with open(os.path.join(directory, "datasetd.log")) as log:
+        harness.await_end(pid)
         assert "no client for 1s (exit_when_idle)" in log.read()
-    assert not os.path.exists(os.path.join(directory, "datasetd.sock"))
+    assert not os.path.exists(directory)
 
 
 def test_a_job_soon_after_another_finds_its_dataset(place, monkeypatch):
@@ -430,18 +426,19 @@ def test_stale_sockets(place):
 
 def test_it_ends_while_a_job_comes(place, monkeypatch):
     """It listened a moment ago, and is gone now: another one is started."""
-    listens, asked = shared_daemon.listens, []
+    listens, asked = start.listens, []
 
     def listened(address):
         asked.append(address)
         return len(asked) <= 2 or listens(address)
 
-    monkeypatch.setattr(shared_daemon, "listens", listened)
+    monkeypatch.setattr(_shared, "listens", listened)
     shared = _shared._daemon_of_user(True, 1.0)
-    start = time.monotonic()
+    os.mkdir(os.path.dirname(shared.address), 0o700)
+    begin = time.monotonic()
     with shared.connect(60) as client:
         assert client.status()["pid"] > 0
-    assert len(asked) > 2 and time.monotonic() - start < 20
+    assert len(asked) > 2 and time.monotonic() - begin < 20
 
 
 def test_the_job_that_starts_it_dies(place, monkeypatch, tmp_path):
@@ -486,64 +483,59 @@ def test_a_daemon_that_does_not_start(place, monkeypatch, tmp_path):
     with pytest.raises(datasetd.FailedPrecondition, match="no luck today"):
         datasetd.connect_or_start("cpu", timeout=30)
     program.write_text("#!/bin/sh\nkill -STOP $$\n")
-    start = time.monotonic()
+    begin = time.monotonic()
     with pytest.raises(datasetd.DeadlineExceeded, match="logged nothing"):
         datasetd.connect_or_start("cpu", timeout=0.3)
-    assert time.monotonic() - start < 5
-    for pid in harness.daemons_of(os.environ["XDG_RUNTIME_DIR"]):
-        os.kill(pid, signal.SIGKILL)
+    assert time.monotonic() - begin < 5
+    # The log tells why, and the daemon does not come later.
+    program.write_text(
+        f"#!/bin/sh\nexec {harness.daemon_program()} --device=cuda:7 "
+        '--set=device_wait=600s "$@"\n')
+    with pytest.raises(
+        datasetd.DeadlineExceeded, match="waiting for devices"
+    ):
+        datasetd.connect_or_start(timeout=1)
+    harness.poll_until(
+        lambda: not _sockets(os.environ["XDG_RUNTIME_DIR"]), "its end")
 
 
 def test_directories_of_somebody_else_are_refused(place, monkeypatch):
-    shared = os.path.join(os.environ["XDG_RUNTIME_DIR"], "datasetd-shared")
-    os.mkdir(shared, 0o700)
-    if os.geteuid() == 0:
-        os.chown(shared, 65534, 65534)
-        with pytest.raises(
-            datasetd.PermissionDenied, match="it belongs to uid 65534"
-        ) as raised:
-            datasetd.connect_or_start("cpu")
-        assert "XDG_RUNTIME_DIR" in str(raised.value)
-        os.chown(shared, 0, 0)
-    os.chmod(shared, 0o750)
+    runtime = os.environ["XDG_RUNTIME_DIR"]
+    path = start.shared_directory("x")
+    assert path == f"{runtime}/datasetd-{os.geteuid()}-x"
+    directory = os.path.dirname(_shared._daemon_of_user(True, 1.0).address)
+    monkeypatch.setattr(_shared, "_GPU_NODES", (place,))
+    os.mkdir(directory, 0o750)
+    with pytest.raises(
+        datasetd.PermissionDenied, match="mode 0750.*XDG_RUNTIME_DIR"
+    ):
+        datasetd.connect_or_start("cpu")
+    # A socket in it may be anybody's.
+    listener = attach_wire.socket.socket(
+        attach_wire.socket.AF_UNIX, attach_wire.socket.SOCK_SEQPACKET)
+    listener.bind(os.path.join(directory, "attach.sock"))
+    listener.listen()
     with pytest.raises(datasetd.PermissionDenied, match="mode 0750"):
         datasetd.connect_or_start("cpu")
-    os.rmdir(shared)
-    os.symlink(place, shared)
-    with pytest.raises(datasetd.PermissionDenied, match="no directory"):
-        datasetd.connect_or_start("cpu")
-    os.unlink(shared)
-    assert shared_daemon.base_directory() == shared
-    # A session's directory that is not this user's is not used at all.
-    os.chmod(os.environ["XDG_RUNTIME_DIR"], 0o755)
-    fallback = f"/tmp/datasetd-{os.geteuid()}"
-    existed = os.path.exists(fallback)
-    assert shared_daemon.base_directory() == fallback
+    listener.close()
+    shutil.rmtree(directory)
+    # A session's directory that is not this user's alone is not used at all.
+    os.chmod(runtime, 0o755)
+    fallback = f"/tmp/datasetd-{os.geteuid()}-x"
+    assert start.shared_directory("x") == fallback
     long = os.path.join(place, "x" * 50)
     os.mkdir(long, 0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", long)
-    assert shared_daemon.base_directory() == fallback
+    assert start.shared_directory("x") == fallback
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert shared_daemon.base_directory() == fallback
-    assert stat.S_IMODE(os.stat(fallback).st_mode) == 0o700
-    if not existed:
-        os.rmdir(fallback)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", os.path.dirname(shared))
+    assert start.shared_directory("x") == fallback
 
 
-@pytest.mark.parametrize("depth", ["its own", "a daemon's"])
-def test_a_directory_that_takes_no_files(place, monkeypatch, depth):
-    make = os.mkdir
-
-    def mkdir(path, *arguments):
-        if depth == "its own" or not path.endswith("datasetd-shared"):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-        make(path, *arguments)
-
-    monkeypatch.setattr(os, "mkdir", mkdir)
+def test_a_directory_that_cannot_be_made(place, monkeypatch):
+    monkeypatch.setattr(_shared, "shared_directory", lambda key: "/sys/d")
     with pytest.raises(
         datasetd.FailedPrecondition,
-        match="datasetd-shared.*Read-only file system: set XDG_RUNTIME_DIR",
+        match="/sys/d is for a private daemon.* set XDG_RUNTIME_DIR",
     ):
         datasetd.connect_or_start("cpu")
 

@@ -87,7 +87,8 @@ def await_end(pid):
 
 
 def daemons_of(directory):
-    """Pids of the daemons with a configuration below the directory."""
+    """Pids of the private daemons of directories below this one, which lead
+    sessions of their own, as their starters do not."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -95,8 +96,10 @@ def daemons_of(directory):
                 line = file.read()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if f"--config={directory}/".encode() in line and is_running(name):
-            found.append(int(name))
+        pid = int(name)
+        if (f"--private={directory}/".encode() in line and is_running(pid)
+                and os.getsid(pid) == pid):
+            found.append(pid)
     return found
 
 

@@ -1,23 +1,35 @@
+#include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/digest.h"
+#include "base/status_macros.h"
+#include "client/connection/address.h"
 #include "client/connection/guarded_fd.h"
 #include "client/ctl/child_process.h"
 #include "client/ctl/commands/commands.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/private_daemon.h"
-#include "client/ctl/python_package.h"
+#include "client/ctl/temporary_directory.h"
+#include "proto/version.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -29,10 +41,41 @@ constexpr int kExitNoCommand = 127;
 constexpr int kForwardedSignals[] = {SIGINT,  SIGTERM, SIGHUP,
                                      SIGQUIT, SIGUSR1, SIGUSR2};
 
+// The variables that identify a job, and one of its nodes. The first group
+// whose first variable is set counts.
+constexpr const char* kJobVariables[][3] = {
+    {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURMD_NODENAME"},
+    {"TORCHELASTIC_RUN_ID", nullptr, nullptr},
+    {"PMIX_NAMESPACE", nullptr, nullptr}};
+
+// A daemon that ends more often is not started again.
+constexpr size_t kMaxEnds = 3;
+constexpr absl::Duration kEndsTime = absl::Minutes(1);
+
 bool IsIgnored(int signal) {
   struct sigaction action = {};
   sigaction(signal, nullptr, &action);
   return action.sa_handler == SIG_IGN;
+}
+
+// Returns the variable with its name; the name alone if it is not set.
+std::string Setting(const char* name) {
+  const char* const value = getenv(name);
+  return value == nullptr ? name : absl::StrCat(name, "=", value);
+}
+
+// Identifies the job that this process belongs to.
+std::string JobKey() {
+  for (const auto& names : kJobVariables) {
+    const char* const first = getenv(names[0]);
+    if (first == nullptr || *first == '\0') continue;
+    std::string key;
+    for (const char* const name : names) {
+      if (name != nullptr) absl::StrAppend(&key, Setting(name), "\n");
+    }
+    return key;
+  }
+  return "";
 }
 
 class RunCommand final : public Command {
@@ -63,11 +106,12 @@ class RunCommand final : public Command {
                    "the free memory");
     arguments->Add("--host_threads", &host_threads_,
                    "Threads of the host backend; default: one per core");
-    arguments->Add("--daemon", &daemon_,
+    arguments->Add("--daemon", &daemon_path_,
                    "Path of the daemon program; default: $DATASETD_DAEMON, "
                    "the one next to datasetctl, or the one on PATH");
     arguments->Add("--daemon_log", &daemon_log_,
-                   "File for the daemon's log; default: no log");
+                   "File to append the daemon's log to; default: one that is "
+                   "removed with the daemon");
     arguments
         ->Add("--timeout", &timeout_seconds_,
               "Seconds to wait for the daemon to start")
@@ -76,8 +120,9 @@ class RunCommand final : public Command {
     const Argument per_node = arguments->AddFlag(
         "--per-node", &is_per_node_,
         "Share one daemon among all processes of a job on this "
-        "node, each wrapped in this command. Runs `python3 -m "
-        "datasetd run`");
+        "node, each wrapped in this command. The first one starts it, and it "
+        "is started again if it is lost. It ends with the last one whose "
+        "COMMAND succeeds. If this program is killed, so is COMMAND");
     arguments
         ->Add("--job", &job_,
               "With --per-node: name of the job; processes with the "
@@ -96,52 +141,54 @@ class RunCommand final : public Command {
 
   int Run() override {
     if (command_.empty()) return FailUsage(kNoCommandLine);
-    if (is_per_node_) return RunPerNode();
-    auto program = FindDaemon(daemon_);
+    const auto program = FindDaemon(daemon_path_);
     if (!program.ok()) return FailWithoutDaemon(program.status());
-    PrivateDaemon::Options options;
-    options.program = *program;
-    options.arguments = DaemonArguments();
-    if (data_roots_.empty()) data_roots_ = {"/"};
-    for (const std::string& root : data_roots_) {
-      std::error_code error;
-      const auto path = std::filesystem::absolute(root, error);
-      if (error) {
-        return FailUsage(absl::StrCat("--data_root '", root, "': ",
-                                      error.message(), "; name a directory"));
-      }
-      options.arguments.push_back("--data_root=" +
-                                  path.lexically_normal().string());
+    options_.program = *program;
+    options_.timeout = absl::Seconds(timeout_seconds_);
+    if (const std::string problem = AddArguments(); !problem.empty()) {
+      return FailUsage(problem);
     }
-    options.log_path = daemon_log_;
-    options.timeout = absl::Seconds(timeout_seconds_);
+    std::unique_ptr<TemporaryDirectory> directory;
+    if (is_per_node_) {
+      options_.directory = absl::StrCat(client::SharedDirectoryPrefix(), "run",
+                                        JobDigest().substr(0, 12));
+    } else {
+      auto made = TemporaryDirectory::Create("datasetd-job-");
+      if (!made.ok()) return FailWithoutDaemon(made.status());
+      directory = *std::move(made);
+      options_.directory = directory->path();
+      options_.arguments.push_back(
+          absl::StrCat("--exit_with_parent=", getpid()));
+    }
 
     // Signals are read from a descriptor from now on, but for those that the
     // caller ignores, as nohup does. Children start unblocked.
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    sigdelset(&set, SIGPIPE);
     for (const int signal : kForwardedSignals) {
       if (!IsIgnored(signal)) sigaddset(&set, signal);
     }
     sigprocmask(SIG_BLOCK, &set, nullptr);
-    const client::GuardedFd signals(signalfd(-1, &set, SFD_CLOEXEC));
+    const client::GuardedFd signals(
+        signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     // Only signals that end this program end the wait for the daemon.
-    sigdelset(&set, SIGCHLD);
     sigdelset(&set, SIGUSR1);
     sigdelset(&set, SIGUSR2);
     const client::GuardedFd interrupt(
         signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 
-    auto daemon = PrivateDaemon::Start(options, interrupt.get());
-    if (absl::IsCancelled(daemon.status())) {
+    const absl::Status status = UseDaemon({interrupt.get()});
+    if (absl::IsCancelled(status)) {
       signalfd_siginfo info = {};
       const ssize_t size = read(interrupt.get(), &info, sizeof(info));
       return size == sizeof(info) ? 128 + static_cast<int>(info.ssi_signo)
                                   : kExitNoDaemon;
     }
-    if (!daemon.ok()) return FailWithoutDaemon(daemon.status());
-    return RunIn(daemon->get(), signals.get());
+    if (!status.ok()) return FailWithoutDaemon(status);
+    return RunBeside(signals.get());
   }
 
  private:
@@ -150,11 +197,21 @@ class RunCommand final : public Command {
     return kExitNoDaemon;
   }
 
-  // The arguments that any daemon is given as they are.
-  std::vector<std::string> DaemonArguments() const {
-    std::vector<std::string> arguments;
+  // Sets the daemon's arguments; returns what is wrong with this program's, or
+  // an empty text.
+  std::string AddArguments() {
+    std::vector<std::string>& arguments = options_.arguments;
     for (const std::string& device : devices_) {
       arguments.push_back("--device=" + device);
+    }
+    for (const std::string& root : data_roots_) {
+      std::error_code error;
+      const auto path = std::filesystem::absolute(root, error);
+      if (error) {
+        return absl::StrCat("--data_root '", root, "': ", error.message(),
+                            "; name a directory");
+      }
+      arguments.push_back("--data_root=" + path.lexically_normal().string());
     }
     if (memory_budget_mib_ != 0) {
       arguments.push_back(
@@ -163,80 +220,137 @@ class RunCommand final : public Command {
     if (host_threads_ != 0) {
       arguments.push_back(absl::StrCat("--host_threads=", host_threads_));
     }
-    return arguments;
+    if (!daemon_log_.empty()) arguments.push_back("--log_path=" + daemon_log_);
+    if (is_per_node_) {
+      arguments.push_back("--exit_when_idle=" +
+                          absl::FormatDuration(absl::Seconds(linger_seconds_)));
+      arguments.push_back("--set=drain_timeout=500ms");
+    }
+    return "";
   }
 
-  int RunPerNode() {
-    std::vector<std::string> arguments = DaemonArguments();
-    arguments.insert(arguments.begin(), {"run", "--per-node"});
-    if (!job_.empty()) arguments.push_back("--job=" + job_);
-    for (const std::string& root : data_roots_) {
-      arguments.push_back("--data_root=" + root);
-    }
-    const auto program = FindDaemon(daemon_);
-    if (program.ok()) {
-      arguments.push_back("--daemon=" + *program);
-    } else if (!daemon_.empty()) {
-      return FailWithoutDaemon(program.status());
-    }
-    if (!daemon_log_.empty()) {
-      arguments.push_back("--daemon_log=" + daemon_log_);
-    }
-    arguments.push_back(absl::StrCat("--linger=", linger_seconds_));
-    arguments.push_back(absl::StrCat("--timeout=", timeout_seconds_));
-    arguments.push_back("--");
-    arguments.insert(arguments.end(), command_.begin(), command_.end());
-    return FailWithoutDaemon(
-        ExecPythonPackage("runs commands per node", arguments));
+  // Identifies what processes that share a daemon have in common.
+  std::string JobDigest() const {
+    std::vector<std::string> key = options_.arguments;
+    key.insert(key.end(),
+               {kVersion, daemon_path_, Setting("CUDA_VISIBLE_DEVICES"),
+                job_.empty() ? JobKey() : "--job=" + job_});
+    return HexDigest(absl::StrJoin(key, absl::string_view("\0", 1)));
   }
 
-  int RunIn(PrivateDaemon* daemon, int signals) {
+  // Starts the daemon. One of a job is kept from being idle by a session, too.
+  // CANCELLED as PrivateDaemon::Start.
+  absl::Status UseDaemon(absl::Span<const int> interrupts) {
+    const absl::Time deadline = absl::Now() + options_.timeout;
+    while (true) {
+      DATASETD_ASSIGN_OR_RETURN(PrivateDaemon daemon,
+                                PrivateDaemon::Start(options_, interrupts));
+      if (is_per_node_) {
+        ClientOptions options;
+        options.address = daemon.address();
+        auto session = Client::Connect(options);
+        // It was about to end, being idle.
+        if (ExitCodeOf(session.status()) == kExitNoDaemon &&
+            absl::Now() < deadline) {
+          continue;
+        }
+        DATASETD_RETURN_IF_ERROR(session.status());
+        session_.emplace(*std::move(session));
+      }
+      daemon_.emplace(std::move(daemon));
+      return absl::OkStatus();
+    }
+  }
+
+  int RunBeside(int signals) {
     ChildProcess::Options child;
     child.arguments = command_;
-    child.environment = {{"DATASETD_ADDRESS", daemon->address()}};
+    child.environment = {{"DATASETD_ADDRESS", daemon_->address()}};
+    child.is_killed_with_parent = is_per_node_;
     const auto pid = ChildProcess::Start(child);
-    if (!pid.ok()) {
+    int code = 0;
+    if (pid.ok()) {
+      code = AwaitCommand(*pid, signals);
+    } else {
       Fail(pid.status());
-      return absl::IsNotFound(pid.status()) ? kExitNoCommand : kExitCannotRun;
     }
-    bool is_daemon_gone = false;
+    session_.reset();
+    if (daemon_.has_value() && !is_per_node_) daemon_->Stop();
+    // After a failure the daemon stays for a while, for the job's restart.
+    if (daemon_.has_value() && is_per_node_ && code == 0) {
+      daemon_->StopIfUnused();
+    }
+    if (pid.ok()) return code;
+    return absl::IsNotFound(pid.status()) ? kExitNoCommand : kExitCannotRun;
+  }
+
+  // Passes signals on and keeps the daemon of a job alive until the command
+  // ends; returns its exit code.
+  int AwaitCommand(pid_t pid, int signals) {
+    const client::GuardedFd command(
+        static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     while (true) {
-      signalfd_siginfo info = {};
-      if (read(signals, &info, sizeof(info)) != sizeof(info)) {
-        if (errno == EINTR) continue;
-        kill(*pid, SIGTERM);
-        return Fail(absl::ErrnoToStatus(errno, "read of a signalfd"));
-      }
-      if (info.ssi_signo != SIGCHLD) {
-        // Signals from the terminal have reached the command already.
-        if (info.ssi_code != SI_KERNEL) {
-          kill(*pid, static_cast<int>(info.ssi_signo));
-        }
-        continue;
-      }
+      pollfd waits[] = {
+          {command.get(), POLLIN, 0},
+          {signals, POLLIN, 0},
+          {daemon_.has_value() ? daemon_->process() : -1, POLLIN, 0}};
+      const bool is_missed = !daemon_.has_value() && !is_given_up_;
+      poll(waits, 3, is_missed ? 0 : -1);
       int status = 0;
-      if (waitpid(*pid, &status, WNOHANG) == *pid) {
-        daemon->Stop();
+      if (waits[0].revents != 0 && waitpid(pid, &status, 0) == pid) {
         return ExitCodeOfWaitStatus(status);
       }
-      if (!is_daemon_gone) {
-        const std::string ending = daemon->Ending();
-        if (ending.empty()) continue;
-        is_daemon_gone = true;
-        Fail(absl::UnavailableError(ending));
+      signalfd_siginfo info = {};
+      if (waits[1].revents != 0) {
+        // Signals from the terminal have reached the command already.
+        if (read(signals, &info, sizeof(info)) == sizeof(info) &&
+            info.ssi_code != SI_KERNEL) {
+          kill(pid, static_cast<int>(info.ssi_signo));
+        }
+      } else if (waits[2].revents != 0) {
+        NoteEnd();
+      } else if (is_missed) {
+        const absl::Status used = UseDaemon({command.get(), signals});
+        if (used.ok() || absl::IsCancelled(used)) continue;
+        is_given_up_ = true;
+        Fail(absl::Status(used.code(), absl::StrCat(used.message(),
+                                                    "; no other is started")));
       }
     }
+  }
+
+  void NoteEnd() {
+    const absl::Time now = absl::Now();
+    std::erase_if(ends_, [&](absl::Time end) { return now - end > kEndsTime; });
+    ends_.push_back(now);
+    is_given_up_ = !is_per_node_ || ends_.size() > kMaxEnds;
+    Fail(absl::UnavailableError(absl::StrCat(
+        "the daemon has ended (",
+        daemon_log_.empty() ? daemon_->LogTail() : "see " + daemon_log_, ")",
+        !is_given_up_   ? "; another one is started"
+        : !is_per_node_ ? ""
+                        : absl::StrCat("; ", ends_.size(), " have within ",
+                                       absl::FormatDuration(kEndsTime),
+                                       ", so that no other is started"))));
+    session_.reset();
+    daemon_.reset();
   }
 
   std::vector<std::string> command_;
   std::vector<std::string> devices_, data_roots_;
   uint64_t memory_budget_mib_ = 0;
   uint32_t host_threads_ = 0;
-  std::string daemon_, daemon_log_;
+  std::string daemon_path_, daemon_log_;
   double timeout_seconds_ = 60;
   bool is_per_node_ = false;
   std::string job_;
   double linger_seconds_ = 10;
+
+  PrivateDaemon::Options options_;
+  std::optional<PrivateDaemon> daemon_;
+  std::optional<Client> session_;
+  std::vector<absl::Time> ends_;  // of daemons
+  bool is_given_up_ = false;      // no other daemon is started
 };
 
 }  // namespace

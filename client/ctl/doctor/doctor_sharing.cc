@@ -1,7 +1,8 @@
+#include <unistd.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -89,10 +90,14 @@ absl::Status Share(const std::string& program, const std::string& device,
                         << "slab_export: " << way << "\n";
   PrivateDaemon::Options options;
   options.program = program;
-  options.arguments = {"--config=" + config};
-  DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<PrivateDaemon> daemon,
-                            PrivateDaemon::Start(options, /*interrupt=*/-1));
-  return ReadSamples(daemon->address(), data);
+  options.directory = workspace->path() + "/daemon";
+  options.arguments = {"--config=" + config,
+                       absl::StrCat("--exit_with_parent=", getpid())};
+  DATASETD_ASSIGN_OR_RETURN(PrivateDaemon daemon,
+                            PrivateDaemon::Start(options));
+  const absl::Status status = ReadSamples(daemon.address(), data);
+  daemon.Stop();
+  return status;
 }
 
 Finding CheckWay(const std::string& program, const std::string& device,

@@ -28,7 +28,7 @@ from . import errors
 from ._client import folders as _folders
 from ._client import formats as _formats
 from ._client.client import SYSTEM_ADDRESS, Client
-from ._commands import per_node
+from ._commands import programs
 from ._datasets.dataset import Dataset, message_of
 from ._descriptions import summary_of
 from ._push.field_names import Kinds
@@ -174,13 +174,11 @@ def _parser() -> _Parser:
         description=web.DESCRIPTION,
     )
     web.add_arguments(page)
-    run = commands.add_parser(
+    commands.add_parser(
         "run",
-        help="run a command with a daemon that a job's processes on this node "
-        "share",
-        description=per_node.DESCRIPTION,
+        help="run a command with a daemon of its own or, with --per-node, one "
+        "that a job's processes on this node share; as `datasetctl run`",
     )
-    per_node.add_arguments(run)
     return parser
 
 
@@ -382,13 +380,10 @@ def main(argv: Optional[List[str]] = None) -> int:
     as_json = "--json" in own
     refused = _EXIT_REFUSED
     try:
-        arguments = _parser().parse_args(argv)
-        if arguments.command == "run":
-            problem = per_node.problem_of(arguments)
-            if problem:
-                raise _UsageError(problem)
+        if next((word for word in own if word[:1] != "-"), "") == "run":
             refused = _EXIT_NO_DAEMON
-            return per_node.run(arguments)
+            programs.run(argv)
+        arguments = _parser().parse_args(argv)
         address = getattr(arguments, "address", None)
         if arguments.command == "web":
             if not as_json:

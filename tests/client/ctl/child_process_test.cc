@@ -1,7 +1,9 @@
 #include "client/ctl/child_process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -61,8 +63,10 @@ TEST(ChildProcessTest, EnvironmentIsAddedToAndReplaced) {
 TEST(ChildProcessTest, OutputGoesToTheFileAndInputIsEmpty) {
   const TempDir directory;
   ChildProcess::Options options;
-  options.output_path = directory.File("log");
+  options.output_fd = open(directory.File("log").c_str(),
+                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   EXPECT_EQ(RunShell("cat; echo out; echo err >&2", options), 0);
+  close(options.output_fd);
   EXPECT_EQ(ReadFile(directory.File("log")), "out\nerr\n");
 }
 

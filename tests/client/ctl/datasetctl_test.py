@@ -26,10 +26,6 @@ def ignore_children():
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
-def is_alive(pid):
-    return os.path.exists(f"/proc/{pid}")
-
-
 # Grey, of 2 x 1 pixels.
 TINY_BMP = bytes.fromhex(
     "424d3a00000000000000360000002800000002000000010000000100180000000000"
@@ -580,7 +576,7 @@ class DatasetctlTest(unittest.TestCase):
         done = self.run_private(CTL, "--json", "status")
         status = json.loads(done.stdout)
         self.assertNotEqual(status["pid"], self.daemon.pid)
-        self.assertFalse(is_alive(status["pid"]))
+        self.assertFalse(daemon_harness.is_running(status["pid"]))
         self.assertEqual(os.listdir(self.directory), [])
 
     def test_run_ends_as_the_command_does(self):
@@ -605,8 +601,8 @@ class DatasetctlTest(unittest.TestCase):
         pipe = os.open(log, os.O_RDWR)
         self.addCleanup(os.close, pipe)
         done = subprocess.run(
-            [CTL, "run", "--daemon", shutil.which("false"), "--daemon_log",
-             log, "--", "true"],
+            [CTL, "run", "--daemon", runfile("server/datasetd"), "--device",
+             "cuda:7", "--daemon_log", log, "--", "true"],
             env=dict(os.environ, TMPDIR=self.directory),
             stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual(done.returncode, 3, done.stderr)
@@ -666,7 +662,8 @@ class DatasetctlTest(unittest.TestCase):
         environment = dict(os.environ, TMPDIR=self.directory)
         for daemon, words in [
             ("/nonexistent/datasetd", ["/nonexistent/datasetd", "--daemon"]),
-            (shutil.which("false"), ["ended with code 1"]),
+            (shutil.which("false"), ["ended with code 1", "printed nothing"]),
+            (shutil.which("true"), ["ended with code 0", "printed nothing"]),
         ]:
             done = subprocess.run(
                 [CTL, "run", "--daemon", daemon, "--", "true"],
@@ -675,6 +672,18 @@ class DatasetctlTest(unittest.TestCase):
             for word in words:
                 self.assertIn(word, done.stderr)
         self.assertEqual(os.listdir(self.directory), [])
+
+    def test_run_in_a_temporary_directory_with_a_long_path(self):
+        long = os.path.join(self.directory, "x" * 100)
+        os.mkdir(long)
+        done = subprocess.run(
+            [CTL, "run", "--daemon", runfile("server/datasetd"), "--device",
+             "cpu", "--", "sh", "-c", "echo $DATASETD_ADDRESS"],
+            env=dict(os.environ, TMPDIR=long), stdout=subprocess.PIPE,
+            text=True, timeout=60, check=True)
+        self.assertRegex(done.stdout, "^/tmp/datasetd-job-[^/]*/datasetd.sock")
+        self.assertFalse(os.path.exists(os.path.dirname(done.stdout)))
+        self.assertEqual(os.listdir(long), [])
 
     def test_run_reads_below_its_data_roots_only(self):
         load = [CTL, "load", "x", "--format", "cifar10", "--path", self.data,
@@ -715,7 +724,7 @@ class DatasetctlTest(unittest.TestCase):
             text += line
         pid = json.loads(text[:-4])["pid"]
         process.kill()
-        poll_until(lambda: not is_alive(pid), "the daemon ends")
+        daemon_harness.await_end(pid)
 
     def test_run_tells_when_the_daemon_dies(self):
         process = self.start_private(
@@ -726,7 +735,9 @@ class DatasetctlTest(unittest.TestCase):
             self.assertTrue(line, process.stderr)
             text += line
         os.kill(json.loads(text[:-4])["pid"], signal.SIGKILL)
-        self.assertIn("was killed by signal 9", process.stderr.readline())
+        # With the end of its log.
+        self.assertRegex(process.stderr.readline(),
+                         r"^datasetctl: the daemon has ended \(.*device cpu")
         process.stdin.write("\n")
         process.stdin.flush()
         self.assertEqual(process.wait(60), 5)

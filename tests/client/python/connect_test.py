@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from datasetd._client import folders
-from datasetd._daemon.local import find_daemon
+from datasetd._daemon.start import find_daemon
 from PIL import Image
 
 _FILE = io.BytesIO()

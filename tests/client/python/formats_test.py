@@ -14,7 +14,7 @@ import pytest
 from conftest import run_python
 from datasetd import transforms as T
 from datasetd._client import formats
-from datasetd._daemon.local import find_daemon
+from datasetd._daemon.start import find_daemon
 
 _RANDOM = np.random.default_rng(14)
 _IMAGES = _RANDOM.integers(0, 256, (60, 32, 32, 3), np.uint8)

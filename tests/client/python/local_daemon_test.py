@@ -1,7 +1,6 @@
 """The life of a daemon made by start_local."""
 
 import gc
-import json
 import os
 import pathlib
 import signal
@@ -20,7 +19,12 @@ KILL_SECONDS = 10
 
 
 def is_alive(pid):
-    return os.path.exists(f"/proc/{pid}")
+    """False for a zombie, too: the daemon is init's child."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        return stat.rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def get_loader(data_root):
@@ -90,11 +94,17 @@ def test_garbage_of_a_cycle_ends_it_quickly(data_root):
         assert time.monotonic() - start < KILL_SECONDS
 
 
-def test_batches_that_are_held_do_not_delay_its_end():
-    with datasetd.start_local(device="cpu") as daemon:
-        directory = pathlib.Path(daemon.address).parent
-        config = json.loads((directory / "datasetd.yaml").read_text())
-        assert config["drain_timeout"] == "500ms"
+def test_batches_that_are_held_do_not_delay_its_end(data_root):
+    daemon = datasetd.start_local(device="cpu", data_roots=data_root)
+    batches = loader(load(daemon.connect(), data_root), prefetch=1)
+    held = next(iter(batches))
+    # Not by close(), which closes the loader first.
+    start = time.monotonic()
+    os.kill(daemon.pid, signal.SIGTERM)
+    poll_until(lambda: not is_alive(daemon.pid), "the daemon's end")
+    assert time.monotonic() - start < 3  # of 5 that other daemons take
+    assert held.num_samples
+    daemon.close()
 
 
 def test_close_closes_the_loaders_first(data_root):
@@ -125,9 +135,11 @@ def test_close_closes_the_loaders_first(data_root):
 def test_it_says_that_it_has_ended():
     with datasetd.start_local(device="cpu") as daemon:
         os.kill(daemon.pid, signal.SIGKILL)
-        daemon._process.wait()
+        poll_until(lambda: not is_alive(daemon.pid), "the daemon's end")
         start = time.monotonic()
-        with pytest.raises(datasetd.DaemonGone, match="with code -9"):
+        with pytest.raises(
+            datasetd.DaemonGone, match="has ended: (.|\n)* ready"
+        ):
             daemon.connect()
         assert time.monotonic() - start < 10  # no timeout of a call
 
@@ -216,43 +228,21 @@ def _short_tmp(monkeypatch):
         yield pathlib.Path(directory)
 
 
-def test_what_a_killed_process_left_is_removed(data_root, short_tmp):
-    """By the next one, with the directories of no other."""
+@pytest.mark.parametrize("is_daemon_killed", [False, True])
+def test_a_killed_process_leaves_nothing(
+    data_root, short_tmp, is_daemon_killed
+):
+    """Or what the next one removes, if its daemon was killed, too."""
     process, pid = start_script(data_root)
-    (left,) = short_tmp.iterdir()
+    if is_daemon_killed:
+        os.kill(pid, signal.SIGKILL)
     process.kill()
     process.communicate()
     poll_until(lambda: not is_alive(pid), "the daemon's end")
-    start = left.name[:-8]
-    foreign = short_tmp / (start + "file")
-    foreign.write_text("of somebody")
-    elsewhere = short_tmp / "datasetd-job-12345678-machines"
-    elsewhere.mkdir()
-    link = short_tmp / (start + "link")
-    link.symlink_to(elsewhere)
-    with datasetd.start_local(device="cpu") as new:
-        # It may be one that is being made.
-        assert left.exists()
-        mine = pathlib.Path(new.address).parent
-        for path in left, mine, foreign, elsewhere:
-            os.utime(path, (1, 1))
-        with datasetd.start_local(device="cpu"):
-            assert not left.exists()
-            assert mine.exists() and foreign.exists()
-            assert link.is_symlink() and elsewhere.exists()
-            assert new.connect().status()["pid"] == new.pid
-    assert not mine.exists()
-
-
-def test_a_temporary_directory_that_cannot_be_listed(short_tmp, monkeypatch):
-    def refuse(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(os, "listdir", refuse)
-    with datasetd.start_local(device="cpu") as daemon:
-        assert daemon.address.startswith(str(short_tmp))
-        assert daemon.connect().status()["pid"] == daemon.pid
-    monkeypatch.undo()
+    if is_daemon_killed:
+        assert list(short_tmp.iterdir())
+        with datasetd.start_local(device="cpu") as daemon:
+            assert daemon.connect().status()["pid"] == daemon.pid
     assert list(short_tmp.iterdir()) == []
 
 

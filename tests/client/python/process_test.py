@@ -11,11 +11,11 @@ import time
 import types
 
 import datasetd
-import datasetd._daemon.local as local
 import numpy as np
 import pytest
 import torch
 from conftest import SlowSamples, copies, indices_of, load, loader, stop
+from datasetd._daemon.start import find_daemon
 from datasetd._feed import recovery
 
 
@@ -139,7 +139,7 @@ def successor(daemon, data_root):
     """Another daemon in the place of one that was killed."""
     process = subprocess.Popen(
         [
-            local.find_daemon(),
+            find_daemon(),
             f"--socket_path={daemon.address}",
             "--device=cpu",
             f"--data_root={data_root}",

@@ -87,5 +87,22 @@ TEST(SessionTableTest, LimitsNameTheirKeys) {
   EXPECT_EQ(sessions.num_sessions(), 3);
 }
 
+TEST(SessionTableTest, AnEmptyTableCanBeClosed) {
+  SessionTable sessions(3, 2);
+  const auto first = sessions.Open(1000, 10);
+  ASSERT_THAT(first, IsOk());
+  EXPECT_FALSE(sessions.CloseIfEmpty());
+  ASSERT_THAT(sessions.Open(1001, 11), IsOk());
+  EXPECT_FALSE(sessions.CloseIfEmpty());
+  sessions.Close(first->token);
+  EXPECT_FALSE(sessions.CloseIfEmpty());
+  SessionTable empty(3, 2);
+  EXPECT_TRUE(empty.CloseIfEmpty());
+  EXPECT_THAT(empty.Open(1000, 10), StatusIs(absl::StatusCode::kUnavailable,
+                                             HasSubstr("shutting down")));
+  empty.Reopen();
+  EXPECT_THAT(empty.Open(1000, 10), IsOk());
+}
+
 }  // namespace
 }  // namespace datasetd

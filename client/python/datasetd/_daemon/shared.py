@@ -9,7 +9,8 @@ import json
 import math
 import os
 import re
-from typing import Any, Callable, Dict, Mapping, Optional
+import time
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from .._arguments import checked_seconds, device_name
 from .._client import folders, formats
@@ -32,19 +33,23 @@ from ..errors import (
     InvalidArgument,
     NotFound,
     PermissionDenied,
+    VersionMismatch,
 )
 from ..transforms._pipeline import Pipelines
-from .shared_daemon import (
+from .start import (
     START_SECONDS,
-    SharedDaemon,
-    base_directory,
+    is_private,
     listens,
+    shared_directory,
+    start_daemon,
 )
 
 IDLE_VARIABLE = "DATASETD_IDLE_SECONDS"
 _IDLE_SECONDS = 300.0
 _SYSTEM_ADDRESS = SYSTEM_ADDRESS
 _ANSWER_SECONDS = 10.0
+_LEAST_ANSWER_SECONDS = 0.2
+_POLL_SECONDS = 0.02
 # Unused datasets must leave memory to the jobs.
 _EVICT_UNUSED_AFTER = "1800s"
 _MAX_UNUSED_PERCENT = 25
@@ -90,8 +95,8 @@ def connect_or_start(
       timeout: seconds within which a daemon must answer; None: 10, or 60 for
         one that is started.
 
-    The private daemon's sockets, configuration and log lie in a directory of
-    $XDG_RUNTIME_DIR or, where that is not set, of /tmp/datasetd-UID. Raises
+    The private daemon's sockets and log lie in a directory of $XDG_RUNTIME_DIR
+    or, where that is not set, of /tmp, which it removes at its end. Raises
     PermissionDenied if that belongs to somebody else, FailedPrecondition if the
     daemon does not start, with the end of its log.
     """
@@ -111,7 +116,7 @@ def connect_or_start(
     shared = _daemon_of_user(False, idle)
     if device_name(device) != "cpu":
         return shared.connect(seconds)
-    if not _may_have_gpu() or listens(shared.address):
+    if not _may_have_gpu() or shared.listens():
         client = shared.connect(seconds)
         if any(one["name"] == "cpu" for one in client.status()["devices"]):
             return client
@@ -300,9 +305,7 @@ def _with_daemon(device: Any, work: Callable[[Client], Dataset]) -> Dataset:
 def _unload_unused(client: Client, name: str) -> None:
     """Unloads a dataset that nobody holds. Other jobs of this user wait: what
     one of them loads under the name is held."""
-    directory = os.open(base_directory(), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
+    with _locked(os.path.dirname(client.address)):
         for message in client.list_datasets():
             # A feed whose end the daemon does not know yet is no reason not to
             # try: it waits for that, and refuses if feeds are open.
@@ -311,9 +314,29 @@ def _unload_unused(client: Client, name: str) -> None:
                     FailedPrecondition, NotFound, PermissionDenied
                 ):
                     client.unload_dataset(name)
-    finally:
-        fcntl.flock(directory, fcntl.LOCK_UN)
-        os.close(directory)
+
+
+@contextlib.contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """Locks the daemon's directory or, where that is not this user's, another
+    one."""
+    for path in (
+        directory,
+        os.environ.get("XDG_RUNTIME_DIR", ""),
+        os.path.expanduser("~"),
+    ):
+        if not os.path.isdir(path) or os.stat(path).st_uid != os.geteuid():
+            continue
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            # Also if a fork() has copied the descriptor.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+        return
+    yield
 
 
 def _has_function(value: Any) -> bool:
@@ -338,21 +361,64 @@ def _idle_seconds(value: Optional[float]) -> float:
         ) from None
 
 
-def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> SharedDaemon:
+def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> _SharedDaemon:
     """Returns the daemon that all jobs of this user share."""
-    key = [os.environ.get("CUDA_VISIBLE_DEVICES"), is_host_only]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]
-    directory = os.path.join(base_directory(), f"{__version__}-{digest}")
-    config: Dict[str, Any] = {
-        "data_roots": ["/"],
-        "exit_when_idle": f"{math.ceil(idle_seconds * 1000)}ms",
-        "evict_unused_after": _EVICT_UNUSED_AFTER,
-        "max_unused_percent": _MAX_UNUSED_PERCENT,
-        "push_spool_mib": 65536,  # in this user's memory
-    }
+    key = [__version__, os.environ.get("CUDA_VISIBLE_DEVICES"), is_host_only]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]
+    flags = [
+        f"--exit_when_idle={math.ceil(idle_seconds * 1000)}ms",
+        f"--set=evict_unused_after={_EVICT_UNUSED_AFTER}",
+        f"--set=max_unused_percent={_MAX_UNUSED_PERCENT}",
+    ]
     if is_host_only:
-        config["devices"] = ["cpu"]
-    return SharedDaemon(directory, config)
+        flags.append("--device=cpu")
+    return _SharedDaemon(shared_directory(digest), flags)
+
+
+class _SharedDaemon:
+    """The daemon of a directory, whether it runs or not."""
+
+    def __init__(self, directory: str, flags: List[str]) -> None:
+        self._directory = directory
+        self._flags = flags
+        self.address = os.path.join(directory, "datasetd.sock")
+
+    def listens(self) -> bool:
+        return is_private(self._directory) and listens(self.address)
+
+    def connect(self, timeout: float) -> Client:
+        deadline = time.monotonic() + timeout
+        while True:
+            self._start(deadline)
+            left = deadline - time.monotonic()
+            try:
+                client = Client(
+                    self.address,
+                    max(left, _LEAST_ANSWER_SECONDS),
+                    start_daemon=self._restart,
+                )
+                client.status()
+                return client
+            except VersionMismatch as error:
+                raise VersionMismatch(
+                    f"{error}. It is a daemon that jobs of this user share; it "
+                    "ends by itself when it has been idle"
+                ) from None
+            except LOST:
+                # It was about to end, being idle.
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_POLL_SECONDS)
+
+    def _restart(self) -> None:
+        self._start(time.monotonic() + START_SECONDS)
+
+    def _start(self, deadline: float) -> None:
+        """Returns once a daemon listens."""
+        if not self.listens():
+            start_daemon(
+                self._directory, self._flags, deadline - time.monotonic()
+            )
 
 
 __all__ = ["connect", "connect_or_start", "load", "push"]
