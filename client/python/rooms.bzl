@@ -19,6 +19,9 @@ ROOMS = {
     "_commands": [
         "_client",
         "_daemon",
+        "_datasets",
+        "_loader",
+        "web",
     ],
     "_connection": [],
     "_daemon": [
