@@ -7,6 +7,7 @@
 #include <limits>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,6 +27,14 @@ std::string MakeDecimal(std::string& text) {
   }
   text = absl::StrCat(number);
   return "";
+}
+
+template <typename T>
+Argument Checked(CLI::Option* option) {
+  if constexpr (std::is_integral_v<T>) {
+    option->transform(CLI::Validator(MakeDecimal<T>, /*validator_desc=*/""));
+  }
+  return Argument(option);
 }
 
 // CLI11's own checks let NaN pass, and say the range of a double in 300 digits.
@@ -93,30 +102,53 @@ Argument& Argument::OneValueEach() {
 template <typename T>
 Argument Arguments::Add(const std::string& names, T* to,
                         const std::string& help) {
-  CLI::Option* const option = command_->add_option(names, *to, help);
-  if constexpr (std::is_integral_v<T>) {
-    option->transform(CLI::Validator(MakeDecimal<T>, /*validator_desc=*/""));
-  }
-  return Argument(option);
+  return Checked<T>(command_->add_option(names, *to, help));
 }
 
-template Argument Arguments::Add(const std::string&, std::string*,
-                                 const std::string&);
-template Argument Arguments::Add(const std::string&, std::vector<std::string>*,
-                                 const std::string&);
-template Argument Arguments::Add(const std::string&, double*,
-                                 const std::string&);
-template Argument Arguments::Add(const std::string&, int*, const std::string&);
-template Argument Arguments::Add(const std::string&, uint16_t*,
-                                 const std::string&);
-template Argument Arguments::Add(const std::string&, uint32_t*,
-                                 const std::string&);
-template Argument Arguments::Add(const std::string&, uint64_t*,
-                                 const std::string&);
+template <typename T>
+Argument Arguments::Declare(const std::string& names, const std::string& help,
+                            const std::string& default_value) {
+  return Checked<T>(command_
+                        ->add_option_function<T>(
+                            names, [](const T&) {}, help)
+                        ->default_str(default_value));
+}
+
+using Text = const std::string&;
+template Argument Arguments::Add(Text, std::string*, Text);
+template Argument Arguments::Add(Text, std::vector<std::string>*, Text);
+template Argument Arguments::Add(Text, double*, Text);
+template Argument Arguments::Add(Text, uint32_t*, Text);
+template Argument Arguments::Add(Text, uint64_t*, Text);
+template Argument Arguments::Declare<std::string>(Text, Text, Text);
+template Argument Arguments::Declare<int>(Text, Text, Text);
+template Argument Arguments::Declare<uint16_t>(Text, Text, Text);
+template Argument Arguments::Declare<uint32_t>(Text, Text, Text);
+template Argument Arguments::Declare<uint64_t>(Text, Text, Text);
 
 Argument Arguments::AddFlag(const std::string& name, bool* to,
                             const std::string& help) {
   return Argument(command_->add_flag(name, *to, help));
+}
+
+std::vector<std::string> Arguments::Given() const {
+  std::vector<std::string> words;
+  std::vector<std::string> behind;
+  for (const CLI::Option* const option :
+       std::as_const(*command_).get_options()) {
+    for (const std::string& value : option->results()) {
+      if (option->get_positional()) {
+        behind.push_back(value);
+      } else {
+        words.push_back(
+            absl::StrCat("--", option->get_lnames()[0], "=", value));
+      }
+    }
+  }
+  if (command_line_ != nullptr) behind = *command_line_;
+  if (!behind.empty()) words.push_back("--");
+  words.insert(words.end(), behind.begin(), behind.end());
+  return words;
 }
 
 void Arguments::AddCommandLine(std::vector<std::string>* to) {

@@ -45,11 +45,21 @@ class Arguments {
   explicit Arguments(CLI::App* command) : command_(command) {}
 
   // `names`: "name" for a positional argument, "--name" or "--name,--other"
-  // for an option. T: std::string, a vector of them, double, int,
-  // uint16_t, uint32_t or uint64_t. Integers are decimal and in T's range.
+  // for an option. T: std::string, a vector of them, double, uint32_t or
+  // uint64_t. Integers are decimal and in T's range.
   template <typename T>
   Argument Add(const std::string& names, T* to, const std::string& help);
+  // As above, for a value that Given() alone returns. T: std::string, int,
+  // uint16_t, uint32_t or uint64_t. The help names the default unless it is
+  // empty.
+  template <typename T>
+  Argument Declare(const std::string& names, const std::string& help,
+                   const std::string& default_value = "");
   Argument AddFlag(const std::string& name, bool* to, const std::string& help);
+
+  // Returns, after the parse, what was given: each option as --name=value, then
+  // `--` and the positional arguments or the COMMAND, if there are any.
+  std::vector<std::string> Given() const;
 
   // The command takes a COMMAND, whose words follow `--`. They are not parsed:
   // main() assigns them to *to.

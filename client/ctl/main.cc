@@ -21,7 +21,6 @@
 #include "client/ctl/doctor/doctor_command.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/output.h"
-#include "client/ctl/preview/preview_command.h"
 #include "proto/version.h"
 
 namespace datasetd::ctl {

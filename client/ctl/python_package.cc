@@ -5,7 +5,9 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,45 +19,77 @@
 namespace datasetd::ctl {
 namespace {
 
-// Python looks in the working directory first, where anybody may have put a
-// package of this name.
-constexpr char kLeaveOutWorkingDirectory[] =
-    "import sys; sys.path[:] = [path for path in sys.path if path]; ";
-constexpr char kFindPackage[] =
-    "import importlib.util; "
-    "sys.exit(importlib.util.find_spec('datasetd') is None)";
+// The first argument is the directory of the package that came with this
+// program, or empty. Python looks in the working directory first, where anybody
+// may have put a package of this name.
+constexpr char kSetPath[] =
+    "import sys; "
+    "sys.path[:] = filter(None, [sys.argv.pop(1), *sys.path]); ";
+// NumPy is what makes pictures.
+constexpr char kFindPackages[] =
+    "from importlib.util import find_spec; "
+    "sys.exit(1 if find_spec('datasetd') is None else "
+    "2 if find_spec('numpy') is None else 0)";
 constexpr char kRunPackage[] =
-    "import runpy; "
-    "runpy.run_module('datasetd', run_name='__main__', alter_sys=True)";
+    "from datasetd.__main__ import main; "
+    "sys.exit(main(sys.argv[1:], 'datasetctl'))";
 
-// Returns true if `python` is there and finds the package.
-absl::StatusOr<bool> HasPackage(const std::string& python) {
+enum class Packages { kNone, kDatasetd, kDatasetdAndNumpy };
+
+// Returns the directory of the package in a release, else "".
+std::string DirectoryBeside() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto beside = self.parent_path().parent_path() / "python";
+  return !error &&
+                 std::filesystem::exists(beside / "datasetd/__init__.py", error)
+             ? beside.string()
+             : "";
+}
+
+std::vector<std::string> PythonCommand(const std::string& python,
+                                       const char* program) {
+  return {python, "-c", absl::StrCat(kSetPath, program), DirectoryBeside()};
+}
+
+// Returns what `python` finds, or kNone if there is no such program.
+absl::StatusOr<Packages> FindPackages(const std::string& python) {
   ChildProcess::Options child;
-  child.arguments = {python, "-c",
-                     absl::StrCat(kLeaveOutWorkingDirectory, kFindPackage)};
+  child.arguments = PythonCommand(python, kFindPackages);
   child.output_to_stderr = true;
   const absl::StatusOr<pid_t> pid = ChildProcess::Start(child);
-  if (absl::IsNotFound(pid.status())) return false;
+  if (absl::IsNotFound(pid.status())) return Packages::kNone;
   DATASETD_RETURN_IF_ERROR(pid.status());
   int status = 0;
   while (waitpid(*pid, &status, 0) != *pid) {
     if (errno != EINTR) return absl::ErrnoToStatus(errno, "waitpid");
   }
-  return ExitCodeOfWaitStatus(status) == 0;
+  switch (ExitCodeOfWaitStatus(status)) {
+    case 0:
+      return Packages::kDatasetdAndNumpy;
+    case 2:
+      return Packages::kDatasetd;
+    default:
+      return Packages::kNone;
+  }
 }
 
 // Returns $DATASETD_PYTHON if it is set, as by the wheel; else the first
-// python3 that finds the package. NOT_FOUND if none finds it.
+// python3 that finds the package and NumPy, or at least the package. NOT_FOUND
+// if none finds it.
 absl::StatusOr<std::string> FindPython(const std::string& what) {
   const char* const named = getenv("DATASETD_PYTHON");
   const bool is_named = named != nullptr && *named != '\0';
   const std::vector<std::string> pythons =
       is_named ? std::vector<std::string>{named}
                : std::vector<std::string>{"python3", "/usr/bin/python3"};
+  std::string found;
   for (const std::string& python : pythons) {
-    DATASETD_ASSIGN_OR_RETURN(const bool has_package, HasPackage(python));
-    if (has_package) return python;
+    DATASETD_ASSIGN_OR_RETURN(const Packages packages, FindPackages(python));
+    if (packages == Packages::kDatasetdAndNumpy) return python;
+    if (packages == Packages::kDatasetd && found.empty()) found = python;
   }
+  if (!found.empty()) return found;
   return absl::NotFoundError(absl::StrCat(
       is_named ? absl::StrCat("'", named, "', which is $DATASETD_PYTHON,")
                : "python3",
@@ -68,9 +102,8 @@ absl::StatusOr<std::string> FindPython(const std::string& what) {
 
 absl::Status ExecPythonPackage(const std::string& what,
                                const std::vector<std::string>& arguments) {
-  DATASETD_ASSIGN_OR_RETURN(std::string python, FindPython(what));
-  std::vector<std::string> words = {
-      python, "-c", absl::StrCat(kLeaveOutWorkingDirectory, kRunPackage)};
+  DATASETD_ASSIGN_OR_RETURN(const std::string python, FindPython(what));
+  std::vector<std::string> words = PythonCommand(python, kRunPackage);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());

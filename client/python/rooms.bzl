@@ -18,6 +18,9 @@ ROOMS = {
     ],
     "_commands": [
         "_daemon",
+        "_datasets",
+        "_loader",
+        "web",
     ],
     "_connection": [],
     "_daemon": [

@@ -234,6 +234,13 @@ class ReleaseTest(unittest.TestCase):
         ctl = [self.root / "bin/datasetctl", "--address", address, "--json"]
         status = json.loads(run(*ctl, "status"))
         self.assertEqual(status["pid"], daemon.pid)
+        # A command of the package, which is found beside the program.
+        failed = subprocess.run(
+            [*ctl, "explain", "none", "--transforms", "flip"],
+            env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(json.loads(failed.stderr)["error"]["code"],
+                         "NOT_FOUND")
+        self.assertIn("'none'", failed.stderr)
         daemon.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.wait(30), 0)
 

@@ -409,6 +409,13 @@ class WheelTest(unittest.TestCase):
             venv / "bin/datasetctl", "run", "--device", "cpu", "--",
             venv / "bin/datasetctl", "--json", "status", environment=ran))
         self.assertIn("webdataset", status["formats"])
+        # A command of the package, by the environment's Python.
+        failed = subprocess.run(
+            [venv / "bin/datasetctl", "bench", "--", "true"],
+            env={**harness.ENVIRONMENT, **ran}, stderr=subprocess.PIPE,
+            text=True, timeout=60)
+        self.assertIn("datasetctl: true ended with code 0 before anything was "
+                      "measured", failed.stderr)
         self.assertIn("python -m datasetd", harness.run(
             venv / "bin/python", "-m", "datasetd", "--help", environment=ran))
         text = harness.run(

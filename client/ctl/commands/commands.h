@@ -14,6 +14,7 @@ std::unique_ptr<Command> MakeDatasetsCommand(const GlobalFlags* flags);
 std::unique_ptr<Command> MakeExplainCommand(const GlobalFlags* flags);
 std::unique_ptr<Command> MakeFeedsCommand(const GlobalFlags* flags);
 std::unique_ptr<Command> MakeLoadCommand(const GlobalFlags* flags);
+std::unique_ptr<Command> MakePreviewCommand(const GlobalFlags* flags);
 std::unique_ptr<Command> MakeRunCommand(const GlobalFlags* flags);
 std::unique_ptr<Command> MakeStatusCommand(const GlobalFlags* flags);
 std::unique_ptr<Command> MakeTopCommand(const GlobalFlags* flags);

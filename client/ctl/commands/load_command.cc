@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -16,8 +15,8 @@
 #include "client/ctl/commands/commands.h"
 #include "client/ctl/describe.h"
 #include "client/ctl/output.h"
+#include "client/ctl/pretransforms_argument.h"
 #include "client/ctl/progress_line.h"
-#include "client/ctl/transforms_argument.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -140,13 +139,8 @@ class LoadCommand final : public Command {
       }
     }
     if (!pretransforms_.empty()) {
-      const auto pipeline = ParseTransforms(pretransforms_, 1, 1);
-      if (!pipeline.ok()) {
-        return absl::InvalidArgumentError(
-            absl::StrReplaceAll(pipeline.status().message(),
-                                {{"--transforms", "--pretransforms"}}));
-      }
-      (*spec.mutable_pretransforms())["image"] = *pipeline;
+      DATASETD_ASSIGN_OR_RETURN((*spec.mutable_pretransforms())["image"],
+                                ParsePretransforms(pretransforms_));
     }
     spec.set_bad_samples(bad_samples_ == "skip" ? v1::BAD_SAMPLE_POLICY_SKIP
                          : bad_samples_ == "replace"

@@ -1,6 +1,7 @@
 """python -m datasetd: loads datasets from the command line, including formats
-that Python reads, serves the page of datasetd.web, and runs commands with one
-daemon per node. For everything else use datasetctl."""
+that Python reads, shows samples and their transforms, measures a training step,
+serves the page of datasetd.web, and runs commands with one daemon per node. For
+everything else use datasetctl, which also has these commands, but for load."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from . import errors
 from ._client import folders as _folders
 from ._client import formats as _formats
 from ._client.client import SYSTEM_ADDRESS, Client
-from ._commands import programs
+from ._commands import bench, explain, preview, programs
+from ._commands.command_line import UsageError, add_options, write
 from ._datasets.dataset import Dataset, message_of
 from ._descriptions import summary_of
 from ._push.field_names import Kinds
@@ -48,13 +50,9 @@ _FOOTER = (
 )
 
 
-class _UsageError(Exception):
-    pass
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise _UsageError(message)
+        raise UsageError(message)
 
 
 def _parser() -> _Parser:
@@ -174,6 +172,23 @@ def _parser() -> _Parser:
         description=web.DESCRIPTION,
     )
     web.add_arguments(page)
+    for name, command, text in (
+        ("preview", preview, "write a picture of samples and transforms"),
+        ("explain", explain, "show the random parameters drawn for samples"),
+        ("bench", bench, "measure the share of a training step that is data"),
+    ):
+        looking = commands.add_parser(
+            name,
+            parents=[shared],
+            epilog=_FOOTER,
+            help=text,
+            description=command.DESCRIPTION,
+        )
+        add_options(looking, command.OPTIONS)
+        if command is bench:
+            looking.add_argument(
+                "words", nargs=argparse.REMAINDER, metavar="-- COMMAND ..."
+            )
     commands.add_parser(
         "run",
         help="run a command with a daemon of its own or, with --per-node, one "
@@ -187,9 +202,9 @@ def _pairs(flag: str, texts: Sequence[str]) -> Dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise _UsageError(f"{flag} {text}: expected KEY=VALUE")
+            raise UsageError(f"{flag} {text}: expected KEY=VALUE")
         if key in pairs:
-            raise _UsageError(f"{flag} {key} is given twice")
+            raise UsageError(f"{flag} {key} is given twice")
         pairs[key] = value
     return pairs
 
@@ -212,7 +227,7 @@ def _part(arguments: argparse.Namespace) -> Dict[str, Any]:
     if part not in (None, "node"):
         match = re.fullmatch(r"(\d+)/(\d+)", part)
         if match is None:
-            raise _UsageError(
+            raise UsageError(
                 f"--part {part}: expected node, or I/N such as 0/4"
             )
         part = int(match[1]), int(match[2])
@@ -226,13 +241,13 @@ def _part(arguments: argparse.Namespace) -> Dict[str, Any]:
 def _function(name: str) -> Callable[..., Any]:
     module, colon, function = name.partition(":")
     if not colon:
-        raise _UsageError(f"--option decode={name}: expected MODULE:FUNCTION")
+        raise UsageError(f"--option decode={name}: expected MODULE:FUNCTION")
     try:
         found: Callable[..., Any] = getattr(
             importlib.import_module(module), function
         )
     except (ImportError, AttributeError) as error:
-        raise _UsageError(f"--option decode={name}: {error}") from None
+        raise UsageError(f"--option decode={name}: {error}") from None
     return found
 
 
@@ -254,14 +269,14 @@ def _read(
     if fields:
         key = "features" if arguments.format == "tfrecord" else "fields"
         if key in options:
-            raise _UsageError(f"--field and --option {key} are the same")
+            raise UsageError(f"--field and --option {key} are the same")
         options[key] = fields
     try:
         options = _formats.arguments_of(
             arguments.format, arguments.split, options
         )
     except errors.InvalidArgument as error:
-        raise _UsageError(str(error)) from None
+        raise UsageError(str(error)) from None
     return _formats.read(arguments.format, path, options)
 
 
@@ -271,7 +286,7 @@ def _errors_of_libraries(path: str) -> Iterator[None]:
     which read while the samples are pushed."""
     try:
         yield
-    except (errors.Error, _UsageError, OSError, MemoryError):
+    except (errors.Error, UsageError, OSError, MemoryError):
         raise
     except Exception as error:
         raise errors.DataLoss(
@@ -286,7 +301,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
     if arguments.format in formats and not arguments.in_python:
         options = _pairs("--option", arguments.option)
         if arguments.field or arguments.kind:
-            raise _UsageError(
+            raise UsageError(
                 "--field and --kind are for formats read in Python: add "
                 "--in_python, or for the daemon's reader --option "
                 "fields=FIELD:NAME"
@@ -305,7 +320,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
         )
         return dataset
     if arguments.format not in _formats.FUNCTIONS:
-        raise _UsageError(
+        raise UsageError(
             f"format {arguments.format!r} is neither the daemon's "
             f"({', '.join(formats)}) nor one of datasetd.sources "
             f"({', '.join(_formats.FUNCTIONS)})"
@@ -321,7 +336,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
         data = _read(arguments, path, others)
         for kind in kinds:
             if isinstance(data, dict) and kind not in data:
-                raise _UsageError(f"--kind: there is no field {kind!r}")
+                raise UsageError(f"--kind: there is no field {kind!r}")
         return client.push_dataset(
             name,
             data,
@@ -339,6 +354,8 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
 def _code_of(error: errors.Error) -> str:
     """Returns the code in gRPC's spelling."""
     kind = errors.code_class(error)
+    if kind is errors.Error:
+        return "UNKNOWN"
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).upper()
 
 
@@ -365,56 +382,71 @@ def _tell_found(client: Client, address: Optional[str]) -> None:
         )
 
 
-def _fail(code: str, message: str, as_json: bool) -> None:
-    if as_json:
-        text = json.dumps({"error": {"code": code, "message": message}})
-    else:
-        text = f"datasetd: {' '.join(message.splitlines())}"
-    print(text, file=sys.stderr)
+def _run(arguments: argparse.Namespace, as_json: bool) -> int:
+    """Runs the command, prints its result, and returns the exit code."""
+    if arguments.command == "bench":
+        write(bench.run(arguments, as_json))
+        return 0
+    address = getattr(arguments, "address", None)
+    if arguments.command == "web":
+        if not as_json:
+            with contextlib.suppress(errors.Error):
+                with Client(address, 0.0) as client:
+                    _tell_found(client, address)
+        return web.run(arguments)
+    with Client(address, _CONNECT_SECONDS) as client:
+        if not as_json:
+            _tell_found(client, address)
+        if arguments.command == "preview":
+            text = preview.run(client, arguments, as_json)
+        elif arguments.command == "explain":
+            text = explain.run(client, arguments, as_json)
+        else:
+            dataset = _load(client, arguments)
+            text = (
+                json.dumps(message_of(dataset), indent=1)
+                if as_json
+                else _describe(dataset)
+            ) + "\n"
+        write(text)
+    return 0
 
 
-def main(argv: Optional[List[str]] = None) -> int:
-    """Runs the command and returns the exit code."""
+def main(argv: Optional[List[str]] = None, program: str = "datasetd") -> int:
+    """Runs the command and returns the exit code; errors begin with the name
+    of the program."""
     argv = sys.argv[1:] if argv is None else argv
     own = argv[: argv.index("--")] if "--" in argv else argv
     as_json = "--json" in own
     refused = _EXIT_REFUSED
+
+    def fail(code: str, message: str) -> None:
+        if as_json:
+            text = json.dumps({"error": {"code": code, "message": message}})
+        else:
+            line = errors.printable(" ".join(message.splitlines()))
+            text = f"{program}: {line}"
+        print(text, file=sys.stderr)
+
     try:
         if next((word for word in own if word[:1] != "-"), "") == "run":
             refused = _EXIT_NO_DAEMON
             programs.run(argv)
-        arguments = _parser().parse_args(argv)
-        address = getattr(arguments, "address", None)
-        if arguments.command == "web":
-            if not as_json:
-                with contextlib.suppress(errors.Error):
-                    with Client(address, 0.0) as client:
-                        _tell_found(client, address)
-            return web.run(arguments)
-        with Client(address, _CONNECT_SECONDS) as client:
-            if not as_json:
-                _tell_found(client, address)
-            dataset = _load(client, arguments)
-            if as_json:
-                text = json.dumps(message_of(dataset), indent=1)
-            else:
-                text = _describe(dataset)
-            print(text, flush=True)
-    except _UsageError as error:
-        _fail("INVALID_ARGUMENT", str(error), as_json)
+        return _run(_parser().parse_args(argv), as_json)
+    except UsageError as error:
+        fail("INVALID_ARGUMENT", str(error))
         return _EXIT_USAGE
     except (errors.DaemonGone, errors.DaemonDraining) as error:
-        _fail(_code_of(error), str(error), as_json)
+        fail(_code_of(error), str(error))
         return _EXIT_NO_DAEMON
     except errors.Error as error:
-        _fail(_code_of(error), str(error), as_json)
+        fail(_code_of(error), str(error))
         return refused
     except OSError as error:
-        _fail("UNKNOWN", str(error), as_json)
+        fail("UNKNOWN", str(error))
         return refused
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
-    return 0
 
 
 if __name__ == "__main__":

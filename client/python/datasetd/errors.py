@@ -45,10 +45,11 @@ class Error(RuntimeError):
     """
 
     def __str__(self) -> str:
-        return _printable(BaseException.__str__(self))
+        return printable(BaseException.__str__(self))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Returns the text with what drives a terminal escaped."""
     if text.isprintable():
         return text
     return "".join(

@@ -35,6 +35,8 @@ TINY_BMP = bytes.fromhex(
 class DatasetctlTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        # Some commands are the package's.
+        daemon_harness.use_python_package()
         cls.daemon = daemon_harness.Daemon()
         cls.data = os.path.join(cls.daemon.data_root, "cifar")
         cls.planes, _ = daemon_harness.write_cifar10_test(cls.data, SAMPLES)
@@ -141,7 +143,6 @@ class DatasetctlTest(unittest.TestCase):
             self.ctl("unload", name)
 
     def test_feeds_shows_a_job_until_it_ends(self):
-        daemon_harness.use_python_package()
         import datasetd
 
         self.load("fed")
@@ -184,7 +185,6 @@ class DatasetctlTest(unittest.TestCase):
     # -- Measuring -----------------------------------------------------------
 
     def bench(self, program, *options, code=0, **kwargs):
-        daemon_harness.use_python_package()
         return self.ctl(*options, "bench", "--steps", "2", "--rounds", "1",
                         "--", sys.executable, "-c", program, code=code,
                         **kwargs)
@@ -361,8 +361,7 @@ class DatasetctlTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("standard output cannot be written", done.stderr)
 
-    def test_exceptions_are_errors(self):
-        # As if another version of the package had written it.
+    def test_bench_refuses_a_report_of_another_version(self):
         program = (
             "import os\n"
             "path = os.environ['DATASETD_BENCH_DIRECTORY'] + '/1.json'\n"
@@ -400,6 +399,66 @@ class DatasetctlTest(unittest.TestCase):
     def test_help_tells_the_exit_codes(self):
         text, _ = self.ctl("--help")
         self.assertIn("3 no daemon", text)
+
+    # -- The commands of the package -----------------------------------------
+
+    def test_help_tells_the_options_that_the_package_has(self):
+        from datasetd.__main__ import _parser
+
+        subparsers, = _parser()._subparsers._group_actions
+        shared = {"--help", "--address", "--json"}
+        for name in ("preview", "explain", "bench", "web"):
+            text, _ = self.ctl(name, "--help")
+            told = re.findall(
+                r"^  (--\S+) [A-Z]+(?::(?:[A-Z]+(?: in \[.*?\])?|\{.*?\}))?"
+                r"(?:=(\S+))?(?: REQUIRED)?"
+                r"(?: |$)", text, re.MULTILINE)
+            has = {",".join(action.option_strings): action.default
+                   for action in subparsers.choices[name]._actions
+                   if action.option_strings
+                   and not shared & set(action.option_strings)}
+            self.assertEqual(
+                dict(told), {option: "" if default is None else str(default)
+                             for option, default in has.items()}, name)
+
+    def test_without_the_package_or_numpy(self):
+        self.load("alone")
+        preview = ["preview", "alone", "--epochs", "1"]
+        _, error = self.ctl(*preview, code=1, variables={
+            "DATASETD_PYTHON": "/nonexistent"})
+        self.assertIn("'/nonexistent', which is $DATASETD_PYTHON, finds no "
+                      "package `datasetd`, which makes the picture: install",
+                      error)
+        # A Python that has the package, and nothing that is installed.
+        bare = os.path.join(self.directory, "python3")
+        with open(bare, "w") as file:
+            file.write('#!/bin/sh\nexec /usr/bin/python3 -S "$@"\n')
+        os.chmod(bare, 0o755)
+        _, error = self.ctl(*preview, code=1,
+                            variables={"DATASETD_PYTHON": bare})
+        self.assertIn("made with NumPy, which this Python does not have",
+                      error)
+        self.ctl("explain", "alone", "--transforms", "flip",
+                 variables={"DATASETD_PYTHON": bare})
+        # One that has both is preferred.
+        self.ctl(*preview, variables={
+            "PATH": f"{self.directory}:{os.environ['PATH']}"})
+
+    def test_the_package_beside_the_program_is_taken(self):
+        """As in a release, where nobody sets PYTHONPATH."""
+        self.load("beside")
+        os.mkdir(os.path.join(self.directory, "bin"))
+        program = shutil.copy(CTL, os.path.join(self.directory, "bin"))
+        os.symlink(runfile("client/python"),
+                   os.path.join(self.directory, "python"))
+        environment = dict(os.environ)
+        del environment["PYTHONPATH"]
+        done = subprocess.run(
+            [program, "--address", self.daemon.socket_path, "explain",
+             "beside", "--transforms", "none"], env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            timeout=60)
+        self.assertEqual(done.stdout, "no ops\n", done.stderr)
 
     # -- explain -------------------------------------------------------------
 

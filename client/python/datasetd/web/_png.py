@@ -33,7 +33,7 @@ def png(pixels: Any) -> bytes:
     return (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", header)
-        + _chunk(b"IDAT", zlib.compress(rows.tobytes(), 1))
+        + _chunk(b"IDAT", zlib.compress(rows.data, 1))
         + _chunk(b"IEND", b"")
     )
 

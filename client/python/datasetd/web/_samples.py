@@ -4,9 +4,21 @@ them. Reading them evicts no dataset."""
 from __future__ import annotations
 
 import array
+import ast
 import importlib.util
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import re
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from .. import errors
 from .._client.client import Client
@@ -18,6 +30,7 @@ from ._views import Scale, op_of, scale_of, view_of
 
 MAX_SAMPLES = 64
 _TIMEOUT_SECONDS = 60.0
+_HALVES = ("DTYPE_FLOAT16", "DTYPE_BFLOAT16", 5, 6)
 
 # Prefixes of enum values, which a pasted text may leave out.
 _ENUM_PREFIXES = {
@@ -47,11 +60,7 @@ class Request(NamedTuple):
 
 def samples(client: Client, request: Request) -> Message:
     """Returns the grid's samples. Raises the errors of ReadSamples."""
-    if importlib.util.find_spec("numpy") is None:
-        raise errors.FailedPrecondition(
-            "pictures of samples are made with NumPy, which this Python does "
-            "not have: python3 -m pip install numpy"
-        )
+    check_numpy()
     with client._described(request.dataset) as dataset:
         fields = dataset.fields
         if not dataset.num_samples:  # it is being read
@@ -92,6 +101,14 @@ def samples(client: Client, request: Request) -> Message:
             "has_transforms": any(transforms.values()),
             "transforms": _counted_names(transforms),
         }
+
+
+def check_numpy() -> None:
+    if importlib.util.find_spec("numpy") is None:
+        raise errors.FailedPrecondition(
+            "pictures of samples are made with NumPy, which this Python does "
+            "not have: python3 -m pip install numpy"
+        )
 
 
 def label_fields(fields: Sequence[Field]) -> List[str]:
@@ -152,7 +169,7 @@ def parse_transforms(text: str, images: List[str]) -> Transforms:
     """Reads a list of Transform messages, for the first of `images`, or a dict
     of such lists by field, or a Pipeline message."""
     try:
-        value = _expanded(json.loads(text))
+        value = _expanded(_parsed(text))
     except (ValueError, RecursionError) as error:
         raise errors.InvalidArgument(
             f"the transforms are not JSON: {error}"
@@ -178,6 +195,23 @@ def parse_transforms(text: str, images: List[str]) -> Transforms:
     return found
 
 
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        # As Python and JavaScript write it, and protobuf reads it.
+        keys = re.sub(r"([{,]\s*)([A-Za-z_]\w*)(?=\s*:)", r'\1"\2"', text)
+        try:
+            return ast.literal_eval(keys)
+        except (ValueError, TypeError, SyntaxError, MemoryError):
+            pass
+        raise
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
 def _expanded(message: Any) -> Any:
     """Returns the message with the full names of enum values."""
     if isinstance(message, list):
@@ -187,7 +221,11 @@ def _expanded(message: Any) -> Any:
     expanded = {}
     for key, value in message.items():
         prefix = _ENUM_PREFIXES.get(key)
-        if prefix and isinstance(value, str) and value.lower() == value:
+        if (
+            prefix
+            and isinstance(value, str)
+            and not value.upper().startswith(prefix)
+        ):
             value = prefix + value.upper().replace("-", "_")
         expanded[key] = _expanded(value)
     return expanded
@@ -201,16 +239,16 @@ def _counted_names(transforms: Transforms) -> Dict[str, List[str]]:
     }
 
 
-def _as_float32(ops: List[Message]) -> List[Message]:
-    """Half floats would add a rounding, and NumPy has no bfloat16."""
+def as_float32(
+    ops: Sequence[Message], is_changed: Callable[[Any], bool]
+) -> List[Message]:
+    """Returns the ops with float32 for each dtype of which `is_changed` is
+    true."""
     changed = []
     for op in ops:
         name, parameters = op_of(op)
-        if name in ("to_dtype", "toDtype") and parameters.get("dtype") in (
-            "DTYPE_FLOAT16",
-            "DTYPE_BFLOAT16",
-            5,
-            6,
+        if name in ("to_dtype", "toDtype") and is_changed(
+            parameters.get("dtype")
         ):
             op = {**op, name: {**parameters, "dtype": "DTYPE_FLOAT32"}}
         changed.append(op)
@@ -287,7 +325,10 @@ def _augmented(
             )
     options: Message = {
         field.name: {
-            "transforms": _as_float32(transforms.get(field.name, [])),
+            # Half floats would add a rounding, and NumPy has no bfloat16.
+            "transforms": as_float32(
+                transforms.get(field.name, []), _HALVES.__contains__
+            ),
             **({"layout": "LAYOUT_NHWC"} if field.is_image else {}),
             **sources.get(field.name, {}),
         }

@@ -23,19 +23,24 @@ def op_of(message: Message) -> Tuple[str, Message]:
     return "", {}
 
 
-class Scale(NamedTuple):
-    """How a number becomes a level of 0 to 255: (number - offset) / scale, for
-    each of four channels; None: from the least number to the largest."""
+# How a number becomes a level of 0 to 255, (number - offset) / scale: (scale,
+# offset) for each of four channels.
+Channels = List[Tuple[float, float]]
 
-    channels: Optional[List[Tuple[float, float]]]
+
+class Scale(NamedTuple):
+    channels: Optional[Channels]  # None: from the least number to the largest
 
 
 def scale_of(dtype: str, ops: Sequence[Message]) -> Scale:
-    """Follows ToDtype and Normalize, so that they can be undone."""
-    if dtype != "uint8":
-        return Scale(None)
-    channels = [(1.0, 0.0)] * 4
-    is_uint8 = True
+    return Scale(channels_of(dtype, ops) if dtype == "uint8" else None)
+
+
+def channels_of(dtype: str, ops: Sequence[Message]) -> Channels:
+    """Follows ToDtype and Normalize, so that they can be undone. `dtype` is
+    that of the samples; floating point numbers go from 0 to 1."""
+    is_uint8 = dtype == "uint8"
+    channels = [(1.0 if is_uint8 else 1.0 / 255.0, 0.0)] * 4
     for op in ops:
         name, parameters = op_of(op)
         if name in ("to_dtype", "toDtype") and is_uint8:
@@ -52,7 +57,19 @@ def scale_of(dtype: str, ops: Sequence[Message]) -> Scale:
                     _spread(parameters.get("std")),
                 )
             ]
-    return Scale(channels)
+    return channels
+
+
+def levels_of(pixels: Any, channels: Channels) -> Any:
+    """Returns uint8 of numbers [H, W, C]."""
+    import numpy
+
+    levels = pixels.astype(numpy.float64)
+    for c in range(levels.shape[2]):
+        factor, offset = channels[c]
+        levels[:, :, c] = (levels[:, :, c] - offset) / factor
+    levels = numpy.nan_to_num(levels, nan=0.0, posinf=255.0, neginf=0.0)
+    return numpy.rint(levels.clip(0.0, 255.0)).astype(numpy.uint8)
 
 
 def _spread(values: Any) -> List[float]:
@@ -93,21 +110,16 @@ def _image(
         _add(notes, f"Of {field.name}, with two channels, the first is shown.")
     pixels, step = _thinned(pixels)
     if pixels.dtype != numpy.uint8:
-        levels = pixels.astype(numpy.float64)
-        if scale.channels is None:
-            low, high = _range(levels)
-            levels = (levels - low) * (255.0 / (high - low or 1.0))
+        channels = scale.channels
+        if channels is None:
+            low, high = _range(pixels.astype(numpy.float64))
+            channels = [((high - low or 1.0) / 255.0, low)] * 4
             _add(
                 notes,
                 f"{field.name} is {field.dtype}: each image is shown from its "
                 "least number, black, to its largest.",
             )
-        else:
-            for c in range(levels.shape[2]):
-                factor, offset = scale.channels[c]
-                levels[:, :, c] = (levels[:, :, c] - offset) / factor
-        levels = numpy.nan_to_num(levels, nan=0.0, posinf=255.0, neginf=0.0)
-        pixels = numpy.rint(levels.clip(0.0, 255.0)).astype(numpy.uint8)
+        pixels = levels_of(pixels, channels)
     return {
         "kind": "image",
         "url": data_url(png(numpy.ascontiguousarray(pixels))),
