@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "proto/short_name.h"
 #include "tests/testing/ops.h"
 
 namespace datasetd {
@@ -12,7 +13,7 @@ namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 void Describe(const FieldDescriptor& field, const std::string& path,
               const v1::ParameterOptions& options, json* parameters) {
@@ -67,13 +68,14 @@ json Defaults(const FieldDescriptor& op) {
 
 }  // namespace
 
-json DescribeOps() {
+nlohmann::ordered_json DescribeOps() {
   json all;
   const auto& ops = *v1::Transform::descriptor()->FindOneofByName("op");
   for (int i = 0; i < ops.field_count(); ++i) {
     const FieldDescriptor& op = *ops.field(i);
     const Descriptor& type = *op.message_type();
     json parameters = json::object();
+    const v1::OpOptions& options = type.options().GetExtension(v1::op);
     for (int f = 0; f < type.field_count(); ++f) {
       const FieldDescriptor& field = *type.field(f);
       Describe(field, field.name(), field.options().GetExtension(v1::parameter),
@@ -81,7 +83,9 @@ json DescribeOps() {
     }
     all[op.name()] = {
         {"name", type.name()},
-        {"is_random", type.options().GetExtension(v1::op).is_random()},
+        {"family", ShortName(*v1::OpFamily_descriptor()->FindValueByNumber(
+                       options.family()))},
+        {"is_random", options.is_random()},
         {"defaults", Defaults(op)},
         {"parameters", parameters}};
   }

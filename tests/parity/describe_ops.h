@@ -8,14 +8,14 @@
 namespace datasetd {
 
 // {"random_crop": {
-//    "name": "RandomCrop", "is_random": true,
+//    "name": "RandomCrop", "family": "geometry", "is_random": true,
 //    "defaults": {name: value, ...},  // as JSON of the message
 //    "parameters": {"padding.left": {
 //        "type": "uint32", "is_repeated": false,
 //        "min": 0, "max": 1, "above": 0,  // those that there are
 //        "choices": [...]}}}}             // of an enum, or values
-// where a parameter of several numbers is in its parts.
-nlohmann::json DescribeOps();
+// where a parameter of several numbers is in its parts, in their order.
+nlohmann::ordered_json DescribeOps();
 
 }  // namespace datasetd
 

@@ -1,9 +1,19 @@
-"""Python's classes and docs/transforms.md say what transform.proto says."""
+"""Python's classes and docs/transforms.md say what transform.proto says.
+
+bazel run //tests/parity:op_table_test -- --write
+    writes the package's table of ops anew, after a change of transform.proto
+"""
 
 import inspect
+import json
+import math
 import os
+import pathlib
 import re
+import sys
 
+import datasetd
+import numpy as np
 import pytest
 from datasetd import transforms as T
 from product import Product
@@ -42,20 +52,31 @@ def fixture_rows():
     return rows
 
 
+def table_text(ops):
+    lines = [f"{json.dumps(name)}: {json.dumps(op)}" for name, op in ops.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def test_the_package_has_the_daemons_table_of_ops(ops):
+    table = pathlib.Path(T.__file__).with_name("ops.json").read_text("utf-8")
+    assert table == table_text(ops), "see the head of this file"
+
+
 def signature(name):
     parameters = dict(inspect.signature(getattr(T, name)).parameters)
     del parameters["fields"]
     return parameters
 
 
-def made(name):
-    """The op with its defaults."""
-    return getattr(T, name)(**{
+def made(name, **others):
+    """The op with its defaults, but for `others`."""
+    required = {
         parameter: REQUIRED[parameter]
         for parameter, value in signature(name).items()
         if value.default is inspect.Parameter.empty
         or parameter == "num_classes"
-    })
+    }
+    return getattr(T, name)(**{**required, **others})
 
 
 def test_every_op_has_a_class_and_a_row(ops, rows):
@@ -98,23 +119,114 @@ def test_pythons_defaults_are_those_of_the_proto(ops):
     for key, op in ops.items():
         message = made(op["name"]).to_message()
         assert message.keys() == {key}
-        given = {
-            parameter for parameter, value in signature(op["name"]).items()
-            if value.default is inspect.Parameter.empty
-        }
-        for parameter, default in op["defaults"].items():
-            # Without a default in the proto, 0 or empty is unset.
-            if parameter in given or parameter not in message[key]:
+        for argument, given in signature(op["name"]).items():
+            parameter = getattr(T, op["name"])._names.get(argument, argument)
+            if given.default is inspect.Parameter.empty or not (
+                parameter in op["defaults"] and parameter in message[key]
+            ):
                 continue
             value = message[key][parameter]
-            if default in (0, "", []) and parameter != "p":
-                continue
+            default = op["defaults"][parameter]
             num_compared += 1
-            if value != default:
+            # No fill is 0.
+            if value != default and (value, default) != ([0.0], []):
                 wrong[key, parameter] = value, default
     assert not wrong
-    assert num_compared > 30
+    assert num_compared > 50
+
+
+# What other arguments a value needs, and what an op has in a form of its own.
+WITH = {
+    ("RandAugment", "magnitude"): {"num_magnitude_bins": 65536},
+    ("RandAugment", "num_magnitude_bins"): {"magnitude": 0},
+}
+ODD = {
+    ("RandomRotation", "expand"), ("Resize", "max_size"), ("ToDtype", "dtype"),
+}
+
+
+def plain_parameters(ops):
+    """(op in transform.proto, class, argument, parameter, what it may be), of
+    what is one value."""
+    for key, op in ops.items():
+        cls = getattr(T, op["name"])
+        for argument in signature(op["name"]):
+            parameter = cls._names.get(argument, argument)
+            described = op["parameters"].get(parameter, {"is_repeated": True})
+            if not described["is_repeated"] and (
+                (op["name"], argument) not in ODD
+            ):
+                yield key, op["name"], argument, parameter, described
+
+
+def allowed_and_refused(described):
+    """({value: as in a message}, values, what their error says) at both sides
+    of the ends of a parameter's range."""
+    kind = described["type"]
+    if kind == "bool":
+        return {True: True, False: False}, (1, "x"), "True or False"
+    if kind == "string":
+        return {"x": "x"}, ("", 3, None), "name of a field"
+    if "choices" in described:
+        names = {
+            re.sub(".*_(MODE|POLICY)_", "", str(choice)).lower(): choice
+            for choice in described["choices"]
+        }
+        if kind == "uint32":
+            return {int(n): c for n, c in names.items()}, (2, True), "1 or 3"
+        names = {name.replace("_", "-"): c for name, c in names.items()}
+        text = re.escape(f"one of {tuple(names)}")
+        return names, ("other", 2.5, None), text
+    never = ("x", True, None, math.nan, math.inf)
+    if "above" in described:
+        assert described["above"] == 0
+        return {1e-9: 1e-9}, (*never, 0, -1.0), "above 0"
+    if kind == "double":
+        low, high = described.get("min"), described.get("max")
+        if low is None:
+            return {1.5: 1.5}, never, "a number"
+        beyond = np.nextafter(low, -math.inf), np.nextafter(high, math.inf)
+        refused = (*never, *map(float, beyond))
+    else:
+        # Without a range it is an extent.
+        low = int(described.get("min", "max" not in described))
+        high = int(described.get("max", 2**32 - 1))
+        refused = (*never, 1.5, low - 1, high + 1)
+    return {low: low, high: high}, refused, f" {low:.10g} .*to {high:.10g}$"
+
+
+def test_arguments_have_the_ranges_and_names_of_the_proto(ops):
+    wrong = []
+    num_tried = 0
+    for key, name, argument, parameter, described in plain_parameters(ops):
+        others = WITH.get((name, argument), {})
+        allowed, refused, text = allowed_and_refused(described)
+        for value, expected in allowed.items():
+            num_tried += 1
+            op = made(name, **{**others, argument: value})
+            if op.to_message()[key][parameter] != expected:
+                wrong.append((op, value))
+        for value in refused:
+            num_tried += 1
+            try:
+                wrong.append(made(name, **{**others, argument: value}))
+            except datasetd.InvalidArgument as error:
+                said = re.escape(f"{name}: {argument}={value!r}; expected ")
+                if not re.match(said + ".*" + text, str(error)):
+                    wrong.append(str(error))
+    assert not wrong
+    assert num_tried > 500
+
+
+def write():
+    source = pathlib.Path(os.environ["BUILD_WORKSPACE_DIRECTORY"])
+    table = source / "client/python/datasetd/transforms/ops.json"
+    with Product() as product:
+        table.write_text(table_text(product.describe()), "utf-8")
 
 
 if __name__ == "__main__":
-    pytest_file.main(__file__)
+    if "--write" in sys.argv:
+        write()
+    else:
+        pytest_file.main(__file__)

@@ -272,7 +272,7 @@ def test_the_daemon_names_the_way(client, data_root):
 
     def load(format, options):
         spec = loading.dataset_spec(
-            "x", format, data_root, None, (), None, options, "fail", None
+            "x", format, data_root, None, (), None, options
         )
         loading.load(client._session, spec, False)
 

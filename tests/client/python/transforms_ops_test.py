@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import math
 import os
 import subprocess
 
@@ -14,7 +13,8 @@ from datasetd import transforms as T
 
 MODE = "INTERPOLATION_MODE_"
 
-# (op, its message); every parameter that is not the default's.
+# (op, its message); every parameter that is not the default's. Ops of plain
+# parameters alone are in tests/parity/op_table_test.py.
 MESSAGES = [
     (
         T.Pad((1, 2, 3, 4), fill=(5, 6, 7), padding_mode="edge"),
@@ -25,10 +25,6 @@ MESSAGES = [
                 "padding_mode": "PADDING_MODE_EDGE",
             }
         },
-    ),
-    (
-        T.Crop(-1, 2, 3, 4),
-        {"crop": {"top": -1, "left": 2, "height": 3, "width": 4}},
     ),
     (T.CenterCrop((3, 4)), {"center_crop": {"height": 3, "width": 4}}),
     (
@@ -44,11 +40,6 @@ MESSAGES = [
             }
         },
     ),
-    (T.HorizontalFlip(), {"horizontal_flip": {}}),
-    (T.VerticalFlip(), {"vertical_flip": {}}),
-    (T.RandomHorizontalFlip(0.25), {"random_horizontal_flip": {"p": 0.25}}),
-    (T.RandomVerticalFlip(0.25), {"random_vertical_flip": {"p": 0.25}}),
-    (T.AlternatingFlip(), {"alternating_flip": {}}),
     (
         T.Resize((3, 4), "nearest-exact", None, False),
         {
@@ -150,30 +141,6 @@ MESSAGES = [
             }
         },
     ),
-    (T.AdjustBrightness(2), {"adjust_brightness": {"brightness_factor": 2.0}}),
-    (T.AdjustContrast(2), {"adjust_contrast": {"contrast_factor": 2.0}}),
-    (T.AdjustSaturation(2), {"adjust_saturation": {"saturation_factor": 2.0}}),
-    (T.AdjustHue(-0.25), {"adjust_hue": {"hue_factor": -0.25}}),
-    (T.AdjustSharpness(2), {"adjust_sharpness": {"sharpness_factor": 2.0}}),
-    (
-        T.RandomAdjustSharpness(2, 0.25),
-        {"random_adjust_sharpness": {"sharpness_factor": 2.0, "p": 0.25}},
-    ),
-    (T.Grayscale(3), {"grayscale": {"num_output_channels": 3}}),
-    (T.RandomGrayscale(0.25), {"random_grayscale": {"p": 0.25}}),
-    (T.Invert(), {"invert": {}}),
-    (T.RandomInvert(0.25), {"random_invert": {"p": 0.25}}),
-    (T.Posterize(3), {"posterize": {"bits": 3}}),
-    (T.RandomPosterize(3, 0.25), {"random_posterize": {"bits": 3, "p": 0.25}}),
-    (T.Solarize(100), {"solarize": {"threshold": 100.0}}),
-    (
-        T.RandomSolarize(100, 0.25),
-        {"random_solarize": {"threshold": 100.0, "p": 0.25}},
-    ),
-    (T.Autocontrast(), {"autocontrast": {}}),
-    (T.RandomAutocontrast(0.25), {"random_autocontrast": {"p": 0.25}}),
-    (T.Equalize(), {"equalize": {}}),
-    (T.RandomEqualize(0.25), {"random_equalize": {"p": 0.25}}),
     (
         T.GaussianBlur((3, 5), 2),
         {
@@ -249,10 +216,6 @@ MESSAGES = [
             }
         },
     ),
-    (
-        T.GaussianNoise(0.25, 0.5, False),
-        {"gaussian_noise": {"mean": 0.25, "sigma": 0.5, "clip": False}},
-    ),
     (T.Cutout(8, 1), {"cutout": {"size": 8, "fill": [1.0]}}),
     (
         T.RandomApply([T.Invert(), T.VerticalFlip()], 0.25),
@@ -260,28 +223,6 @@ MESSAGES = [
             "random_apply": {
                 "transforms": [{"invert": {}}, {"vertical_flip": {}}],
                 "p": 0.25,
-            }
-        },
-    ),
-    (
-        T.MixUp(alpha=0.5, num_classes=10, labels="fine", per_sample=True),
-        {
-            "mix_up": {
-                "alpha": 0.5,
-                "num_classes": 10,
-                "labels": "fine",
-                "per_sample": True,
-            }
-        },
-    ),
-    (
-        T.CutMix(alpha=0.5, num_classes=10, labels="fine", per_sample=True),
-        {
-            "cut_mix": {
-                "alpha": 0.5,
-                "num_classes": 10,
-                "labels": "fine",
-                "per_sample": True,
             }
         },
     ),
@@ -301,15 +242,15 @@ def test_every_parameter_is_said(op, expected):
     assert op.to_message() == expected
 
 
-def test_every_class_is_tested():
+def test_every_op_with_a_sequence_is_tested():
     tested = {type(op).__name__ for op, _ in MESSAGES}
-    others = {
-        "AutoAugmentPolicy",
-        "InterpolationMode",
-        "Transform",
-        "from_torchvision",
-    }
-    assert tested | others == set(T.__all__)
+    for name in T.__all__:
+        described = getattr(getattr(T, name), "_op", None)
+        if described is not None and any(
+            parameter.parts or parameter.kind == "list"
+            for parameter in described.parameters.values()
+        ):
+            assert name in tested
 
 
 def hashes(*pipelines):
@@ -332,69 +273,6 @@ def test_the_daemon_understands_every_message():
         MESSAGES, hashes(*([op.to_message()] for op, _ in MESSAGES))
     ):
         assert not text.startswith("error"), (op, text)
-
-
-# (an op with its defaults, the least that the wire needs for it)
-DEFAULTS = [
-    (T.Pad(0), {"pad": {}}),
-    (T.RandomCrop(4), {"random_crop": {"height": 4, "width": 4}}),
-    (T.RandomHorizontalFlip(), {"random_horizontal_flip": {}}),
-    (T.RandomVerticalFlip(), {"random_vertical_flip": {}}),
-    (T.Resize(4), {"resize": {"shorter_edge": 4}}),
-    (
-        T.RandomResizedCrop(4),
-        {"random_resized_crop": {"size": {"height": 4, "width": 4}}},
-    ),
-    (
-        T.ResizedCrop(0, 0, 2, 2, 4),
-        {
-            "resized_crop": {
-                "height": 2,
-                "width": 2,
-                "size": {"height": 4, "width": 4},
-            }
-        },
-    ),
-    (T.Rotate(0), {"rotate": {}}),
-    (T.RandomRotation(0), {"random_rotation": {}}),
-    (T.Affine(0, (0, 0), 1, 0), {"affine": {}}),
-    (T.RandomAffine(0), {"random_affine": {}}),
-    (T.ColorJitter(), {"color_jitter": {}}),
-    (T.Grayscale(), {"grayscale": {}}),
-    (T.RandomGrayscale(), {"random_grayscale": {}}),
-    (T.RandomInvert(), {"random_invert": {}}),
-    (T.RandomPosterize(2), {"random_posterize": {"bits": 2}}),
-    (T.RandomSolarize(2), {"random_solarize": {"threshold": 2}}),
-    (T.RandomAdjustSharpness(0), {"random_adjust_sharpness": {}}),
-    (T.RandomAutocontrast(), {"random_autocontrast": {}}),
-    (T.RandomEqualize(), {"random_equalize": {}}),
-    (
-        T.GaussianBlur(3),
-        {"gaussian_blur": {"kernel_size": {"height": 3, "width": 3}}},
-    ),
-    (T.Erase(0, 0, 1, 1, 0), {"erase": {"height": 1, "width": 1}}),
-    (T.RandomErasing(), {"random_erasing": {}}),
-    (T.RandAugment(), {"rand_augment": {}}),
-    (T.TrivialAugmentWide(), {"trivial_augment_wide": {}}),
-    (T.AutoAugment(), {"auto_augment": {}}),
-    # Python's fill is torchvision's, 0; the wire's is none.
-    (T.RandomPerspective(fill=None), {"random_perspective": {}}),
-    (T.GaussianNoise(), {"gaussian_noise": {}}),
-    (T.Cutout(8), {"cutout": {"size": 8}}),
-    (
-        T.RandomApply([T.Invert()]),
-        {"random_apply": {"transforms": [{"invert": {}}]}},
-    ),
-    (T.MixUp(num_classes=3), {"mix_up": {"num_classes": 3}}),
-    (T.CutMix(num_classes=3), {"cut_mix": {"num_classes": 3}}),
-]
-
-
-def test_defaults_are_those_of_the_wire():
-    ours = hashes(*([op.to_message()] for op, _ in DEFAULTS))
-    wire = hashes(*([message] for _, message in DEFAULTS))
-    for (op, _), mine, its in zip(DEFAULTS, ours, wire):
-        assert mine == its and not mine.startswith("error"), op
 
 
 # Parameters whose default is v2's where v1 has another one.
@@ -469,7 +347,6 @@ REFUSED_BY_BOTH = [
     ("GaussianBlur", dict(kernel_size=3, sigma=(2, 1)), "sigma="),
     ("GaussianBlur", dict(kernel_size=3, sigma=(1, 2, 3)), "sigma="),
     ("AutoAugment", dict(policy="mnist"), "policy='mnist'; .*'cifar10'"),
-    ("RandomErasing", dict(p=1.5), "p=1.5; expected a number from 0 to 1"),
     ("RandomErasing", dict(scale=(-0.1, 0.5)), "scale=.* from 0 to 1"),
     ("RandomErasing", dict(scale=(0.1, 1.5)), "scale=.* from 0 to 1"),
     ("RandomErasing", dict(scale=0.5), "scale=0.5"),
@@ -492,98 +369,40 @@ def test_bad_parameters_are_named(name, arguments, text):
 
 
 # torchvision 0.14 finds these out when it runs, or v2 does, or only we need
-# them.
+# them. The ranges of plain parameters are in tests/parity/op_table_test.py.
 REFUSED = [
-    (lambda: T.Crop(0, 0, 0, 1), "Crop: height=0"),
-    (lambda: T.Crop(0.5, 0, 1, 1), "Crop: top=0.5"),
     (lambda: T.Resize(None), "Resize: max_size=None"),
     (lambda: T.Resize(8, max_size=8), "Resize: max_size=8.* more than"),
     (lambda: T.Resize((8, 8), max_size=9), "Resize: max_size=9"),
     (lambda: T.Resize(np.array(3)), r"Resize: size=array\(3\); expected"),
     (lambda: T.Resize(8, "area"), "Resize: interpolation='area'.*bicubic"),
     (lambda: T.Resize(8, 1), "Resize: interpolation=1"),
-    (lambda: T.Resize(8, antialias="warn"), "Resize: antialias='warn'"),
     (
         lambda: T.RandomResizedCrop(8, scale=(1, 0.5)),
         "RandomResizedCrop: scale=",
     ),
     (lambda: T.RandomResizedCrop(8, ratio=(0, 1)), "RandomResizedCrop: ratio="),
-    (lambda: T.Rotate(math.inf), "Rotate: angle=inf"),
-    (lambda: T.Rotate(3, "bicubic"), "Rotate: interpolation='bicubic'"),
     (
         lambda: T.RandomRotation(3, expand=True),
         "RandomRotation: expand=True.*one size.*CenterCrop.*Pad.*Rotate",
     ),
     (lambda: T.RandomRotation((2, 1)), "RandomRotation: degrees="),
     (lambda: T.Affine(0, 3, 1, 0), "Affine: translate=3"),
-    (lambda: T.Affine(0, (0, 0), 0, 0), "Affine: scale=0"),
     (lambda: T.Affine(0, (0, 0), 1, (1, 2, 3)), "Affine: shear="),
     (lambda: T.ColorJitter(hue=0.6), "ColorJitter: hue=0.6.*0 to 0.5"),
-    (lambda: T.AdjustBrightness(-1), "AdjustBrightness: brightness_factor=-1"),
-    (lambda: T.AdjustContrast(-1), "AdjustContrast: contrast_factor=-1"),
-    (lambda: T.AdjustSaturation(-1), "AdjustSaturation: saturation_factor=-1"),
-    (lambda: T.AdjustHue(0.6), "AdjustHue: hue_factor=0.6"),
-    (lambda: T.AdjustSharpness(-1), "AdjustSharpness: sharpness_factor=-1"),
-    (
-        lambda: T.RandomAdjustSharpness(-1),
-        "RandomAdjustSharpness: sharpness_factor=-1",
-    ),
-    (lambda: T.Grayscale(2), "Grayscale: num_output_channels=2.*1 or 3"),
-    (lambda: T.RandomGrayscale(2), "RandomGrayscale: p=2"),
-    (lambda: T.Posterize(9), "Posterize: bits=9.*0 to 8"),
-    (lambda: T.RandomPosterize(-1), "RandomPosterize: bits=-1"),
     (lambda: T.Solarize(256), "Solarize: threshold=256"),
     (lambda: T.Solarize(-1), "Solarize: threshold=-1.*0 to 255"),
     (lambda: T.RandomSolarize("x"), "RandomSolarize: threshold='x'"),
-    (lambda: T.RandomInvert(-1), "RandomInvert: p=-1"),
-    (lambda: T.Erase(-1, 0, 1, 1, 0), "Erase: i=-1"),
     (lambda: T.Erase(0, 0, 1, 1, "x"), "Erase: v='x'"),
     (lambda: T.RandomErasing(ratio=(0, 1)), "RandomErasing: ratio="),
-    (
-        lambda: T.RandAugment(num_ops=-1),
-        "RandAugment: num_ops=-1; expected an int from 0",
-    ),
-    (lambda: T.RandAugment(num_ops=33), "RandAugment: num_ops=33; .* to 32"),
     (
         lambda: T.RandAugment(magnitude=31),
         "RandAugment: magnitude=31; .* from 0 to 30",
     ),
-    (lambda: T.RandAugment(magnitude=-1), "RandAugment: magnitude=-1"),
-    (
-        lambda: T.RandAugment(num_magnitude_bins=1),
-        "RandAugment: num_magnitude_bins=1; .* 2",
-    ),
-    (
-        lambda: T.RandAugment(interpolation="bicubic"),
-        "RandAugment: interpolation='bicubic'",
-    ),
-    (
-        lambda: T.TrivialAugmentWide(num_magnitude_bins=0),
-        "TrivialAugmentWide: num_magnitude_bins=0",
-    ),
     (lambda: T.AutoAugment(fill="red"), "AutoAugment: fill="),
-    (
-        lambda: T.RandomPerspective(distortion_scale=1.5),
-        "RandomPerspective: distortion_scale=1.5",
-    ),
-    (lambda: T.RandomPerspective(p=2), "RandomPerspective: p=2"),
-    (
-        lambda: T.GaussianNoise(sigma=-1),
-        "GaussianNoise: sigma=-1; .* 0 or more",
-    ),
-    (lambda: T.GaussianNoise(mean="x"), "GaussianNoise: mean='x'"),
-    (
-        lambda: T.GaussianNoise(clip=1),
-        "GaussianNoise: clip=1; expected True or False",
-    ),
-    (lambda: T.Cutout(0), "Cutout: size=0"),
     (lambda: T.RandomApply([]), "RandomApply: transforms="),
     (lambda: T.RandomApply([lambda x: x]), "RandomApply: transforms:"),
     (lambda: T.RandomApply([T.MixUp(num_classes=2)]), "except MixUp and CutMix"),
-    (lambda: T.RandomApply([T.Invert()], p=2), "RandomApply: p=2"),
-    (lambda: T.MixUp(num_classes=0), "MixUp: num_classes=0"),
-    (lambda: T.MixUp(alpha=0, num_classes=2), "MixUp: alpha=0"),
-    (lambda: T.CutMix(num_classes=2, labels=""), "CutMix: labels=''"),
     (lambda: T.VerticalFlip(fields=[]), "VerticalFlip: fields="),
     (lambda: T.VerticalFlip(fields=["a", "a"]), "VerticalFlip: fields="),
     (lambda: T.VerticalFlip(fields=3), "VerticalFlip: fields=3"),

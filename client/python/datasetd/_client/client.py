@@ -407,12 +407,14 @@ class Client:
             "name": name,
             "device": device_name(device),
             **loading.common_message(
-                bad_samples,
-                max_bad_samples,
-                residency,
-                device_bytes,
-                private,
-                pin,
+                {
+                    "bad_samples": bad_samples,
+                    "max_bad_samples": max_bad_samples,
+                    "residency": residency,
+                    "device_bytes": device_bytes,
+                    "private": private,
+                    "pin": pin,
+                }
             ),
         }
         report: Any = (

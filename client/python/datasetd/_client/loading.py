@@ -52,17 +52,12 @@ def dataset_spec(
     pretransforms: Pipelines,
     device: Any,
     options: Optional[Mapping[str, str]],
-    bad_samples: str,
-    max_bad_samples: Optional[int],
-    residency: str = "device",
-    device_bytes: Optional[int] = None,
-    private: bool = False,
-    pin: bool = False,
     classes: Optional[Sequence[str]] = None,
     ignore_other_classes: bool = False,
+    **others: Any,
 ) -> Dict[str, Any]:
     """Returns the DatasetSpec message for Client.load_dataset's arguments;
-    `classes` are names."""
+    `classes` are names, and `others` those of common_message."""
     given: Dict[str, Any] = {}
     if classes is not None:
         given["class_names"] = list(classes)
@@ -84,27 +79,18 @@ def dataset_spec(
             key: str(value).lower() if isinstance(value, bool) else str(value)
             for key, value in (options or {}).items()
         },
-        **common_message(
-            bad_samples,
-            max_bad_samples,
-            residency,
-            device_bytes,
-            private,
-            pin,
-        ),
+        **common_message(others),
     }
 
 
-def common_message(
-    bad_samples: str,
-    max_bad_samples: Optional[int],
-    residency: str,
-    device_bytes: Optional[int],
-    private: bool,
-    pin: bool,
-) -> Dict[str, Any]:
-    """Those fields of a DatasetSpec or PushHeader message; all but the first
-    only if they are not the defaults."""
+def common_message(given: Mapping[str, Any]) -> Dict[str, Any]:
+    """Returns the fields of a DatasetSpec or PushHeader message for arguments
+    that loads and pushes share, by their names; all but the first only if they
+    are not the defaults."""
+    bad_samples = given.get("bad_samples", "fail")
+    max_bad_samples = given.get("max_bad_samples")
+    residency = given.get("residency", "device")
+    device_bytes = given.get("device_bytes")
     if bad_samples not in ("fail", "skip", "replace"):
         raise InvalidArgument(
             f"bad_samples is {bad_samples!r}: expected 'fail', 'skip' or "
@@ -129,10 +115,9 @@ def common_message(
                 f"device_bytes is {count}: expected 1 to 2**63 - 1"
             )
         message["device_bytes"] = count
-    if private:
-        message["private"] = True
-    if pin:
-        message["pin"] = True
+    for flag in ("private", "pin"):
+        if given.get(flag):
+            message[flag] = True
     return message
 
 

@@ -7,22 +7,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import _checks
 from ._checks import Fields
+from ._described import OPS, Op
 
 _PACKAGE = __name__.rpartition(".")[0]
-_ENUM_PREFIXES = {
-    "dtype": "DTYPE_",
-    "interpolation": "INTERPOLATION_MODE_",
-    "padding_mode": "PADDING_MODE_",
-}
-# The parts of parameters that are tuples; other tuples are (min, max).
-_PARTS = {
-    "center": ("x", "y"),
-    "kernel_size": ("width", "height"),
-    "padding": ("left", "top", "right", "bottom"),
-    "shear": ("x", "y"),
-    "size": ("height", "width"),
-    "translate": ("x", "y"),
-}
 
 
 class Transform:
@@ -32,15 +19,37 @@ class Transform:
     mask, with the same random numbers for all. None: the field `image`.
     """
 
-    # The name in transform.proto.
-    _name = ""
-    # Colour ops on masks are errors.
-    _takes_masks = True
+    _op = Op("Transform")
+    # The arguments and their defaults, and the names in messages of those that
+    # have another one there.
+    _arguments: Dict[str, Any] = {}
+    _names: Dict[str, str] = {}
 
     fields: Optional[Tuple[str, ...]]
 
+    def __init_subclass__(cls) -> None:
+        """Describes an op of the package; a user's is that which it extends."""
+        if cls.__module__.startswith(_PACKAGE):
+            cls._op = OPS.get(cls.__name__, cls._op)
+            cls._arguments = {
+                name: parameter.default
+                for name, parameter in inspect.signature(cls).parameters.items()
+            }
+
     def __init__(self, fields: Fields = None) -> None:
-        self.fields = _checks.fields(type(self).__name__, fields)
+        """Checks what is an argument by its name, and no sequence."""
+        for name, default in self._arguments.items():
+            if name not in vars(self):
+                continue
+            value = vars(self)[name]
+            if value is not None or default is not None:
+                setattr(self, name, _checks.plain(self, name, value))
+        self.fields = _checks.fields(self, fields)
+
+    @property
+    def _takes_masks(self) -> bool:
+        """Colour ops on masks are errors."""
+        return self._op.family in ("geometry", "dtype", "group")
 
     def to_message(
         self, field: str = "image", is_mask: bool = False, draw_id: int = 0
@@ -54,7 +63,7 @@ class Transform:
                 parameters["interpolation"] = "INTERPOLATION_MODE_NEAREST"
             if "antialias" in parameters:
                 parameters["antialias"] = False
-        message: Dict[str, Any] = {self._name: parameters}
+        message: Dict[str, Any] = {self._op.name: parameters}
         if draw_id:
             message["draw_id"] = draw_id
         return message
@@ -62,17 +71,14 @@ class Transform:
     def _parameters(self) -> Dict[str, Any]:
         """Returns the op's message, which has its parameters by their names;
         not what else a subclass of a user's has."""
-        op = next(
-            kind
-            for kind in type(self).__mro__
-            if kind.__module__.startswith(_PACKAGE)
-        )
-        names = inspect.signature(op).parameters
-        return {
-            name: in_message(name, value)
-            for name, value in vars(self).items()
-            if name in names and name != "fields" and value is not None
-        }
+        parameters = {}
+        for argument in self._arguments:
+            name = self._names.get(argument, argument)
+            value = getattr(self, argument, None)
+            if name in self._op.parameters and value is not None:
+                described = self._op.parameters[name]
+                parameters[name] = described.in_message(value)
+        return parameters
 
     def __repr__(self) -> str:
         values = ", ".join(
@@ -93,7 +99,7 @@ class GatedOp(Transform):
     """An op with only a probability."""
 
     def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
-        self.p = _checks.probability(type(self).__name__, p)
+        self.p = p
         super().__init__(fields)
 
 
@@ -105,12 +111,3 @@ def _fill_of(fill: _checks.Fills, field: str, is_mask: bool) -> List[float]:
     if isinstance(fill, dict):
         return fill.get(field, [0.0])
     return [0.0] if is_mask else fill
-
-
-def in_message(name: str, value: Any) -> Any:
-    """Returns a parameter in JSON form."""
-    if name in _ENUM_PREFIXES:
-        return _ENUM_PREFIXES[name] + value.upper().replace("-", "_")
-    if type(value) is tuple:  # but not FillByKind
-        return dict(zip(_PARTS.get(name, ("min", "max")), value))
-    return value

@@ -1,5 +1,6 @@
 """Checks of the ops' arguments. Each returns the normalised value, or raises
-InvalidArgument with the op, the argument and the allowed values."""
+InvalidArgument with the op, the argument and the allowed values; ranges and
+choices are those that the daemon has (_described.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numbers
 from typing import (
     TYPE_CHECKING,
     Any,
+    Callable,
     Dict,
     List,
     NamedTuple,
@@ -19,9 +21,12 @@ from typing import (
 )
 
 from ..errors import InvalidArgument
+from ._described import Parameter
 
 if TYPE_CHECKING:
     from typing_extensions import TypeGuard  # typing's from Python 3.10 on
+
+    from ._base import Transform
 
 Size = Union[int, Sequence[int]]
 Padding = Union[int, Sequence[int]]
@@ -29,12 +34,7 @@ Number = Union[int, float]
 Fill = Union[None, int, float, Sequence[float], Dict[str, Any]]
 Fields = Union[None, str, Sequence[str]]
 
-PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
-RESIZE_MODES = ("nearest", "nearest-exact", "bilinear", "bicubic")
-AFFINE_MODES = ("nearest", "bilinear")
 IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
-_MAX_INT32 = 2**31 - 1
-_MAX_UINT32 = 2**32 - 1
 # Pillow's numbers, which torchvision also accepts.
 _PILLOW_MODES = {0: "nearest", 2: "bilinear", 3: "bicubic"}
 
@@ -48,8 +48,12 @@ class InterpolationMode(enum.Enum):
     BICUBIC = "bicubic"
 
 
-def fail(op: str, name: str, value: Any, expected: str) -> InvalidArgument:
-    return InvalidArgument(f"{op}: {name}={value!r}; expected {expected}")
+def fail(
+    op: Transform, name: str, value: Any, expected: str
+) -> InvalidArgument:
+    return InvalidArgument(
+        f"{op._op.title}: {name}={value!r}; expected {expected}"
+    )
 
 
 def is_int(value: Any) -> bool:
@@ -74,154 +78,163 @@ def is_sequence(value: Any) -> "TypeGuard[Sequence[Any]]":
     )
 
 
-def boolean(op: str, name: str, value: Any) -> bool:
+def _described(op: Transform, name: str) -> Parameter:
+    return op._op.parameters[op._names.get(name, name)]
+
+
+def _is_allowed(described: Parameter, value: float) -> bool:
+    low, high = described.low, described.high
+    return low <= value <= high and value > described.above
+
+
+def _within(described: Parameter) -> str:
+    low, high, above = described.low, described.high, described.above
+    if above > -math.inf:
+        return f" above {above:g}"
+    if (low, high) == (-math.inf, math.inf):
+        return ""
+    if low >= 0 and high >= 1e6:  # more than anybody needs
+        return f" of {low:g} or more, up to {high:.10g}"
+    return f" from {low:.10g} to {high:.10g}"
+
+
+def plain(op: Transform, name: str, value: Any) -> Any:
+    """Returns what is no sequence checked, and other arguments as they are."""
+    described = op._op.parameters.get(op._names.get(name, name))
+    if described is None or described.parts:
+        return value
+    kind = "choice" if described.choices else described.kind
+    check = _PLAIN.get(kind)
+    return check(op, name, value) if check else value
+
+
+def boolean(op: Transform, name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise fail(op, name, value, "True or False")
     return value
 
 
-def integer(op: str, name: str, value: Any, low: int, high: int) -> int:
-    if not is_int(value) or not low <= value <= high:
-        raise fail(op, name, value, f"an int from {low} to {high}")
+def integer(op: Transform, name: str, value: Any) -> int:
+    described = _described(op, name)
+    if not is_int(value) or not _is_allowed(described, value):
+        raise fail(op, name, value, "an int" + _within(described))
     return int(value)
 
 
-def coordinate(op: str, name: str, value: Any) -> int:
-    return integer(op, name, value, -_MAX_INT32, _MAX_INT32)
-
-
-def extent(op: str, name: str, value: Any) -> int:
-    return integer(op, name, value, 1, _MAX_INT32)
-
-
-def number(
-    op: str,
-    name: str,
-    value: Any,
-    low: float = -math.inf,
-    high: float = math.inf,
-) -> float:
-    if not is_number(value) or not low <= value <= high:
-        raise fail(op, name, value, "a number" + _within(low, high))
+def number(op: Transform, name: str, value: Any, others: str = "") -> float:
+    described = _described(op, name)
+    if not is_number(value) or not _is_allowed(described, value):
+        raise fail(op, name, value, "a number" + _within(described) + others)
     return float(value)
 
 
-def _within(low: float, high: float) -> str:
-    if low == -math.inf and high == math.inf:
-        return ""
-    if high == math.inf:
-        return f" of {low:g} or more"
-    if low == -math.inf:
-        return f" of {high:g} or less"
-    return f" from {low:g} to {high:g}"
+def _text(op: Transform, name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise fail(op, name, value, "the name of a field")
+    return value
 
 
-def probability(op: str, value: Any) -> float:
-    return number(op, "p", value, 0, 1)
+def choice(op: Transform, name: str, value: Any) -> Any:
+    choices = tuple(_described(op, name).choices)
+    # torchvision's enum is one, too, by its value.
+    key = getattr(value, "value", value)
+    if name == "interpolation":
+        if is_int(key):
+            key = _PILLOW_MODES.get(int(key), key)
+        if isinstance(key, str):
+            key = key.lower().replace("_", "-")
+    if not (isinstance(key, str) or is_int(key)) or key not in choices:
+        are_names = isinstance(choices[0], str)
+        numbers_text = " or ".join(map(str, choices))
+        expected = f"one of {choices}" if are_names else numbers_text
+        raise fail(op, name, value, expected)
+    return choices[choices.index(key)]
 
 
-def interval(
-    op: str,
-    name: str,
-    value: Any,
-    low: float = -math.inf,
-    high: float = math.inf,
-) -> Tuple[float, float]:
+def interpolation(op: Transform, value: Any) -> str:
+    return str(choice(op, "interpolation", value))
+
+
+_PLAIN: Dict[str, Callable[[Transform, str, Any], Any]] = {
+    "bool": boolean,
+    "choice": choice,
+    "double": number,
+    "int32": integer,
+    "string": _text,
+    "uint32": integer,
+}
+
+
+def interval(op: Transform, name: str, value: Any) -> Tuple[float, float]:
     """(min, max), which may be equal."""
-    expected = "(min, max), numbers" + _within(low, high) + " in that order"
-    items = list(value) if is_sequence(value) else []
-    if len(items) != 2 or not all(is_number(item) for item in items):
-        raise fail(op, name, value, expected)
-    if not low <= items[0] <= items[1] <= high:
-        raise fail(op, name, value, expected)
-    return float(items[0]), float(items[1])
-
-
-def positive(op: str, name: str, value: Any) -> float:
-    if not is_number(value) or value <= 0:
-        raise fail(op, name, value, "a number above 0")
-    return float(value)
-
-
-def positive_interval(op: str, name: str, value: Any) -> Tuple[float, float]:
-    low, high = interval(op, name, value)
-    if low <= 0:
-        raise fail(op, name, value, "(min, max), numbers above 0 in that order")
+    low, high = pair(op, name, value, "(min, max) in that order, numbers")
+    if low > high:
+        raise fail(op, name, value, "(min, max) in that order")
     return low, high
 
 
-def angle_interval(op: str, name: str, value: Any) -> Tuple[float, float]:
-    """A number d is (-d, d)."""
+def spread(op: Transform, name: str, value: Any) -> Tuple[float, float]:
+    """(min, max). A number d is (-d, d)."""
     if is_sequence(value):
         return interval(op, name, value)
-    if not is_number(value) or value < 0:
-        raise fail(op, name, value, "a number of 0 or more, or (min, max)")
+    described = _described(op, name)
+    if not is_number(value) or not 0 <= value <= described.high:
+        raise fail(
+            op,
+            name,
+            value,
+            f"a number from 0 to {described.high:.10g}, or (min, max)"
+            + _within(described),
+        )
     return -float(value), float(value)
 
 
-def pair(op: str, name: str, value: Any) -> Tuple[float, float]:
+def pair(
+    op: Transform, name: str, value: Any, form: str = "(x, y), two numbers"
+) -> Tuple[float, float]:
+    described = _described(op, name)
     items = list(value) if is_sequence(value) else []
-    if len(items) != 2 or not all(is_number(item) for item in items):
-        raise fail(op, name, value, "(x, y), two numbers")
+    if len(items) != 2 or not all(
+        is_number(item) and _is_allowed(described, item) for item in items
+    ):
+        raise fail(op, name, value, form + _within(described))
     return float(items[0]), float(items[1])
 
 
-def center(op: str, value: Any) -> Optional[Tuple[float, float]]:
+def center(op: Transform, value: Any) -> Optional[Tuple[float, float]]:
     return None if value is None else pair(op, "center", value)
 
 
-def size(op: str, value: Any, name: str = "size") -> Tuple[int, int]:
-    expected = "an int, or (height, width), of 1 or more"
+def size(op: Transform, value: Any, name: str = "size") -> Tuple[int, int]:
+    parameters = op._op.parameters
+    described = parameters.get(name) or parameters["height"]
     items = list(value) if is_sequence(value) else [value]
-    if len(items) not in (1, 2):
-        raise fail(op, name, value, expected)
-    for item in items:
-        if not is_int(item) or not 1 <= item <= _MAX_UINT32:
-            raise fail(op, name, value, expected)
+    if len(items) not in (1, 2) or not all(
+        is_int(item) and _is_allowed(described, item) for item in items
+    ):
+        raise fail(op, name, value, "an int, or (height, width), of 1 or more")
     return int(items[0]), int(items[-1])
 
 
-def padding(op: str, value: Any) -> Tuple[int, int, int, int]:
+def padding(op: Transform, value: Any) -> Tuple[int, int, int, int]:
     """(left, top, right, bottom)."""
-    expected = (
-        "an int, or 1, 2 (left and right, top and bottom) or 4 "
-        "(left, top, right, bottom) of 0 or more"
-    )
+    described = _described(op, "padding")
     items = list(value) if is_sequence(value) else [value]
-    for item in items:
-        if not is_int(item) or not 0 <= item <= _MAX_UINT32:
-            raise fail(op, "padding", value, expected)
-    sides = [int(item) for item in items]
-    if len(sides) == 1:
-        return (sides[0],) * 4
-    if len(sides) == 2:
-        return sides[0], sides[1], sides[0], sides[1]
-    if len(sides) == 4:
-        return sides[0], sides[1], sides[2], sides[3]
-    raise fail(op, "padding", value, expected)
+    if len(items) not in (1, 2, 4) or not all(
+        is_int(item) and _is_allowed(described, item) for item in items
+    ):
+        raise fail(
+            op,
+            "padding",
+            value,
+            "an int, or 1, 2 (left and right, top and bottom) or 4 "
+            "(left, top, right, bottom) of 0 or more",
+        )
+    left, top, right, bottom = map(int, items * (4 // len(items)))
+    return left, top, right, bottom
 
 
-def padding_mode(op: str, value: Any) -> str:
-    if value not in PADDING_MODES:
-        raise fail(op, "padding_mode", value, f"one of {PADDING_MODES}")
-    return str(value)
-
-
-def interpolation(
-    op: str, value: Any, modes: Tuple[str, ...] = AFFINE_MODES
-) -> str:
-    # torchvision's enum is one, too, by its value.
-    text = getattr(value, "value", value)
-    if is_int(text):
-        text = _PILLOW_MODES.get(int(text), text)
-    if isinstance(text, str):
-        text = text.lower().replace("_", "-")
-    if text not in modes:
-        raise fail(op, "interpolation", value, f"one of {modes}")
-    return str(text)
-
-
-def floats(op: str, name: str, value: Any) -> List[float]:
+def floats(op: Transform, name: str, value: Any) -> List[float]:
     expected = "a number, or one per channel"
     items = list(value) if is_sequence(value) else [value]
     result = []
@@ -251,12 +264,15 @@ class FillByKind(NamedTuple):
 Fills = Union[List[float], Dict[str, List[float]], FillByKind]
 
 
-def fill(op: str, value: Any, none: Sequence[float] = (0.0,)) -> Fills:
-    """A list, or lists by field or by kind; None stands for `none`."""
+def fill(op: Transform, value: Any) -> Fills:
+    """A list, or lists by field or by kind. None is 0; with an interpolation
+    it is an empty list: the image is taken as zeros outside, and no fill is
+    blended in at its edges."""
+    none = [] if "interpolation" in op._op.parameters else [0.0]
     if value is None:
-        return list(none)
+        return none
     if isinstance(value, FillByKind):
-        return FillByKind(*(fill(op, part, none) for part in value))
+        return FillByKind(*(fill(op, part) for part in value))
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
@@ -274,12 +290,6 @@ def fill(op: str, value: Any, none: Sequence[float] = (0.0,)) -> Fills:
     return floats(op, "fill", value)
 
 
-def warp_fill(op: str, value: Any) -> Fills:
-    """As fill(). None is an empty list: the image is taken as zeros outside,
-    and no fill is blended in at its edges."""
-    return fill(op, value, none=())
-
-
 def dtype_name(value: Any) -> str:
     """The name of a dtype given as text, or as torch or NumPy has it."""
     if isinstance(value, str):
@@ -291,7 +301,7 @@ def dtype_name(value: Any) -> str:
     return text[len("torch.") :] if text.startswith("torch.") else text
 
 
-def dtype(op: str, value: Any, others: Tuple[str, ...] = ()) -> str:
+def dtype(op: Transform, value: Any, others: Tuple[str, ...] = ()) -> str:
     """`others`: dtypes that are not those of images."""
     name = dtype_name(value)
     if name not in (*IMAGE_DTYPES, *others):
@@ -299,7 +309,7 @@ def dtype(op: str, value: Any, others: Tuple[str, ...] = ()) -> str:
     return name
 
 
-def fields(op: str, value: Any) -> Optional[Tuple[str, ...]]:
+def fields(op: Transform, value: Any) -> Optional[Tuple[str, ...]]:
     if value is None:
         return None
     names = [value] if isinstance(value, str) else value

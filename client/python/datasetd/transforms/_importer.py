@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import (
     Any,
     Callable,
@@ -42,9 +41,7 @@ _OPS: Dict[str, Type[Transform]] = {
 
 _PUBLIC = [
     name
-    for module in (
-        colour, dtypes, erasing, groups, moves, policies, resampling
-    )
+    for module in (colour, dtypes, erasing, groups, moves, policies, resampling)
     for name in module.__all__
 ]
 
@@ -149,9 +146,7 @@ class _Fields(NamedTuple):
                 self.spread(inner)
             is_for_all = any(inner.fields for inner in op.transforms)
         else:
-            is_for_all = op._takes_masks and not isinstance(
-                op, (dtypes.Normalize, dtypes.ToDtype)
-            )
+            is_for_all = op._op.family == "geometry"
         if op.fields is None and self.masks and is_for_all:
             op.fields = (self.image, *self.masks)
         elif op.fields is None and (self.masks or self.image != "image"):
@@ -282,13 +277,10 @@ def _converted(op: Any, name: str, place: _Place) -> List[Transform]:
     )
 
 
-def _of_same_name(
-    make: Type[Transform], op: Any, place: _Place
-) -> Transform:
-    parameters = inspect.signature(make).parameters
+def _of_same_name(make: Type[Transform], op: Any, place: _Place) -> Transform:
     arguments = {
         name: getattr(op, name)
-        for name in parameters
+        for name in make._arguments
         if name not in ("antialias", "fields", "inplace")
     }
     if "fill" in arguments:
@@ -297,7 +289,7 @@ def _of_same_name(
         # It is stored there as left, right, top, bottom.
         left, right, top, bottom = op.padding
         arguments["padding"] = (left, top, right, bottom)
-    if "antialias" in parameters:
+    if "antialias" in make._arguments:
         # None, and "warn" of some versions, are False for tensors.
         is_wanted = getattr(op, "antialias", None) is True
         arguments["antialias"] = place.is_pillow or is_wanted
@@ -344,9 +336,7 @@ def _random_erasing(op: Any, place: _Place) -> List[Transform]:
 
 
 def _random_apply(op: Any, place: _Place) -> List[Transform]:
-    inner = _convert_all(
-        place.where, _parts(op), place.fields, place.is_pillow
-    )
+    inner = _convert_all(place.where, _parts(op), place.fields, place.is_pillow)
     return [RandomApply(inner, op.p)] if inner else []
 
 

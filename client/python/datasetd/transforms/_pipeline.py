@@ -18,7 +18,6 @@ from typing import (
 from ..errors import InvalidArgument
 from ._base import Transform
 from ._importer import advice, from_torchvision, is_for_masks
-from .dtypes import Normalize, ToDtype
 from .groups import BatchOp, RandomApply
 
 # A callable is a Compose or another transform of torchvision.
@@ -83,13 +82,10 @@ def moves_pixels(op: Transform) -> bool:
     """True for geometry, and for policies, which have some."""
     if isinstance(op, RandomApply):
         return any(map(moves_pixels, op.transforms))
-    is_geometry = op._takes_masks and not isinstance(op, (Normalize, ToDtype))
-    return is_geometry or hasattr(op, "interpolation")
+    return op._op.family in ("geometry", "policy")
 
 
-def _check_fills(
-    argument: str, op: Transform, fields: Tuple[str, ...]
-) -> None:
+def _check_fills(argument: str, op: Transform, fields: Tuple[str, ...]) -> None:
     """Rejects fills for fields that the op does not apply to."""
     if isinstance(op, RandomApply):
         for inner in op.transforms:

@@ -26,14 +26,13 @@ class ToDtype(Transform):
     Example: T.ToDtype("float32", scale=True)
     """
 
-    _name = "to_dtype"
-
     def __init__(
         self, dtype: Any, scale: bool = False, *, fields: Fields = None
     ) -> None:
-        self.scale = _checks.boolean("ToDtype", "scale", scale)
-        others = () if self.scale else ("int64",)
-        self.dtype = _checks.dtype("ToDtype", dtype, others)
+        self.scale = scale
+        self.dtype = _checks.dtype(
+            self, dtype, () if scale is True else ("int64",)
+        )
         super().__init__(fields)
 
 
@@ -47,8 +46,6 @@ class Normalize(Transform):
     Example: T.Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26))
     """
 
-    _name = "normalize"
-
     def __init__(
         self,
         mean: Sequence[float],
@@ -57,14 +54,14 @@ class Normalize(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        self.mean = _checks.floats("Normalize", "mean", mean)
-        self.std = _checks.floats("Normalize", "std", std)
-        _checks.boolean("Normalize", "inplace", inplace)
+        self.mean = _checks.floats(self, "mean", mean)
+        self.std = _checks.floats(self, "std", std)
+        _checks.boolean(self, "inplace", inplace)
         if len(self.mean) != len(self.std):
             raise InvalidArgument(
                 f"Normalize: mean has {len(self.mean)} values, std "
                 f"{len(self.std)}; expected one each per channel"
             )
         if any(value <= 0 for value in self.std):
-            raise _checks.fail("Normalize", "std", std, "values above 0")
+            raise _checks.fail(self, "std", std, "values above 0")
         super().__init__(fields)

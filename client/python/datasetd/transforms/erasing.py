@@ -24,8 +24,7 @@ class Erase(Transform):
     Example: T.Erase(4, 4, h=8, w=8, v=0)
     """
 
-    _name = "erase"
-    _takes_masks = False
+    _names = dict(i="top", j="left", h="height", w="width", v="value")
 
     def __init__(
         self,
@@ -38,22 +37,10 @@ class Erase(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        self.i = _checks.integer("Erase", "i", i, 0, 2**31 - 1)
-        self.j = _checks.integer("Erase", "j", j, 0, 2**31 - 1)
-        self.h = _checks.extent("Erase", "h", h)
-        self.w = _checks.extent("Erase", "w", w)
-        self.v = _checks.floats("Erase", "v", v)
-        _checks.boolean("Erase", "inplace", inplace)
+        self.i, self.j, self.h, self.w = i, j, h, w
+        self.v = _checks.floats(self, "v", v)
+        _checks.boolean(self, "inplace", inplace)
         super().__init__(fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        return {
-            "top": self.i,
-            "left": self.j,
-            "height": self.h,
-            "width": self.w,
-            "value": self.v,
-        }
 
 
 class RandomErasing(Transform):
@@ -68,9 +55,6 @@ class RandomErasing(Transform):
     Example: T.RandomErasing(p=0.25, scale=(0.02, 0.2))
     """
 
-    _name = "random_erasing"
-    _takes_masks = False
-
     def __init__(
         self,
         p: float = 0.5,
@@ -81,20 +65,22 @@ class RandomErasing(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "RandomErasing"
-        self.p = _checks.probability(op, p)
-        self.scale = _checks.interval(op, "scale", scale, 0, 1)
-        self.ratio = _checks.positive_interval(op, "ratio", ratio)
+        self.p = p
+        self.scale = _checks.interval(self, "scale", scale)
+        self.ratio = _checks.interval(self, "ratio", ratio)
         self.value: Union[str, List[float]]
         if isinstance(value, str):
             if value != "random":
                 raise _checks.fail(
-                    op, "value", value, "a number, one per channel, or 'random'"
+                    self,
+                    "value",
+                    value,
+                    "a number, one per channel, or 'random'",
                 )
             self.value = value
         else:
-            self.value = _checks.floats(op, "value", value)
-        _checks.boolean(op, "inplace", inplace)
+            self.value = _checks.floats(self, "value", value)
+        _checks.boolean(self, "inplace", inplace)
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
@@ -114,12 +100,9 @@ class Cutout(Transform):
     Example: T.Cutout(8)
     """
 
-    _name = "cutout"
-    _takes_masks = False
-
     def __init__(
         self, size: int, fill: Fill = 0, *, fields: Fields = None
     ) -> None:
-        self.size = _checks.extent("Cutout", "size", size)
-        self.fill = _checks.fill("Cutout", fill)
+        self.size = size
+        self.fill = _checks.fill(self, fill)
         super().__init__(fields)

@@ -24,8 +24,6 @@ class RandomApply(Transform):
     Example: T.RandomApply([T.GaussianBlur(3), T.Grayscale(3)], p=0.2)
     """
 
-    _name = "random_apply"
-
     def __init__(
         self,
         transforms: Sequence[Transform],
@@ -35,7 +33,7 @@ class RandomApply(Transform):
     ) -> None:
         if not isinstance(transforms, (list, tuple)) or not transforms:
             raise _checks.fail(
-                "RandomApply", "transforms", transforms, "a list of transforms"
+                self, "transforms", transforms, "a list of transforms"
             )
         for op in transforms:
             if not isinstance(op, Transform) or isinstance(op, BatchOp):
@@ -44,7 +42,7 @@ class RandomApply(Transform):
                     "datasetd.transforms except MixUp and CutMix"
                 )
         self.transforms = list(transforms)
-        self.p = _checks.probability("RandomApply", p)
+        self.p = p
         super().__init__(fields)
 
     def to_message(
@@ -59,7 +57,7 @@ class RandomApply(Transform):
     ) -> Dict[str, Any]:
         """Returns the op with the `transforms` of one field, as messages."""
         message: Dict[str, Any] = {
-            self._name: {"transforms": transforms, "p": self.p}
+            self._op.name: {"transforms": transforms, "p": self.p}
         }
         if draw_id:
             message["draw_id"] = draw_id
@@ -70,8 +68,6 @@ class BatchOp(Transform):
     """Must be the last op of its image; labels become float32 [B,
     num_classes]."""
 
-    _takes_masks = False
-
     def __init__(
         self,
         *,
@@ -81,13 +77,9 @@ class BatchOp(Transform):
         per_sample: bool = False,
         fields: Fields = None,
     ) -> None:
-        op = type(self).__name__
-        self.alpha = _checks.positive(op, "alpha", alpha)
-        self.num_classes = _checks.extent(op, "num_classes", num_classes)
-        if not isinstance(labels, str) or not labels:
-            raise _checks.fail(op, "labels", labels, "the name of a field")
-        self.labels = labels
-        self.per_sample = _checks.boolean(op, "per_sample", per_sample)
+        self.alpha: float = alpha
+        self.num_classes = num_classes
+        self.labels, self.per_sample = labels, per_sample
         super().__init__(fields)
 
 
@@ -102,8 +94,6 @@ class MixUp(BatchOp):
     Example: T.MixUp(alpha=0.2, num_classes=10)
     """
 
-    _name = "mix_up"
-
 
 class CutMix(BatchOp):
     """Pastes a box from another sample of the batch; its area ~ Beta(alpha).
@@ -116,5 +106,3 @@ class CutMix(BatchOp):
 
     Example: T.CutMix(num_classes=10)
     """
-
-    _name = "cut_mix"

@@ -31,8 +31,6 @@ class Pad(Transform):
     Example: T.Pad(4, padding_mode="reflect")
     """
 
-    _name = "pad"
-
     def __init__(
         self,
         padding: Padding,
@@ -41,9 +39,9 @@ class Pad(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        self.padding = _checks.padding("Pad", padding)
-        self.fill = _checks.fill("Pad", fill)
-        self.padding_mode = _checks.padding_mode("Pad", padding_mode)
+        self.padding = _checks.padding(self, padding)
+        self.fill = _checks.fill(self, fill)
+        self.padding_mode = padding_mode
         super().__init__(fields)
 
 
@@ -55,8 +53,6 @@ class Crop(Transform):
     Example: T.Crop(top=2, left=4, height=24, width=24)
     """
 
-    _name = "crop"
-
     def __init__(
         self,
         top: int,
@@ -66,10 +62,7 @@ class Crop(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        self.top = _checks.coordinate("Crop", "top", top)
-        self.left = _checks.coordinate("Crop", "left", left)
-        self.height = _checks.extent("Crop", "height", height)
-        self.width = _checks.extent("Crop", "width", width)
+        self.top, self.left, self.height, self.width = top, left, height, width
         super().__init__(fields)
 
 
@@ -82,15 +75,12 @@ class CenterCrop(Transform):
     Example: T.CenterCrop(24)
     """
 
-    _name = "center_crop"
-
     def __init__(self, size: Size, *, fields: Fields = None) -> None:
-        self.size = _checks.size("CenterCrop", size)
+        self.size = _checks.size(self, size)
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
-        size: Dict[str, Any] = super()._parameters()["size"]
-        return size
+        return dict(zip(("height", "width"), self.size))
 
 
 class RandomCrop(Transform):
@@ -103,8 +93,6 @@ class RandomCrop(Transform):
     Example: T.RandomCrop(32, padding=4, padding_mode="reflect")
     """
 
-    _name = "random_crop"
-
     def __init__(
         self,
         size: Size,
@@ -115,17 +103,18 @@ class RandomCrop(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "RandomCrop"
-        self.size = _checks.size(op, size)
-        self.padding = None if padding is None else _checks.padding(op, padding)
-        self.pad_if_needed = _checks.boolean(op, "pad_if_needed", pad_if_needed)
-        self.fill = _checks.fill(op, fill)
-        self.padding_mode = _checks.padding_mode(op, padding_mode)
+        self.size = _checks.size(self, size)
+        self.padding = (
+            None if padding is None else _checks.padding(self, padding)
+        )
+        self.pad_if_needed = pad_if_needed
+        self.fill = _checks.fill(self, fill)
+        self.padding_mode = padding_mode
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
-        parameters = super()._parameters()
-        return {**parameters.pop("size"), **parameters}
+        size = dict(zip(("height", "width"), self.size))
+        return {**super()._parameters(), **size}
 
 
 class HorizontalFlip(Transform):
@@ -134,16 +123,12 @@ class HorizontalFlip(Transform):
     Example: T.HorizontalFlip()
     """
 
-    _name = "horizontal_flip"
-
 
 class VerticalFlip(Transform):
     """Mirrors every image upside down.
 
     Example: T.VerticalFlip()
     """
-
-    _name = "vertical_flip"
 
 
 class RandomHorizontalFlip(GatedOp):
@@ -152,16 +137,12 @@ class RandomHorizontalFlip(GatedOp):
     Example: T.RandomHorizontalFlip(p=0.5)
     """
 
-    _name = "random_horizontal_flip"
-
 
 class RandomVerticalFlip(GatedOp):
     """Mirrors upside down with probability `p`, by default 0.5.
 
     Example: T.RandomVerticalFlip(p=0.5)
     """
-
-    _name = "random_vertical_flip"
 
 
 class AlternatingFlip(Transform):
@@ -172,5 +153,3 @@ class AlternatingFlip(Transform):
 
     Example: T.AlternatingFlip()
     """
-
-    _name = "alternating_flip"

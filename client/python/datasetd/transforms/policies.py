@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Dict
+from typing import Any
 
 from . import _checks
 from ._base import Transform
@@ -21,14 +21,11 @@ __all__ = [
 class _Policy(Transform):
     """An op with an interpolation and a fill for the ops that move pixels."""
 
-    _takes_masks = False
-
     def __init__(
         self, interpolation: Interpolation, fill: Fill, fields: Fields
     ) -> None:
-        op = type(self).__name__
-        self.interpolation = _checks.interpolation(op, interpolation)
-        self.fill = _checks.warp_fill(op, fill)
+        self.interpolation = _checks.interpolation(self, interpolation)
+        self.fill = _checks.fill(self, fill)
         super().__init__(fields)
 
 
@@ -43,8 +40,6 @@ class RandAugment(_Policy):
     Example: T.RandAugment(num_ops=2, magnitude=9)
     """
 
-    _name = "rand_augment"
-
     def __init__(
         self,
         num_ops: int = 2,
@@ -55,12 +50,16 @@ class RandAugment(_Policy):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "RandAugment"
-        self.num_ops = _checks.integer(op, "num_ops", num_ops, 0, 32)
-        self.num_magnitude_bins = _num_bins(op, num_magnitude_bins)
-        self.magnitude = _checks.integer(
-            op, "magnitude", magnitude, 0, self.num_magnitude_bins - 1
+        self.num_ops = num_ops
+        self.num_magnitude_bins = _checks.integer(
+            self, "num_magnitude_bins", num_magnitude_bins
         )
+        last = self.num_magnitude_bins - 1
+        if not _checks.is_int(magnitude) or not 0 <= magnitude <= last:
+            raise _checks.fail(
+                self, "magnitude", magnitude, f"an int from 0 to {last}"
+            )
+        self.magnitude = magnitude
         super().__init__(interpolation, fill, fields)
 
 
@@ -73,8 +72,6 @@ class TrivialAugmentWide(_Policy):
     Example: T.TrivialAugmentWide()
     """
 
-    _name = "trivial_augment_wide"
-
     def __init__(
         self,
         num_magnitude_bins: int = 31,
@@ -83,9 +80,7 @@ class TrivialAugmentWide(_Policy):
         *,
         fields: Fields = None,
     ) -> None:
-        self.num_magnitude_bins = _num_bins(
-            "TrivialAugmentWide", num_magnitude_bins
-        )
+        self.num_magnitude_bins = num_magnitude_bins
         super().__init__(interpolation, fill, fields)
 
 
@@ -108,8 +103,6 @@ class AutoAugment(_Policy):
     Example: T.AutoAugment("cifar10")
     """
 
-    _name = "auto_augment"
-
     def __init__(
         self,
         policy: Any = AutoAugmentPolicy.IMAGENET,
@@ -118,21 +111,5 @@ class AutoAugment(_Policy):
         *,
         fields: Fields = None,
     ) -> None:
-        policies = tuple(known.value for known in AutoAugmentPolicy)
-        # torchvision's enum is one, too, by its value.
-        value = getattr(policy, "value", policy)
-        if value not in policies:
-            raise _checks.fail(
-                "AutoAugment", "policy", policy, f"one of {policies}"
-            )
-        self.policy = str(value)
+        self.policy: str = policy
         super().__init__(interpolation, fill, fields)
-
-    def _parameters(self) -> Dict[str, Any]:
-        parameters = super()._parameters()
-        parameters["policy"] = f"AUTO_AUGMENT_POLICY_{self.policy.upper()}"
-        return parameters
-
-
-def _num_bins(op: str, value: Any) -> int:
-    return _checks.integer(op, "num_magnitude_bins", value, 2, 65536)

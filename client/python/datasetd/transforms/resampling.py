@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from . import _checks
-from ._base import Transform, in_message
+from ._base import Transform
 from ._checks import Fields, Fill, InterpolationMode, Number, Size
 
 __all__ = [
@@ -34,8 +34,6 @@ class Resize(Transform):
     Example: T.Resize((24, 24), interpolation="bicubic")
     """
 
-    _name = "resize"
-
     def __init__(
         self,
         size: Optional[Size],
@@ -45,28 +43,25 @@ class Resize(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "Resize"
         # Length of the shorter edge, or height and width.
         self.size: Union[None, int, Tuple[int, int]] = None
         if size is not None:
-            height, width = _checks.size(op, size)
+            height, width = _checks.size(self, size)
             is_pair = _checks.is_sequence(size) and len(size) == 2
             self.size = (height, width) if is_pair else height
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.RESIZE_MODES
-        )
+        self.interpolation = _checks.interpolation(self, interpolation)
         self.max_size = (
             None
             if max_size is None
-            else _checks.extent(op, "max_size", max_size)
+            else _checks.integer(self, "max_size", max_size)
         )
         if self.max_size is None and size is None:
             raise _checks.fail(
-                op, "max_size", max_size, "an int, as size is None"
+                self, "max_size", max_size, "an int, as size is None"
             )
         if self.max_size is not None and isinstance(self.size, tuple):
             raise _checks.fail(
-                op, "max_size", max_size, f"None, as size={size!r} is a pair"
+                self, "max_size", max_size, f"None, as size={size!r} is a pair"
             )
         if (
             self.max_size is not None
@@ -74,9 +69,9 @@ class Resize(Transform):
             and self.max_size <= self.size
         ):
             raise _checks.fail(
-                op, "max_size", max_size, f"more than size={size!r}"
+                self, "max_size", max_size, f"more than size={size!r}"
             )
-        self.antialias = _antialias(op, antialias)
+        self.antialias = False if antialias is None else antialias
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
@@ -95,8 +90,6 @@ class ResizedCrop(Transform):
     Example: T.ResizedCrop(2, 4, 16, 20, size=(24, 24))
     """
 
-    _name = "resized_crop"
-
     def __init__(
         self,
         top: int,
@@ -109,16 +102,10 @@ class ResizedCrop(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "ResizedCrop"
-        self.top = _checks.coordinate(op, "top", top)
-        self.left = _checks.coordinate(op, "left", left)
-        self.height = _checks.extent(op, "height", height)
-        self.width = _checks.extent(op, "width", width)
-        self.size = _checks.size(op, size)
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.RESIZE_MODES
-        )
-        self.antialias = _antialias(op, antialias)
+        self.top, self.left, self.height, self.width = top, left, height, width
+        self.size = _checks.size(self, size)
+        self.interpolation = _checks.interpolation(self, interpolation)
+        self.antialias = False if antialias is None else antialias
         super().__init__(fields)
 
 
@@ -133,8 +120,6 @@ class RandomResizedCrop(Transform):
     Example: T.RandomResizedCrop(24, scale=(0.2, 1.0))
     """
 
-    _name = "random_resized_crop"
-
     def __init__(
         self,
         size: Size,
@@ -145,14 +130,11 @@ class RandomResizedCrop(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "RandomResizedCrop"
-        self.size = _checks.size(op, size)
-        self.scale = _checks.interval(op, "scale", scale, low=0)
-        self.ratio = _checks.positive_interval(op, "ratio", ratio)
-        self.interpolation = _checks.interpolation(
-            op, interpolation, _checks.RESIZE_MODES
-        )
-        self.antialias = _antialias(op, antialias)
+        self.size = _checks.size(self, size)
+        self.scale = _checks.interval(self, "scale", scale)
+        self.ratio = _checks.interval(self, "ratio", ratio)
+        self.interpolation = _checks.interpolation(self, interpolation)
+        self.antialias = False if antialias is None else antialias
         super().__init__(fields)
 
 
@@ -167,8 +149,6 @@ class Rotate(Transform):
     Example: T.Rotate(30, interpolation="bilinear")
     """
 
-    _name = "rotate"
-
     def __init__(
         self,
         angle: Number,
@@ -179,12 +159,11 @@ class Rotate(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "Rotate"
-        self.angle = _checks.number(op, "angle", angle)
-        self.interpolation = _checks.interpolation(op, interpolation)
-        self.expand = _checks.boolean(op, "expand", expand)
-        self.center = _checks.center(op, center)
-        self.fill = _checks.warp_fill(op, fill)
+        self.angle: float = angle
+        self.interpolation = _checks.interpolation(self, interpolation)
+        self.expand = expand
+        self.center = _checks.center(self, center)
+        self.fill = _checks.fill(self, fill)
         super().__init__(fields)
 
 
@@ -197,8 +176,6 @@ class RandomRotation(Transform):
     Example: T.RandomRotation(15, fill=0)
     """
 
-    _name = "random_rotation"
-
     def __init__(
         self,
         degrees: Union[Number, Sequence[float]],
@@ -209,12 +186,11 @@ class RandomRotation(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "RandomRotation"
-        self.degrees = _checks.angle_interval(op, "degrees", degrees)
-        self.interpolation = _checks.interpolation(op, interpolation)
-        if _checks.boolean(op, "expand", expand):
+        self.degrees = _checks.spread(self, "degrees", degrees)
+        self.interpolation = _checks.interpolation(self, interpolation)
+        if _checks.boolean(self, "expand", expand):
             raise _checks.fail(
-                op,
+                self,
                 "expand",
                 expand,
                 "False: the size of each sample would depend on its angle, "
@@ -224,8 +200,8 @@ class RandomRotation(Transform):
                 "expand",
             )
         self.expand = expand
-        self.center = _checks.center(op, center)
-        self.fill = _checks.warp_fill(op, fill)
+        self.center = _checks.center(self, center)
+        self.fill = _checks.fill(self, fill)
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
@@ -244,8 +220,6 @@ class Affine(Transform):
     Example: T.Affine(10, translate=(2, 1), scale=1.1, shear=5)
     """
 
-    _name = "affine"
-
     def __init__(
         self,
         angle: Number,
@@ -258,19 +232,18 @@ class Affine(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "Affine"
-        self.angle = _checks.number(op, "angle", angle)
-        self.translate = _checks.pair(op, "translate", translate)
-        self.scale = _checks.positive(op, "scale", scale)
+        self.angle: float = angle
+        self.translate = _checks.pair(self, "translate", translate)
+        self.scale = scale
         if _checks.is_sequence(shear) and len(shear) == 1:
-            self.shear = (_checks.number(op, "shear", shear[0]),) * 2
+            self.shear = (_checks.number(self, "shear", shear[0]),) * 2
         elif _checks.is_sequence(shear):
-            self.shear = _checks.pair(op, "shear", shear)
+            self.shear = _checks.pair(self, "shear", shear)
         else:
-            self.shear = (_checks.number(op, "shear", shear), 0.0)
-        self.interpolation = _checks.interpolation(op, interpolation)
-        self.fill = _checks.warp_fill(op, fill)
-        self.center = _checks.center(op, center)
+            self.shear = (_checks.number(self, "shear", shear), 0.0)
+        self.interpolation = _checks.interpolation(self, interpolation)
+        self.fill = _checks.fill(self, fill)
+        self.center = _checks.center(self, center)
         super().__init__(fields)
 
 
@@ -287,7 +260,7 @@ class RandomAffine(Transform):
     Example: T.RandomAffine(10, translate=(0.1, 0.1), scale=(0.9, 1.1))
     """
 
-    _name = "random_affine"
+    _names = {"shear": "shear_x"}
 
     def __init__(
         self,
@@ -301,41 +274,32 @@ class RandomAffine(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "RandomAffine"
-        self.degrees = _checks.angle_interval(op, "degrees", degrees)
+        self.degrees = _checks.spread(self, "degrees", degrees)
         self.translate = None
         if translate is not None:
-            self.translate = _checks.pair(op, "translate", translate)
-            if not all(0.0 <= part <= 1.0 for part in self.translate):
-                raise _checks.fail(
-                    op, "translate", translate, "parts from 0 to 1 of the image"
-                )
+            self.translate = _checks.pair(self, "translate", translate)
         self.scale = (
-            None
-            if scale is None
-            else _checks.positive_interval(op, "scale", scale)
+            None if scale is None else _checks.interval(self, "scale", scale)
         )
         # (min, max) along x, optionally followed by (min, max) along y.
         self.shear: Optional[Tuple[float, ...]] = None
         if shear is not None:
             if _checks.is_sequence(shear) and len(shear) == 4:
                 self.shear = _checks.interval(
-                    op, "shear", shear[:2]
-                ) + _checks.interval(op, "shear", shear[2:])
+                    self, "shear", shear[:2]
+                ) + _checks.interval(self, "shear", shear[2:])
             else:
-                self.shear = _checks.angle_interval(op, "shear", shear)
-        self.interpolation = _checks.interpolation(op, interpolation)
-        self.fill = _checks.warp_fill(op, fill)
-        self.center = _checks.center(op, center)
+                self.shear = _checks.spread(self, "shear", shear)
+        self.interpolation = _checks.interpolation(self, interpolation)
+        self.fill = _checks.fill(self, fill)
+        self.center = _checks.center(self, center)
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
         parameters = super()._parameters()
-        parameters.pop("shear", None)
-        shear = self.shear or ()
-        for name, ends in (("shear_x", shear[:2]), ("shear_y", shear[2:])):
-            if ends:
-                parameters[name] = in_message(name, ends)
+        if self.shear is not None and len(self.shear) == 4:
+            along_y = dict(zip(("min", "max"), self.shear[2:]))
+            parameters["shear_y"] = along_y
         return parameters
 
 
@@ -349,8 +313,6 @@ class RandomPerspective(Transform):
     Example: T.RandomPerspective(distortion_scale=0.3)
     """
 
-    _name = "random_perspective"
-
     def __init__(
         self,
         distortion_scale: float = 0.5,
@@ -360,15 +322,7 @@ class RandomPerspective(Transform):
         *,
         fields: Fields = None,
     ) -> None:
-        op = "RandomPerspective"
-        self.distortion_scale = _checks.number(
-            op, "distortion_scale", distortion_scale, 0, 1
-        )
-        self.p = _checks.probability(op, p)
-        self.interpolation = _checks.interpolation(op, interpolation)
-        self.fill = _checks.warp_fill(op, fill)
+        self.distortion_scale, self.p = distortion_scale, p
+        self.interpolation = _checks.interpolation(self, interpolation)
+        self.fill = _checks.fill(self, fill)
         super().__init__(fields)
-
-
-def _antialias(op: str, value: Any) -> bool:
-    return False if value is None else _checks.boolean(op, "antialias", value)
