@@ -135,7 +135,8 @@ class FeedTable {
   std::vector<uint64_t> DropDevice(const std::string& device);
 
   // Blocks until no feed is `ending`, at most for `timeout`. A feed that has
-  // ended no longer uses its dataset, and its memory is free.
+  // ended no longer uses its dataset, and its memory is free; that of arrays
+  // which are being read, soon.
   void AwaitEnded(absl::Duration timeout) const;
 
   // Returns feeds of datasets that the caller may see, ordered by id: at most
