@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -32,10 +33,16 @@ absl::Status Cancelled(const std::string& name) {
       absl::StrCat("pushing dataset '", name, "' was cancelled"));
 }
 
-// Whether a push that was refused with this status may begin later.
-bool MayBegin(const absl::Status& status) {
-  return absl::IsAborted(status) ||
-         IsRefusedForNow(status.code(), status.message());
+// That the user has too many calls or pushes is said for so long before it is
+// believed: where all ranks of a job push at once, one of them makes a dataset
+// with which the others are compared.
+constexpr absl::Duration kBusyTime = absl::Seconds(10);
+
+// As the daemon says it.
+bool IsBusy(const absl::Status& status) {
+  return IsRefusedForNow(status.code(), status.message()) ||
+         (absl::IsResourceExhausted(status) &&
+          absl::StartsWith(status.message(), "pushes: "));
 }
 
 }  // namespace
@@ -187,11 +194,20 @@ absl::StatusOr<Push> Push::Begin(Session* session, const v1::PushHeader& header,
                                  WaitFunction on_wait) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
   absl::Duration pause = kShortestPause;
+  absl::Duration deadline = absl::InfiniteDuration();
   while (true) {
     auto call = std::make_unique<Call>(session, header, on_wait);
     const absl::Status status = call->Begin(header);
     if (status.ok()) return Push(std::move(call));
-    if (!header.accepts_same() || !MayBegin(status)) return status;
+    if (!header.accepts_same()) return status;
+    if (absl::IsAborted(status)) {
+      deadline = absl::InfiniteDuration();
+    } else if (IsBusy(status)) {
+      deadline = std::min(deadline, MonotonicNow() + kBusyTime);
+      if (MonotonicNow() >= deadline) return status;
+    } else {
+      return status;
+    }
     absl::SleepFor(pause);
     pause = std::min(2 * pause, kLongestPause);
     if (on_wait && !on_wait()) return Cancelled(header.name());

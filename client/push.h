@@ -25,8 +25,8 @@ class Push {
  public:
   // Blocks until the daemon has checked the header and reserved the memory, so
   // that a taken name or a small budget fails before the first sample is sent.
-  // With header.accepts_same, waits for loads and pushes of the name, and for a
-  // turn where a user pushes more at a time than the daemon allows. Errors as
+  // With header.accepts_same, waits for loads and pushes of the name, and for
+  // its turn to be compared. Errors as
   // DatasetService.PushDataset, and CANCELLED if on_wait returned false, which
   // ends the push at any time. `session` must outlive the push.
   static absl::StatusOr<Push> Begin(Session* session,

@@ -195,6 +195,14 @@ uint64_t DatasetRegistry::MaxUnusedBytes(const MemoryBudget& budget) const {
              : total / kAllPercent * max_unused_percent_;
 }
 
+bool DatasetRegistry::IsThere(const std::string& name,
+                              const Caller& caller) const {
+  MutexLock lock(&mutex_);
+  const auto found = table_.Find(name, caller);
+  return found.ok() && ((*found)->state == DatasetState::kLoading ||
+                        (*found)->state == DatasetState::kReady);
+}
+
 absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,
                                                   const Caller& caller) {
   MutexLock lock(&mutex_);

@@ -180,6 +180,9 @@ class DatasetRegistry {
       v1::DatasetSpec spec, const Caller& caller,
       std::shared_ptr<SourceScan> scan = nullptr);
 
+  // Whether the caller sees a dataset of this name that is LOADING or READY.
+  bool IsThere(const std::string& name, const Caller& caller) const;
+
   // Holds an existing dataset and returns its description. NOT_FOUND if there
   // is no such dataset that the caller may see.
   absl::StatusOr<DatasetInfo> Hold(const std::string& name,

@@ -269,9 +269,11 @@ absl::Status DatasetService::Push(
   DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info, push.is_encoded));
   const absl::StatusOr<UserPlaces::Place> place = pushes_.Take(caller.uid);
   if (!place.ok()) {
-    // Its client tries again: all ranks of a job may push the same.
-    return push.accepts_same ? absl::AbortedError(place.status().message())
-                             : place.status();
+    // It is compared when others have been: all ranks of a job may push the
+    // same.
+    return push.accepts_same && datasets_->IsThere(push.spec.name(), caller)
+               ? absl::AbortedError(place.status().message())
+               : place.status();
   }
   DATASETD_ASSIGN_OR_RETURN(const uint64_t id,
                             PushSamples(call, reader, push, caller));
