@@ -3,18 +3,47 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/connection/session.h"
 #include "client/connection/unary_call.h"
+#include "client/push_hasher.h"
 #include "proto/push_metadata.h"
 
 namespace datasetd::client {
 namespace {
 
 constexpr size_t kBlockBytes = 1 << 20;
+// Between tries of a push that accepts the same dataset.
+constexpr absl::Duration kShortestPause = absl::Milliseconds(5);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
+// The daemon ends pushes of clients that it does not hear of.
+constexpr absl::Duration kSilence = absl::Seconds(1);
+
+absl::Status Cancelled(const std::string& name) {
+  return absl::CancelledError(
+      absl::StrCat("pushing dataset '", name, "' was cancelled"));
+}
+
+// That the user has too many calls or pushes is said for so long before it is
+// believed: where all ranks of a job push at once, one of them makes a dataset
+// with which the others are compared.
+constexpr absl::Duration kBusyTime = absl::Seconds(10);
+
+// As the daemon says it.
+bool IsBusy(const absl::Status& status) {
+  return IsRefusedForNow(status.code(), status.message()) ||
+         (absl::IsResourceExhausted(status) &&
+          absl::StartsWith(status.message(), "pushes: "));
+}
 
 }  // namespace
 
@@ -37,11 +66,16 @@ class Push::Call {
 
   // Blocks until the daemon sends metadata with this key, after it has reserved
   // the name and the memory.
-  absl::Status Begin() {
+  absl::Status Begin(const v1::PushHeader& header) {
     if (is_open_) {
       writer_->ReadInitialMetadata(this);
-      is_open_ = Await() &&
-                 context_.GetServerInitialMetadata().count(kPushBegunKey) > 0;
+      is_open_ = Await();
+    }
+    if (is_open_) {
+      const auto& metadata = context_.GetServerInitialMetadata();
+      const auto begun = metadata.find(kPushBegunKey);
+      is_open_ = begun != metadata.end();
+      if (is_open_ && begun->second == kPushByDigests) hasher_.emplace(header);
     }
     return is_open_ ? absl::OkStatus() : Status();
   }
@@ -61,6 +95,11 @@ class Push::Call {
       return absl::FailedPreconditionError(
           absl::StrCat("pushing dataset '", name_, "' has ended"));
     }
+    if (hasher_.has_value()) {
+      DATASETD_RETURN_IF_ERROR(hasher_->Write(bytes));
+      // An empty block tells the daemon that this goes on.
+      return MonotonicNow() - sent_ < kSilence ? absl::OkStatus() : Flush();
+    }
     while (!bytes.empty()) {
       const size_t size = std::min(bytes.size(), kBlockBytes - block_.size());
       block_.append(reinterpret_cast<const char*>(bytes.data()), size);
@@ -73,6 +112,10 @@ class Push::Call {
 
   absl::StatusOr<v1::Dataset> Finish() {
     DATASETD_RETURN_IF_ERROR(Write({}));
+    if (hasher_.has_value()) {
+      DATASETD_ASSIGN_OR_RETURN(*request_.mutable_digests(), hasher_->Finish());
+      DATASETD_RETURN_IF_ERROR(Send());
+    }
     if (!block_.empty()) DATASETD_RETURN_IF_ERROR(Flush());
     if (is_open_) {
       writer_->WritesDone(this);
@@ -85,11 +128,16 @@ class Push::Call {
 
  private:
   absl::Status Flush() {
+    request_.mutable_block()->swap(block_);
+    block_.clear();
+    return Send();
+  }
+
+  absl::Status Send() {
     if (is_open_) {
-      request_.mutable_block()->swap(block_);
-      block_.clear();
       writer_->Write(request_, this);
       is_open_ = Await();
+      sent_ = MonotonicNow();
     }
     // The daemon ended the call; its status tells why.
     return is_open_ ? absl::OkStatus() : Status();
@@ -98,10 +146,7 @@ class Push::Call {
   // Final status of the call.
   absl::Status Status() {
     const grpc::Status status = Drain();
-    if (is_cancelled_) {
-      return absl::CancelledError(
-          absl::StrCat("pushing dataset '", name_, "' was cancelled"));
-    }
+    if (is_cancelled_) return Cancelled(name_);
     absl::Status told = session_->ToStatus(status);
     if (!absl::IsCancelled(told)) return told;
     return absl::AbortedError(
@@ -137,6 +182,9 @@ class Push::Call {
   std::unique_ptr<grpc::ClientAsyncWriter<v1::PushDatasetRequest>> writer_;
   CallQueue queue_;
   std::string block_;  // bytes not sent yet
+  // If the daemon compares digests, and takes no samples.
+  std::optional<PushHasher> hasher_;
+  absl::Duration sent_ = MonotonicNow();
   bool is_open_ = false;
   bool is_cancelled_ = false;
   bool is_finished_ = false;
@@ -145,9 +193,25 @@ class Push::Call {
 absl::StatusOr<Push> Push::Begin(Session* session, const v1::PushHeader& header,
                                  WaitFunction on_wait) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
-  auto call = std::make_unique<Call>(session, header, std::move(on_wait));
-  DATASETD_RETURN_IF_ERROR(call->Begin());
-  return Push(std::move(call));
+  absl::Duration pause = kShortestPause;
+  absl::Duration deadline = absl::InfiniteDuration();
+  while (true) {
+    auto call = std::make_unique<Call>(session, header, on_wait);
+    const absl::Status status = call->Begin(header);
+    if (status.ok()) return Push(std::move(call));
+    if (!header.accepts_same()) return status;
+    if (absl::IsAborted(status)) {
+      deadline = absl::InfiniteDuration();
+    } else if (IsBusy(status)) {
+      deadline = std::min(deadline, MonotonicNow() + kBusyTime);
+      if (MonotonicNow() >= deadline) return status;
+    } else {
+      return status;
+    }
+    absl::SleepFor(pause);
+    pause = std::min(2 * pause, kLongestPause);
+    if (on_wait && !on_wait()) return Cancelled(header.name());
+  }
 }
 
 Push::Push(std::unique_ptr<Call> call) : call_(std::move(call)) {}

@@ -25,8 +25,10 @@ class Push {
  public:
   // Blocks until the daemon has checked the header and reserved the memory, so
   // that a taken name or a small budget fails before the first sample is sent.
-  // Errors as DatasetService.PushDataset, and CANCELLED if on_wait returned
-  // false, which ends the push at any time. `session` must outlive the push.
+  // With header.accepts_same, waits for loads and pushes of the name, and for
+  // its turn to be compared. Errors as
+  // DatasetService.PushDataset, and CANCELLED if on_wait returned false, which
+  // ends the push at any time. `session` must outlive the push.
   static absl::StatusOr<Push> Begin(Session* session,
                                     const v1::PushHeader& header,
                                     WaitFunction on_wait);
