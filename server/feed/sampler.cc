@@ -25,7 +25,7 @@ constexpr int64_t kRowNanoseconds = 4;  // from a table, or not shuffled
 constexpr int64_t kKeyedRowNanoseconds = 40;
 constexpr int64_t kDrawNanoseconds = 200;  // of a large WeightTable
 constexpr int64_t kGroupNanoseconds = 1000;
-constexpr int64_t kGroupRowNanoseconds = 100;
+constexpr int64_t kGroupRowNanoseconds = 150;
 constexpr int64_t kSubsetNanoseconds = 10;
 
 absl::Status ValidateDraws(const SamplerOptions& options) {
