@@ -251,6 +251,13 @@ class RandomSolarize(Transform):
         super().__init__(fields)
 
 
+def _threshold(op: Transform, value: float) -> float:
+    """The daemon's range depends on the image's dtype there."""
+    if not _checks.is_number(value) or not 0 <= value <= 255:
+        raise _checks.fail(op, "threshold", value, "a number from 0 to 255")
+    return value
+
+
 class Autocontrast(Transform):
     """Stretches the values of every channel to the full range.
 
