@@ -32,18 +32,22 @@ absl::Status ValidateDraws(const SamplerOptions& options) {
       kMaxNumSamples - std::min<uint64_t>(kMaxNumSamples, options.world_size);
   if (*options.num_draws > max_draws) {
     return absl::InvalidArgumentError(
-        absl::StrCat("num_draws is ", *options.num_draws, "; with world_size ",
+        absl::StrCat(options.mixture.has_value() ? "num_rows" : "num_draws",
+                     " is ", *options.num_draws, "; with world_size ",
                      options.world_size, " it must be within 0..", max_draws));
   }
   if (options.first_position > 0 &&
       options.first_position >= *options.num_draws) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("first_position is ", options.first_position, "; with ",
-                     *options.num_draws, " draws it must be 0 or below that"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "first_position is ", options.first_position, "; with ",
+        *options.num_draws, options.mixture.has_value() ? " rows" : " draws",
+        " it must be 0 or below that"));
   }
-  if (options.shuffle || options.subset != nullptr) {
+  if (options.subset != nullptr ||
+      (options.shuffle && !options.mixture.has_value())) {
     return absl::InvalidArgumentError(
-        "weights exclude shuffle and subset of the sampler");
+        "weights exclude shuffle and subset of the sampler, and a mixture "
+        "excludes subset");
   }
   return absl::OkStatus();
 }
@@ -138,7 +142,8 @@ void Shuffle(uint64_t seed, uint64_t epoch, absl::Span<uint16_t> order) {
 }
 
 bool NeedsTables(const SamplerOptions& options) {
-  return options.shuffle && options.num_samples <= Sampler::kMaxTableSize;
+  return options.shuffle && !options.mixture.has_value() &&
+         options.num_samples <= Sampler::kMaxTableSize;
 }
 
 }  // namespace
@@ -201,8 +206,9 @@ absl::StatusOr<int64_t> Sampler::CountBatches(const SamplerOptions& options) {
 absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Create(
     const SamplerOptions& options) {
   DATASETD_RETURN_IF_ERROR(Validate(options));
-  Require((options.weights != nullptr) == options.num_draws.has_value(),
-          "draws are by weight");
+  Require((options.weights != nullptr || options.mixture.has_value()) ==
+              options.num_draws.has_value(),
+          "draws are by weight or of a mixture");
   return absl::WrapUnique(new Sampler(options));
 }
 
@@ -210,18 +216,23 @@ Sampler::Sampler(const SamplerOptions& options)
     : subset_(options.subset),
       seed_(options.seed),
       num_samples_(options.num_samples),
+      num_positions_(options.num_draws.value_or(num_samples_)),
       batch_size_(options.batch_size),
       rank_(options.rank),
       world_size_(options.world_size),
       first_position_(options.first_position),
       shuffle_(options.shuffle),
       weights_(options.weights),
+      mixture_(options.mixture.has_value()
+                   ? std::make_unique<MixtureOrder>(*options.mixture, shuffle_,
+                                                    seed_)
+                   : nullptr),
       num_rows_(NumRows(options)),
       num_batches_(NumBatches(options)) {
   // Cannot overflow: (num_rows_ - 1) * world_size_ is below the number of
   // positions.
   last_is_padding_ = weights_ == nullptr && num_rows_ > 0 &&
-                     Position(num_rows_ - 1) >= num_samples_;
+                     Position(num_rows_ - 1) >= num_positions_;
   if (NeedsTables(options)) {
     tables_ = std::make_unique<Tables>(seed_, options.num_samples);
   }
@@ -261,6 +272,8 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
       first + indices.size() == static_cast<uint64_t>(shape.num_samples);
   if (weights_ != nullptr) {
     weights_->Draw(seed_, epoch, Position(first_row), world_size_, indices);
+  } else if (mixture_ != nullptr) {
+    FillMixed(epoch, batch, first_row, is_padded, indices);
   } else if (tables_ != nullptr) {
     const uint16_t* order = tables_->Use(epoch);
     Gather(
@@ -282,12 +295,30 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
   }
 }
 
+void Sampler::FillMixed(uint64_t epoch, uint64_t batch, uint64_t first_row,
+                        bool is_padded, absl::Span<int64_t> indices) {
+  const uint64_t batch_rows = batch_size_ * world_size_;
+  const uint64_t begin = first_position_ + batch * batch_rows;
+  const MixtureOrder::BatchRange range = {
+      begin, std::min(begin + batch_rows, num_positions_)};
+  const uint64_t position = Position(first_row);
+  const size_t num_unpadded = indices.size() - (is_padded ? 1 : 0);
+  mixture_->Fill(epoch, range, position, world_size_,
+                 indices.first(num_unpadded));
+  if (!is_padded) return;
+  // As a batch of its own: it may belong to none of this epoch's.
+  const uint64_t wrapped =
+      (position + num_unpadded * world_size_) % num_positions_;
+  mixture_->Fill(epoch, {wrapped, wrapped + 1}, wrapped, 1, indices.last(1));
+}
+
 void Sampler::Prepare(uint64_t epoch) {
   if (tables_ != nullptr) tables_->Prepare(epoch);
 }
 
 int64_t Sampler::row_nanoseconds() const {
   if (weights_ != nullptr) return kDrawNanoseconds;
+  if (mixture_ != nullptr) return mixture_->row_nanoseconds();
   return (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds
                                          : kRowNanoseconds) +
          (subset_ != nullptr ? kSubsetNanoseconds : 0);

@@ -27,6 +27,10 @@
 // With weights, position p is draw p of the epoch (weight_table.h), and N above
 // is num_draws. Nothing is padding: positions from N on are further draws.
 //
+// With a mixture, position p is row p of the epoch (mixture_order.h), and N
+// above is num_draws. Its batches are those of all ranks: batch b has positions
+// f + b * batch_size * w and on, f being first_position.
+//
 // With first_position f, an epoch is the rest of its global order: rank r takes
 // positions f + r, f + r + w, ..., and N above is N - f. Padding wraps around
 // to position 0 all the same.
@@ -43,6 +47,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/feed/mixture_order.h"
 #include "server/feed/subset.h"
 #include "server/feed/weight_table.h"
 
@@ -62,7 +67,14 @@ struct SamplerOptions {
   Subset subset;
   // Complete before Fill; excludes shuffle and subset. Null: no weights.
   std::shared_ptr<const WeightTable> weights;
-  std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
+  // Of a mixture with ratios; excludes weights and subset.
+  std::optional<MixtureOptions> mixture;
+  // Rows per epoch over all ranks; set if there are weights or a mixture.
+  std::optional<uint64_t> num_draws;
+
+  // True if a sample may come several times in an epoch, so that random ops
+  // are seeded by positions.
+  bool repeats_samples() const { return num_draws.has_value(); }
 };
 
 class Sampler {
@@ -76,8 +88,8 @@ class Sampler {
   // The memory of Create(options), but for the subset and the weights.
   static int64_t TableBytes(const SamplerOptions& options);
 
-  // Errors as CountBatches. REQUIRES: weights and num_draws are both set, or
-  // none is.
+  // Errors as CountBatches. REQUIRES: num_draws is set if and only if weights
+  // or a mixture are.
   static absl::StatusOr<std::unique_ptr<Sampler>> Create(
       const SamplerOptions& options);
   ~Sampler();
@@ -130,6 +142,9 @@ class Sampler {
   uint64_t Position(uint64_t row) const {
     return first_position_ + rank_ + row * world_size_;
   }
+  // FillRows, of a mixture.
+  void FillMixed(uint64_t epoch, uint64_t batch, uint64_t first_row,
+                 bool is_padded, absl::Span<int64_t> indices);
   // is_padded: the last of the rows is padding.
   template <typename Order>
   void Gather(uint64_t first_row, bool is_padded, Order order,
@@ -138,12 +153,14 @@ class Sampler {
   const Subset subset_;
   const uint64_t seed_;
   const uint64_t num_samples_;
+  const uint64_t num_positions_;  // of an epoch, from position 0 on
   const uint64_t batch_size_;
   const uint64_t rank_;
   const uint64_t world_size_;
   const uint64_t first_position_;
   const bool shuffle_;
   const std::shared_ptr<const WeightTable> weights_;  // null: none
+  const std::unique_ptr<MixtureOrder> mixture_;       // null: none
   const uint64_t num_rows_;  // per epoch, equal for all ranks
   const uint64_t num_batches_;
   bool last_is_padding_;

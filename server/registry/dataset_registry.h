@@ -361,6 +361,7 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndUse(uint64_t entry_id, uint32_t uid);
   bool IsReady(uint64_t entry_id) const;
+  std::vector<std::string> ClassNames(uint64_t entry_id) const;
   void DropHold(DatasetEntry& entry, uint64_t session_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DatasetInfo DescribeBriefly(const DatasetEntry& entry) const
