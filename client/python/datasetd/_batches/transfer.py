@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, Container, List, Optional
 
 from .._connection import library
-from .batch import Batch, Origin, batch_class, detached
+from .batch import Batch, Origin, batch_class
 from .dlpack import CUDA, HANDLE_BYTES, FieldInfo, Handle
 from .frameworks import Framework, copy_of
 from .held import Held
@@ -33,6 +33,7 @@ class Transfer:
         images: Container[str],
         held: Held,
         num_slots: int,
+        is_mixture: bool = False,
     ) -> None:
         self._framework = framework
         self._fields = fields
@@ -60,6 +61,7 @@ class Transfer:
         self._origin = Origin(
             framework,
             FieldInfo("indices", "int64", fields[0].shape[:1], (1,)),
+            is_mixture,
         )
         self._delete = library.load().quick.tensor_delete
         # Filled by datasetd_feed_next, with the handle of begin().
@@ -139,7 +141,7 @@ class Transfer:
             batch._copied_on = self.stream
         batch._origin = self._origin
         batch._handle = (
-            detached(handle, copy_of(self._origin.indices(handle)))
+            batch._detached(handle, copy_of)
             if is_copy
             else handle
         )

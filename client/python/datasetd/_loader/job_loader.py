@@ -118,7 +118,13 @@ class JobLoader(Fixed, Generic[ArrayT]):
         feed = self._feeds.newest
         if feed.queue is not None:
             return len(feed)
-        return self._num_batches(self.num_samples)
+        return self._num_batches(self._num_positions())
+
+    def _num_positions(self) -> int:
+        """Returns the rows of an epoch, over all ranks. REQUIRES: the daemon
+        makes the order."""
+        num_rows = self._order.num_rows
+        return self.num_samples if num_rows is None else num_rows
 
     def _num_batches(self, num_samples: int) -> int:
         """Returns this rank's batches of the last `num_samples` of an epoch.
@@ -178,8 +184,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
         index = self._start.position()[1]
         if not self._order.is_global:
             return len(self) - index
-        num_samples = self.num_samples - self._start.first_position
-        return self._num_batches(num_samples) - index
+        num_left = self._num_positions() - self._start.first_position
+        return self._num_batches(num_left) - index
 
     def _look(self, epoch: int) -> None:
         self._looked_at = epoch
@@ -287,7 +293,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         position, first = checked_position(
             state,
             identity,
-            self.num_samples if self._order.is_global else None,
+            self._num_positions() if self._order.is_global else None,
         )
         # A state of a version before does not say what the sampler was told.
         told = state.get("sampler_epoch", position[0])
@@ -298,7 +304,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
             order_state = checked_order_state(state, position[1])
         if not self._order.pad:
             epoch, index = position
-            if index >= self._num_batches(self.num_samples - first):
+            if index >= self._num_batches(self._num_positions() - first):
                 # Other ranks have more batches: what is left, is theirs.
                 first += index * self.batch_size * self.world_size
                 position = epoch, 0
@@ -353,7 +359,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
 
     @property
     def num_samples(self) -> int:
-        """Samples in the dataset or subset, over all ranks and nodes."""
+        """Samples in the dataset, subset or mixture, over all ranks and
+        nodes."""
         if self._order.partition is not None:
             self._collective.follow()
             return self._order.partition.total
@@ -445,7 +452,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         ):
             return 0
         first = self._start.first_position
-        return -(self.num_samples - first) % self.world_size
+        return -(self._num_positions() - first) % self.world_size
 
     def _num_rows(self) -> int:
         """Returns the rows of this rank in a whole epoch, before batches are
@@ -454,11 +461,11 @@ class JobLoader(Fixed, Generic[ArrayT]):
         partition = self._order.partition
         if partition is not None:
             return partition.num_rows
-        num_samples, (rank, size) = self.num_samples, self._share.ranks
+        num_rows, (rank, size) = self._num_positions(), self._share.ranks
         if self.drop_last:
-            return num_samples // size
+            return num_rows // size
         rest = 0 if self._order.pad else rank
-        return -(-max(0, num_samples - rest) // size)
+        return -(-max(0, num_rows - rest) // size)
 
     def _next_indices(self) -> Iterator[List[int]]:
         """Yields the sample indices of the batches of the next epoch, which

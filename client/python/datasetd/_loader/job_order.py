@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Dict, Iterable, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Optional, Set, Tuple, Union
 
 from .._datasets.dataset import Dataset
+from .._datasets.mixture import Mixture
 from .._datasets.parts import check_node
 from .._feed.order_queue import OrderQueue
 from .._order.partition import Partition, seed_of
@@ -52,13 +53,15 @@ class JobOrder:
     or one that is sent, of a sampler or of a partition.
 
     Attributes: batch_size, shuffle, drop_last, pad; partition, weighted, and
-    samples, the indices of a subset, each None if there is none; is_given,
-    whether a sampler of the user decides, which the loader cannot run anew.
+    samples, the indices of a subset, each None if there is none; num_rows, rows
+    of an epoch over all ranks if that is not the number of samples, else None;
+    is_given, whether a sampler of the user decides, which the loader cannot run
+    anew.
     """
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Union[Dataset, Mixture],
         subset: Optional[Iterable[int]],
         batch_size: int,
         shuffle: bool,
@@ -78,6 +81,9 @@ class JobOrder:
             self.samples = index_array("subset", subset)
             self._subset_hash = digest(self.samples).hex()
             self._num_samples = len(self.samples)
+        self.num_rows: Optional[int] = None
+        if isinstance(dataset, Mixture) and dataset.ratios is not None:
+            self.num_rows = dataset.num_rows
         self.weighted: Optional[Weighted] = None
         self.partition: Optional[Partition] = None
         self._sampler: Any = None
