@@ -4,6 +4,7 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -116,7 +117,11 @@ absl::Status ChooseDevice(Session* session, v1::FeedOptions* options) {
   const std::string& device = options->device();
   int ordinal = 0;
   if (device.empty()) {
-    if (session->HasReplicas(options->dataset())) {
+    const auto& parts = options->mixture().parts();
+    if (session->HasReplicas(options->dataset()) ||
+        std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
+          return session->HasReplicas(part.dataset());
+        })) {
       options->set_device(CurrentGpuUuid());
     }
   } else if (absl::string_view digits = device;

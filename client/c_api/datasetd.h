@@ -288,7 +288,8 @@ DATASETD_API int32_t datasetd_feed_send_indices(
     int32_t ends_epoch, int64_t timeout_ns, datasetd_wait_function wait,
     void* argument, datasetd_error* error);
 
-/* Field number of the sample indices, int64 [num_samples]. */
+/* Field number of the sample indices, int64 [num_samples]. With a mixture the
+ * dataset's number is in the upper 32 bits, the index in it below. */
 #define DATASETD_INDICES 0xffffffffu
 
 /* Returns a writable tensor that shares the batch's memory and holds it until

@@ -74,7 +74,8 @@ class Batch {
 
   // REQUIRES: 0 <= index < num_fields().
   FieldView field(int index) const;
-  // Sample indices, int64 [num_samples].
+  // Sample indices, int64 [num_samples]. With a mixture the dataset's number is
+  // in the upper 32 bits.
   FieldView indices() const { return field(num_fields()); }
 
   // Returns a tensor that holds the slot until the caller calls its deleter,

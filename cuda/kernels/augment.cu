@@ -80,8 +80,8 @@ extern "C" __global__ void __launch_bounds__(kMaxChainThreads,
         const auto at = static_cast<uint32_t>(turn);
         executor.SetStrip(
             {static_cast<int32_t>(at % strips), static_cast<int32_t>(strips)});
-        executor.Run(batch,
-                     batch.first_row + static_cast<int32_t>(at / strips));
+        const int32_t row = batch.first_row + static_cast<int32_t>(at / strips);
+        if (IsOwnRow(program.mixture, batch, row)) executor.Run(batch, row);
       }
       turn -= turns;
     }

@@ -1,5 +1,6 @@
 // A dataset: N samples in the memory of one device, of several, or in pinned
-// host memory that they read. Immutable.
+// host memory that they read. Or a mixture (mixture.h): the samples of several
+// such datasets, one after another, which has no memory of its own. Immutable.
 //
 // Shared by the registry and the feeds that draw from it; the memory is freed
 // with the last reference. Thread-safe.
@@ -60,6 +61,13 @@ class Dataset {
     std::string content_hash;     // hex
     BadSampleReport bad_samples;  // skipped or replaced
     std::vector<LoadNote> notes;
+    // Of a mixture, whose memory and packed are empty. Else empty.
+    std::vector<std::shared_ptr<const Dataset>> parts;
+  };
+  // Where a sample is: in this dataset, or a mixture's part.
+  struct Place {
+    const Dataset* dataset = nullptr;
+    int64_t index = 0;  // within it
   };
 
   explicit Dataset(Contents contents) : contents_(std::move(contents)) {
@@ -74,6 +82,16 @@ class Dataset {
         sizes_[f] = field_index(f)->DistinctSizes();
       }
     }
+    int64_t end = 0;
+    for (const auto& part : contents_.parts) {
+      part_ends_.push_back(end += part->num_samples());
+      for (size_t f = 0; f < sizes_.size(); ++f) {
+        const absl::Span<const ImageSize> sizes = part->field_sizes(f);
+        sizes_[f].insert(sizes_[f].end(), sizes.begin(), sizes.end());
+      }
+    }
+    if (contents_.parts.empty()) return;
+    for (std::vector<ImageSize>& sizes : sizes_) KeepDistinct(sizes);
   }
   Dataset(const Dataset&) = delete;
   Dataset& operator=(const Dataset&) = delete;
@@ -86,40 +104,70 @@ class Dataset {
   const std::string& content_hash() const { return contents_.content_hash; }
   const BadSampleReport& bad_samples() const { return contents_.bad_samples; }
   const std::vector<LoadNote>& notes() const { return contents_.notes; }
-  // DATA_LOSS once samples could not be read from the dataset's mapped file:
-  // then nothing that was made from them may be used.
-  absl::Status status() const {
-    return file() == nullptr ? absl::OkStatus() : file()->status();
+  // Empty unless this is a mixture.
+  const std::vector<std::shared_ptr<const Dataset>>& parts() const {
+    return contents_.parts;
   }
-  // Null unless the samples are in a mapped file.
+  // REQUIRES: 0 <= sample < num_samples().
+  Place Locate(int64_t sample) const {
+    if (parts().empty()) return {this, sample};
+    const auto end =
+        std::upper_bound(part_ends_.begin(), part_ends_.end(), sample);
+    const auto part = static_cast<size_t>(end - part_ends_.begin());
+    return {parts()[part].get(),
+            part == 0 ? sample : sample - part_ends_[part - 1]};
+  }
+  // DATA_LOSS once samples could not be read from the dataset's mapped file, or
+  // that of a part: then nothing that was made from them may be used.
+  absl::Status status() const {
+    absl::Status status =
+        file() == nullptr ? absl::OkStatus() : file()->status();
+    for (const auto& part : parts()) status.Update(part->status());
+    return status;
+  }
+  // Null unless the samples are in a mapped file; of a mixture always.
   const MappedFile* file() const { return contents_.file.get(); }
+  bool has_mapped_files() const {
+    return file() != nullptr ||
+           std::any_of(parts().begin(), parts().end(), [](const auto& part) {
+             return part->file() != nullptr;
+           });
+  }
+  // REQUIRES: not a mixture.
   const FieldMemory& field_memory(size_t field) const {
     return contents_.memory[field];
   }
+  // True if a field's samples, of each part of a mixture, lie in one memory of
+  // that device.
+  bool IsFieldWholeOn(size_t field, const Backend& backend) const {
+    if (parts().empty()) return field_memory(field).IsWholeOn(backend);
+    return std::all_of(parts().begin(), parts().end(), [&](const auto& part) {
+      return part->field_memory(field).IsWholeOn(backend);
+    });
+  }
   // Bytes of a field's samples.
   int64_t field_bytes(size_t field) const {
+    int64_t bytes = 0;
+    for (const auto& part : parts()) bytes += part->field_bytes(field);
+    if (!parts().empty()) return bytes;
     return fields()[field].is_packed()
                ? field_index(field)->size_bytes()
                : num_samples() * fields()[field].sample_bytes();
   }
-  // True if all samples lie in that device's memory, field by field.
-  bool IsWholeOn(const Backend& backend) const {
-    return std::all_of(
-        contents_.memory.begin(), contents_.memory.end(),
-        [&](const FieldMemory& memory) { return memory.IsWholeOn(backend); });
-  }
-  // Device address of a field's sample 0; null unless IsWholeOn(backend()).
+  // Device address of a field's sample 0; null unless
+  // IsFieldWholeOn(field, backend()), and of a mixture.
   const uint8_t* field_data(size_t field) const {
-    return contents_.memory[field].data();
+    return parts().empty() ? contents_.memory[field].data() : nullptr;
   }
   // The index of a packed field and its device address; null for other fields,
-  // and the address also unless IsWholeOn(backend()).
+  // and the address also unless IsFieldWholeOn(field, backend()), and of a
+  // mixture. The index REQUIRES: not a mixture.
   const RaggedIndex* field_index(size_t field) const {
     return fields()[field].is_packed() ? &*contents_.packed[field].index
                                        : nullptr;
   }
   const RaggedSample* field_index_data(size_t field) const {
-    return fields()[field].is_packed() &&
+    return fields()[field].is_packed() && parts().empty() &&
                    contents_.packed[field].memory != nullptr
                ? reinterpret_cast<const RaggedSample*>(
                      contents_.packed[field].memory->data())
@@ -147,7 +195,16 @@ class Dataset {
   }
 
  private:
-  Contents contents_;  // not changed after construction
+  static void KeepDistinct(std::vector<ImageSize>& sizes) {
+    std::sort(
+        sizes.begin(), sizes.end(), [](const ImageSize& a, const ImageSize& b) {
+          return std::pair(a.height, a.width) < std::pair(b.height, b.width);
+        });
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  }
+
+  Contents contents_;               // not changed after construction
+  std::vector<int64_t> part_ends_;  // in samples
   std::vector<std::vector<ImageSize>> sizes_;
   mutable Mutex mutex_;
   mutable std::vector<std::optional<ValueRange>> value_ranges_

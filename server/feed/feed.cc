@@ -57,10 +57,12 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   Backend& backend = *options.backend;
   const bool is_staged = options.staging.is_needed();
   const uint32_t num_slots = options.num_slots;
-  const std::unique_ptr<AugmentProgram> program = std::move(options.program);
+  std::vector<std::unique_ptr<AugmentProgram>> programs =
+      std::move(options.other_programs);
+  programs.insert(programs.begin(), std::move(options.program));
   std::unique_ptr<Feed> feed(
       new Feed(std::move(options), std::move(slab), std::move(channel)));
-  feed->FindMappedFields(*program);
+  feed->FindMappedFields(feed->options_.sources);
   if (feed->options_.order == nullptr) {
     DATASETD_ASSIGN_OR_RETURN(feed->sampler_,
                               Sampler::Create(feed->options_.sampler));
@@ -80,23 +82,34 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     DATASETD_ASSIGN_OR_RETURN(feed->device_indices_,
                               backend.Allocate(rows * row_bytes));
   }
+  // Programs run one after another.
+  int64_t team_bytes = 0;
+  for (const auto& program : programs) {
+    team_bytes = std::max(team_bytes, TeamScratchBytes(*program));
+  }
   const ScratchPool::Lease& lease = feed->options_.scratch;
   if (lease.has_value()) {
-    lease.Give(program.get());
-  } else if (const ScratchPlan plan = PlanScratch(
-                 *program, backend.max_teams(TeamScratchBytes(*program)));
+    for (const auto& program : programs) lease.Give(program.get());
+  } else if (const ScratchPlan plan =
+                 PlanScratch(team_bytes, backend.max_teams(team_bytes));
              plan.size_bytes > 0) {
     DATASETD_ASSIGN_OR_RETURN(feed->own_scratch_,
                               backend.Allocate(plan.size_bytes));
-    plan.Give(feed->own_scratch_->data(), program.get());
+    for (const auto& program : programs) {
+      plan.Give(feed->own_scratch_->data(), program.get());
+    }
   }
   if (is_staged) {
     DATASETD_ASSIGN_OR_RETURN(
         feed->stager_,
         Stager::Create(feed->options_.staging, *feed->options_.dataset, backend,
-                       feed->options_.uid, on_done, program.get()));
+                       feed->options_.uid, on_done));
   }
-  DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(*program));
+  for (const auto& program : programs) {
+    if (is_staged) feed->stager_->SetSources(program.get());
+    DATASETD_ASSIGN_OR_RETURN(feed->programs_.emplace_back(),
+                              backend.Load(*program));
+  }
   if (!lease.has_value()) {
     DATASETD_ASSIGN_OR_RETURN(
         feed->own_stream_,
@@ -107,7 +120,7 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     // All teams work at once, each on a sample where that has several passes:
     // fewer samples than teams end no earlier.
     feed->max_launch_rows_ = std::max<int64_t>(
-        {1, program->num_teams,
+        {1, programs.front()->num_teams,
          backend.max_launch_operations() / feed->options_.sample_operations});
   }
   feed->rest_.reserve(kMaxBatchesPerLaunch);
@@ -134,19 +147,14 @@ Feed::~Feed() {
   }
 }
 
-void Feed::FindMappedFields(const AugmentProgram& program) {
-  if (options_.dataset->file() == nullptr) return;
-  for (int f = 0; f < program.num_fields; ++f) {
-    const FieldProgram& field = program.fields[f];
-    if (field.ragged == nullptr &&
-        field.sample_stride_bytes < kMinPrefetchBytes) {
-      continue;
+void Feed::FindMappedFields(const std::vector<size_t>& sources) {
+  const Dataset& dataset = *options_.dataset;
+  if (!dataset.has_mapped_files()) return;
+  for (const size_t source : sources) {
+    const FieldSpec& field = dataset.fields()[source];
+    if (field.is_packed() || field.sample_bytes() >= kMinPrefetchBytes) {
+      mapped_fields_.push_back(source);
     }
-    mapped_fields_.push_back({.source = field.source,
-                              .sample_bytes = field.sample_stride_bytes,
-                              .ragged = field.ragged,
-                              .pixel_bytes = int64_t{field.channels} *
-                                             DtypeSizeBytes(field.in_dtype)});
   }
 }
 
@@ -304,16 +312,21 @@ bool Feed::CanLaunch() const {
 
 int64_t Feed::Prefetch(absl::Span<const int64_t> indices) const {
   int64_t nanoseconds = 0;
-  for (const MappedField& field : mapped_fields_) {
-    for (const int64_t index : indices) {
-      const uint8_t* from = field.source + index * field.sample_bytes;
-      int64_t size = field.sample_bytes;
-      if (field.ragged != nullptr) {
-        const RaggedSample& sample = field.ragged[index];
-        from = field.source + sample.offset_bytes;
-        size = int64_t{sample.height} * sample.width * field.pixel_bytes;
+  for (const int64_t index :
+       mapped_fields_.empty() ? absl::Span<const int64_t>() : indices) {
+    const auto [dataset, sample] = options_.dataset->Locate(index);
+    if (dataset->file() == nullptr) continue;
+    for (const size_t field : mapped_fields_) {
+      int64_t from = 0;
+      int64_t size = 0;
+      if (const RaggedIndex* const ragged = dataset->field_index(field)) {
+        from = ragged->samples()[static_cast<size_t>(sample)].offset_bytes;
+        size = ragged->sample_bytes(sample);
+      } else {
+        size = dataset->fields()[field].sample_bytes();
+        from = sample * size;
       }
-      options_.dataset->file()->Prefetch(from, size);
+      dataset->file()->Prefetch(dataset->field_data(field) + from, size);
       nanoseconds += kPrefetchNanoseconds + size / kPrefetchBytesPerNanosecond;
     }
   }
@@ -341,7 +354,7 @@ bool Feed::BeginPart(uint32_t slot, uint32_t row) {
     const Sampler::BatchShape shape = sampler_->Shape(next_.batch);
     task.num_samples = static_cast<int32_t>(shape.num_samples);
     published.num_padding = static_cast<uint32_t>(shape.num_padding);
-    if (options_.sampler.weights != nullptr) {
+    if (options_.sampler.repeats_samples()) {
       task.first_draw =
           static_cast<int64_t>(sampler_->FirstPosition(next_.batch));
       task.draw_step = options_.sampler.world_size;
@@ -431,9 +444,16 @@ absl::Status Feed::LaunchPart(PendingLaunch& launch) {
   return absl::OkStatus();
 }
 
+absl::Status Feed::Augment(absl::Span<const BatchTask> tasks) {
+  for (const auto& program : programs_) {
+    DATASETD_RETURN_IF_ERROR(stream().Augment(*program, tasks));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Feed::AugmentRest(PendingLaunch& launch) {
   if (rest_.size() > 1) {
-    DATASETD_RETURN_IF_ERROR(stream().Augment(*program_, rest_));
+    DATASETD_RETURN_IF_ERROR(Augment(rest_));
     has_rest_ = false;
   } else {
     BatchTask part = rest_.front();
@@ -445,8 +465,7 @@ absl::Status Feed::AugmentRest(PendingLaunch& launch) {
     }
     part.num_rows = static_cast<int32_t>(num_rows);
     rest_.front().first_row += NumRows(part);
-    DATASETD_RETURN_IF_ERROR(
-        stream().Augment(*program_, absl::MakeConstSpan(&part, 1)));
+    DATASETD_RETURN_IF_ERROR(Augment(absl::MakeConstSpan(&part, 1)));
     has_rest_ = !IsLastPart(part);
   }
   DATASETD_RETURN_IF_ERROR(stream().Record(*launch.event));
@@ -530,8 +549,7 @@ absl::StatusOr<bool> Feed::LaunchNext(int max_batches) {
     rest_.assign(taken.begin(), taken.end());
     DATASETD_RETURN_IF_ERROR(LaunchPart(launch));
   } else {
-    DATASETD_RETURN_IF_ERROR(stream().Augment(
-        *program_, absl::MakeConstSpan(tasks, launch.num_batches)));
+    DATASETD_RETURN_IF_ERROR(Augment(taken));
     DATASETD_RETURN_IF_ERROR(stream().Record(*launch.event));
   }
   ++num_running_launches_;

@@ -69,11 +69,16 @@ class Feed {
     std::shared_ptr<const Dataset> dataset;
     // The device that the feed runs on, one of the dataset's; null: its first.
     Backend* backend = nullptr;
+    // The dataset's fields of a batch.
+    std::vector<size_t> sources;
     // Where samples are copied to that device for each batch.
     StagingPlan staging;
     // With sources, unless samples are staged, and offsets set. Create frees
     // it.
     std::unique_ptr<AugmentProgram> program;
+    // Of a mixture whose parts have ops of their own: these make the rows that
+    // `program` does not.
+    std::vector<std::unique_ptr<AugmentProgram>> other_programs;
     // Estimated operations per sample; 0 if unknown: launches are not split.
     int64_t sample_operations = 0;
     // With a client's order, only batch_size is used.
@@ -81,7 +86,8 @@ class Feed {
     // Null: the order is the sampler's.
     std::shared_ptr<ClientOrder> order;
     // With a client's order, random ops are seeded by sample index, not by the
-    // position in the epoch. With weights or groups always by the position.
+    // position in the epoch. With weights, groups, or ratios of a mixture, always
+    // by the position.
     bool draws_by_sample = false;
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;
@@ -181,13 +187,6 @@ class Feed {
     uint64_t sequence = 0;      // the published sequence
     uint64_t last_release = 0;  // the client's last release
   };
-  // A field of a mapped file whose samples are worth reading ahead.
-  struct MappedField {
-    const uint8_t* source = nullptr;
-    int64_t sample_bytes = 0;
-    const RaggedSample* ragged = nullptr;  // null: samples of one size
-    int64_t pixel_bytes = 0;
-  };
   struct PendingBatch {
     uint32_t slot = 0;
     ring::SlotDescriptor batch = {};
@@ -210,7 +209,8 @@ class Feed {
 
   Feed(Options options, std::unique_ptr<ExportedMemory> slab,
        std::unique_ptr<FeedChannel> channel);
-  void FindMappedFields(const AugmentProgram& program);
+  absl::Status Augment(absl::Span<const BatchTask> tasks);
+  void FindMappedFields(const std::vector<size_t>& sources);
   void SetNext(FeedPosition position);
   // Begins the next batch of the order, for `slot` and with its indices in row
   // `row`; false if there is none.
@@ -261,9 +261,11 @@ class Feed {
   // slots: the client can write there.
   std::unique_ptr<DeviceMemory> device_indices_;
   std::unique_ptr<DeviceMemory> own_scratch_;  // null with a lease or no chain
-  std::unique_ptr<Stager> stager_;          // null if samples are read in place
-  std::vector<MappedField> mapped_fields_;  // empty without a mapped file
-  std::unique_ptr<LoadedProgram> program_;
+  std::unique_ptr<Stager> stager_;  // null if samples are read in place
+  // Fields of the dataset whose samples are worth reading ahead; empty without
+  // a mapped file.
+  std::vector<size_t> mapped_fields_;
+  std::vector<std::unique_ptr<LoadedProgram>> programs_;
   std::unique_ptr<Stream> own_stream_;  // null with a lease
   uint64_t batches_per_epoch_ = 0;
 

@@ -124,6 +124,42 @@ absl::StatusOr<FieldOptionsMap> CompleteFieldOptions(
   return complete;
 }
 
+absl::StatusOr<std::vector<PartFields>> CompletePartFields(
+    const v1::FeedOptions& options) {
+  const auto& parts = options.mixture().parts();
+  std::vector<PartFields> groups;
+  if (std::none_of(parts.begin(), parts.end(),
+                   [](const auto& part) { return part.has_own_fields(); })) {
+    return groups;
+  }
+  const auto has_same = [](const auto& a, const auto& b) {
+    return a.size() == b.size() &&
+           std::all_of(a.begin(), a.end(), [&](const auto& field) {
+             const auto other = b.find(field.first);
+             return other != b.end() && field.second.SerializeAsString() ==
+                                            other->second.SerializeAsString();
+           });
+  };
+  for (int d = 0; d < parts.size(); ++d) {
+    absl::StatusOr<FieldOptionsMap> own = CompleteFieldOptions(
+        parts[d].has_own_fields() ? parts[d].fields() : options.fields());
+    if (!own.ok()) {
+      return absl::Status(own.status().code(),
+                          absl::StrCat("mixture, dataset '", parts[d].dataset(),
+                                       "': ", own.status().message()));
+    }
+    auto same = std::find_if(
+        groups.begin(), groups.end(),
+        [&](const PartFields& group) { return has_same(group.options, *own); });
+    if (same == groups.end()) {
+      groups.push_back({0, *std::move(own)});
+      same = groups.end() - 1;
+    }
+    same->parts |= uint64_t{1} << d;
+  }
+  return groups;
+}
+
 absl::StatusOr<FeedFields> ChooseFeedFields(const Dataset& dataset,
                                             std::vector<std::string> names,
                                             const FieldOptionsMap& options) {

@@ -6,6 +6,7 @@
 #include <google/protobuf/map.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,6 +28,18 @@ using FieldOptionsMap = std::map<std::string, v1::FieldOptions>;
 //   INVALID_ARGUMENT  a view or a layout; and as CompleteTransforms
 absl::StatusOr<FieldOptionsMap> CompleteFieldOptions(
     const google::protobuf::Map<std::string, v1::FieldOptions>& fields);
+
+// The options of some of a mixture's parts: those of the bits in `parts`.
+struct PartFields {
+  uint64_t parts = 0;
+  FieldOptionsMap options;
+};
+
+// Returns the options of all parts, those that are equal once; empty if no part
+// has its own, so that FeedOptions.fields are all parts'. Errors as
+// CompleteFieldOptions. REQUIRES: at most kMaxMixtureParts parts.
+absl::StatusOr<std::vector<PartFields>> CompletePartFields(
+    const v1::FeedOptions& options);
 
 // Each vector has one element per field of a batch, in the batch's order.
 struct FeedFields {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -34,6 +35,11 @@ class PrivateSlab final : public ExportedMemory {
 
 // For FeedRecord::transforms.
 std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
+  const auto& parts = options.mixture().parts();
+  if (std::any_of(parts.begin(), parts.end(),
+                  [](const auto& part) { return part.has_own_fields(); })) {
+    return std::nullopt;
+  }
   v1::GetFeedTransformsResponse transforms;
   *transforms.mutable_fields() = options.fields();
   if (transforms.ByteSizeLong() > kMaxKeptTransformsBytes) return std::nullopt;
@@ -105,7 +111,7 @@ FeedMaker::FeedMaker(std::vector<ExportKind> allowed_exports,
 
 absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
     uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
-    const DatasetUse& use, FeedPlan& plan,
+    const Visibility& visibility, FeedPlan& plan,
     std::unique_ptr<FeedChannel> channel) {
   const v1::FeedOptions& options = request.options();
   Backend& backend = *plan.feed.backend;
@@ -113,13 +119,13 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
                             devices_->Find(backend.info().name));
   auto record = std::make_unique<FeedRecord>();
   record->transforms = KeptTransforms(options);
-  record->info.visibility = use.visibility();
+  record->info.visibility = visibility;
   record->info.device = device->name();
   record->info.owner = owner;
   v1::Feed& feed = record->info.feed;
   feed.set_feed_id(id);
   feed.set_name(options.name());
-  feed.set_dataset(options.dataset());
+  feed.set_dataset(plan.feed.dataset->name());
   feed.set_uid(owner.uid);
   feed.set_pid(owner.pid);
   feed.set_batch_size(options.batch_size());
@@ -131,12 +137,12 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
   const std::string what =
       channel != nullptr
           ? absl::StrCat("reading ", options.batch_size(),
-                         " samples of dataset '", options.dataset(), "'")
-          : absl::StrCat("feed ", id, " of dataset '", options.dataset(), "' (",
+                         " samples of dataset '", feed.dataset(), "'")
+          : absl::StrCat("feed ", id, " of dataset '", feed.dataset(), "' (",
                          plan.num_slots, " slots of ",
                          plan.layout.slot_stride_bytes(), " bytes)");
   const MemoryBudget::Terms terms = {.is_privileged = owner.is_privileged,
-                                     .is_private = use.visibility().is_private};
+                                     .is_private = visibility.is_private};
   const auto reserve = [&](MemoryKind kind, int64_t size_bytes) {
     return device->budget->Reserve(
         kind, owner.uid, static_cast<uint64_t>(size_bytes), what, terms);

@@ -35,12 +35,13 @@ class FeedMaker {
       DatasetRegistry* datasets, FeedChannelFactory make_channel,
       Producer::FailureFunction on_failure);
 
-  // Makes a feed with its memory, of plan.feed; use and place are not set yet.
+  // Makes a feed with its memory, of plan.feed; datasets and place are not set
+  // yet. `visibility` is that of the datasets.
   // With a `channel` of its own its slab is for this process alone. Blocks:
   // memory is zeroed and tables are made. Errors as FeedService.OpenFeed.
   absl::StatusOr<std::unique_ptr<FeedRecord>> Make(
       uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
-      const DatasetUse& use, FeedPlan& plan,
+      const Visibility& visibility, FeedPlan& plan,
       std::unique_ptr<FeedChannel> channel = nullptr);
 
   // By device name.

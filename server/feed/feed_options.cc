@@ -1,13 +1,52 @@
 #include "server/feed/feed_options.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cuda/kernels/program/params.h"
 #include "server/feed/client_order.h"
 
 namespace datasetd {
 namespace {
 
 constexpr size_t kMaxNameLength = 128;
+constexpr int kMaxNamedDatasets = 3;
+
+absl::Status CheckMixture(const v1::FeedOptions& options) {
+  const v1::Mixture& mixture = options.mixture();
+  if (mixture.parts_size() < 1 || mixture.parts_size() > kMaxMixtureParts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mixture: there are ", mixture.parts_size(),
+                     " datasets; there can be 1 to ", kMaxMixtureParts,
+                     ": push some of them as one, with datasetd.concat"));
+  }
+  if (!options.dataset().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dataset: '", options.dataset(),
+                     "' is set beside a mixture, whose parts name all of its "
+                     "datasets: leave it empty"));
+  }
+  if (options.has_client_order() || options.has_weighted_order() ||
+      options.subset_size() != 0 || options.has_group_order() ||
+      options.has_rows_per_epoch()) {
+    return absl::InvalidArgumentError(
+        "mixture: the order is made of whole datasets, so that subset_size, "
+        "weighted_order, client_order, group_order and rows_per_epoch must not "
+        "be set");
+  }
+  const auto& parts = mixture.parts();
+  const bool has_ratios =
+      std::any_of(parts.begin(), parts.end(),
+                  [](const auto& part) { return part.ratio() != 0; });
+  if (!has_ratios &&
+      (mixture.num_rows() != 0 || mixture.is_fixed_per_batch())) {
+    return absl::InvalidArgumentError(
+        "mixture: num_rows and is_fixed_per_batch are for ratios, and all "
+        "ratios are 0: give each dataset a ratio");
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckGroups(const v1::FeedOptions& options) {
   const v1::GroupOrder& order = options.group_order();
@@ -34,6 +73,19 @@ absl::Status CheckGroups(const v1::FeedOptions& options) {
 
 }  // namespace
 
+std::string DatasetName(const v1::FeedOptions& options) {
+  if (!options.has_mixture()) return options.dataset();
+  const auto& parts = options.mixture().parts();
+  std::string name;
+  for (int d = 0; d < std::min(parts.size(), kMaxNamedDatasets); ++d) {
+    absl::StrAppend(&name, d == 0 ? "" : " + ", parts[d].dataset());
+  }
+  if (parts.size() > kMaxNamedDatasets) {
+    absl::StrAppend(&name, " + ", parts.size() - kMaxNamedDatasets, " more");
+  }
+  return name;
+}
+
 absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
   if (options.has_prefetch() &&
       (options.prefetch() < 1 || options.prefetch() > kMaxPrefetch)) {
@@ -45,6 +97,7 @@ absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
   }
+  if (options.has_mixture()) return CheckMixture(options);
   if (options.has_weighted_order() &&
       (options.shuffle() || options.has_client_order() ||
        options.subset_size() != 0)) {

@@ -5,6 +5,7 @@
 #define DATASETD_SERVER_FEED_FEED_OPTIONS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "datasetd/v1/feed.pb.h"
@@ -16,6 +17,10 @@ inline constexpr uint32_t kMaxPrefetch = 62;
 inline uint32_t WorldSize(const v1::FeedOptions& options) {
   return options.world_size() == 0 ? 1 : options.world_size();
 }
+
+// The dataset that the feed draws from, or those of its mixture as one name:
+// "a + b"; at most three are named.
+std::string DatasetName(const v1::FeedOptions& options);
 
 // Checks what does not depend on the dataset, except for `fields`, which
 // CompleteFieldOptions checks. Returns INVALID_ARGUMENT if an option is

@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "base/checked_math.h"
+#include "base/dtype.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/program/augment_plan.h"
+#include "server/dataset/mixture.h"
 #include "server/feed/feed_options.h"
 #include "server/feed/slot_layout.h"
 #include "server/pipeline/mix_labels.h"
@@ -167,6 +173,149 @@ absl::Status CheckUnmixed(absl::Span<const FieldProgram> programs,
   return absl::OkStatus();
 }
 
+// What is compiled of the options of all samples, or of some parts' of a
+// mixture.
+struct Compiled {
+  FeedFields fields;
+  v1::SlotLayout layout;
+  std::unique_ptr<AugmentProgram> program;  // without sources, if not in place
+};
+
+absl::StatusOr<Compiled> Compile(const v1::FeedOptions& options,
+                                 const FieldOptionsMap& field_options,
+                                 const Dataset& dataset,
+                                 const TransformLimits& limits) {
+  Compiled compiled;
+  DATASETD_ASSIGN_OR_RETURN(
+      compiled.fields,
+      CompileFeedFields(
+          dataset, {options.field_names().begin(), options.field_names().end()},
+          field_options, /*skips_packed=*/false, limits));
+  std::vector<FieldProgram>& programs = compiled.fields.programs;
+  DATASETD_RETURN_IF_ERROR(
+      CheckMixedLabels(dataset, compiled.fields.sources, programs));
+  DATASETD_ASSIGN_OR_RETURN(
+      compiled.layout,
+      ComputeSlotLayout(compiled.fields.specs, absl::MakeSpan(programs),
+                        options.batch_size()));
+  compiled.program = std::make_unique<AugmentProgram>();
+  AugmentProgram& program = *compiled.program;
+  program.seed = options.seed();
+  program.indices_offset_bytes = -1;
+  program.num_fields = Narrow<int32_t>(programs.size());
+  std::copy(programs.begin(), programs.end(), program.fields);
+  return compiled;
+}
+
+// The samples of some parts of a mixture.
+absl::StatusOr<std::shared_ptr<const Dataset>> ChosenParts(const Dataset& whole,
+                                                           uint64_t chosen,
+                                                           Backend* device) {
+  std::vector<std::shared_ptr<const Dataset>> parts;
+  std::string name;
+  for (size_t d = 0; d < whole.parts().size(); ++d) {
+    if ((chosen >> d & 1) == 0) continue;
+    if (parts.empty()) name = whole.parts()[d]->name();
+    parts.push_back(whole.parts()[d]);
+  }
+  return MakeMixture(std::move(parts), std::move(name), /*order=*/"", device);
+}
+
+std::string Describe(const v1::SlotField& field) {
+  return absl::StrCat("'", field.name(), "' is ",
+                      DtypeName(static_cast<Dtype>(field.dtype())), " (",
+                      absl::StrJoin(field.shape(), ", "), ")");
+}
+
+// Checks that parts with pipelines of their own give one batch together.
+absl::Status CheckAlike(const Compiled& first, const std::string& first_name,
+                        const Compiled& other, const std::string& name) {
+  for (const Compiled* compiled : {&first, &other}) {
+    for (size_t f = 0; f < compiled->fields.programs.size(); ++f) {
+      if (compiled->fields.programs[f].mix.kind == MixKind::kNone) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("mixture: field '", compiled->fields.specs[f].name,
+                       "' of dataset '", compiled == &first ? first_name : name,
+                       "' has MixUp or CutMix, which mixes samples of several "
+                       "datasets: give "
+                       "all datasets the same transforms, or mix in the job"));
+    }
+  }
+  const auto& ours = first.layout.fields();
+  const auto& theirs = other.layout.fields();
+  for (int f = 0; f < std::max(ours.size(), theirs.size()); ++f) {
+    const bool is_there = f < ours.size() && f < theirs.size();
+    if (is_there &&
+        ours[f].SerializeAsString() == theirs[f].SerializeAsString()) {
+      continue;
+    }
+    const auto text = [&](const auto& fields) {
+      return f < fields.size() ? Describe(fields[f]) : "nothing";
+    };
+    const bool is_layout = is_there && Describe(ours[f]) == Describe(theirs[f]);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mixture: the transforms of dataset '", first_name, "' make ",
+        text(ours), ", and those of dataset '", name, "' make ", text(theirs),
+        is_layout ? " in another layout" : "",
+        ": give the transforms of all datasets one output"));
+  }
+  return absl::OkStatus();
+}
+
+// Compiles the options of each group of parts.
+absl::StatusOr<std::vector<Compiled>> CompileParts(
+    const v1::FeedOptions& options, const std::vector<PartFields>& groups,
+    const Dataset& dataset, const TransformLimits& limits, Backend* device) {
+  std::vector<Compiled> all;
+  std::string first_name;
+  for (const PartFields& group : groups) {
+    DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> parts,
+                              ChosenParts(dataset, group.parts, device));
+    absl::StatusOr<Compiled> compiled =
+        Compile(options, group.options, *parts, limits);
+    if (!compiled.ok()) {
+      return absl::Status(
+          compiled.status().code(),
+          absl::StrCat("mixture, transforms of dataset '", parts->name(),
+                       "': ", compiled.status().message()));
+    }
+    if (all.empty()) first_name = parts->name();
+    if (groups.size() > 1) {
+      compiled->program->mixture.own_parts = group.parts;
+      for (FieldPipeline& pipeline : compiled->fields.pipelines) {
+        absl::StrAppend(&pipeline.field, " of parts ", group.parts);
+      }
+    }
+    all.push_back(*std::move(compiled));
+    if (all.size() == 1) continue;
+    DATASETD_RETURN_IF_ERROR(
+        CheckAlike(all.front(), first_name, all.back(), parts->name()));
+  }
+  return all;
+}
+
+// Lets a program find the samples of a mixture's parts, and name them.
+void FillMixture(const Dataset& dataset, absl::Span<const size_t> sources,
+                 bool is_in_place, AugmentProgram* program) {
+  MixtureTable& mixture = program->mixture;
+  mixture.num_parts = Narrow<int32_t>(dataset.parts().size());
+  mixture.is_in_place = is_in_place && mixture.num_parts > 0;
+  int64_t begin = 0;
+  for (size_t d = 0; d < dataset.parts().size(); ++d) {
+    const Dataset& part = *dataset.parts()[d];
+    mixture.begin[d] = begin;
+    begin += part.num_samples();
+    for (size_t f = 0; is_in_place && f < sources.size(); ++f) {
+      FieldProgram& field = program->fields[f];
+      field.part_sources[d] = part.field_data(sources[f]);
+      field.part_ragged[d] = part.field_index_data(sources[f]);
+      // Not read; null means that the field is not ragged.
+      field.source = field.part_sources[0];
+      field.ragged = field.part_ragged[0];
+    }
+  }
+}
+
 }  // namespace
 
 int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes) {
@@ -182,24 +331,31 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
                                   std::shared_ptr<const Dataset> held,
                                   const TransformLimits& limits,
                                   Backend* device, uint64_t free_bytes,
-                                  int64_t num_slots) {
+                                  int64_t num_slots,
+                                  const std::vector<PartFields>& part_fields) {
   const Dataset& dataset = *held;
   if (device == nullptr) device = &dataset.backend();
   const Backend& backend = *device;
-  DATASETD_ASSIGN_OR_RETURN(
-      FeedFields fields,
-      CompileFeedFields(
-          dataset, {options.field_names().begin(), options.field_names().end()},
-          field_options, /*skips_packed=*/false, limits));
-  std::vector<FieldProgram>& programs = fields.programs;
-  DATASETD_RETURN_IF_ERROR(CheckMixedLabels(dataset, fields.sources, programs));
+  std::vector<Compiled> compiled;
+  if (part_fields.empty()) {
+    DATASETD_ASSIGN_OR_RETURN(compiled.emplace_back(),
+                              Compile(options, field_options, dataset, limits));
+  } else {
+    DATASETD_ASSIGN_OR_RETURN(
+        compiled, CompileParts(options, part_fields, dataset, limits, device));
+  }
+  const FeedFields& fields = compiled.front().fields;
   FeedPlan plan;
-  DATASETD_ASSIGN_OR_RETURN(
-      plan.layout, ComputeSlotLayout(fields.specs, absl::MakeSpan(programs),
-                                     options.batch_size()));
-  plan.transforms_hash = TransformsHash(fields.pipelines);
+  plan.layout = std::move(compiled.front().layout);
+  std::vector<FieldPipeline> pipelines;
+  for (const Compiled& one : compiled) {
+    pipelines.insert(pipelines.end(), one.fields.pipelines.begin(),
+                     one.fields.pipelines.end());
+  }
+  plan.transforms_hash = TransformsHash(pipelines);
   if (options.has_group_order()) {
-    DATASETD_RETURN_IF_ERROR(CheckUnmixed(programs, plan.layout));
+    DATASETD_RETURN_IF_ERROR(
+        CheckUnmixed(fields.programs, plan.layout));
   }
 
   const auto stride = static_cast<int64_t>(plan.layout.slot_stride_bytes());
@@ -217,14 +373,19 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
   plan.slab_bytes = SaturatingRoundUp(
       SaturatingMultiply(plan.num_slots, stride), kSlabGranularityBytes);
 
-  plan.feed.program = std::make_unique<AugmentProgram>();
-  AugmentProgram& program = *plan.feed.program;
-  program.seed = options.seed();
+  AugmentProgram& program = *compiled.front().program;
   program.indices_offset_bytes =
       static_cast<int64_t>(plan.layout.indices_offset_bytes());
-  program.num_fields = Narrow<int32_t>(programs.size());
-  std::copy(programs.begin(), programs.end(), program.fields);
   plan.feed.sampler = PlanSampler(options, dataset);
+  if (options.has_mixture()) {
+    DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler.mixture,
+                              PlanMixture(options.mixture(), dataset.parts()));
+  }
+  if (plan.feed.sampler.mixture.has_value()) {
+    const std::vector<uint64_t>& rows = plan.feed.sampler.mixture->num_rows;
+    plan.feed.sampler.num_draws =
+        std::accumulate(rows.begin(), rows.end(), uint64_t{0});
+  }
   if (options.subset_size() != 0) {
     DATASETD_ASSIGN_OR_RETURN(
         plan.subset,
@@ -243,10 +404,19 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
         SaturatingAdd(plan.array_bytes, GroupTable::SizeBytes(*plan.groups));
   }
   plan.feed.backend = device;
+  plan.feed.sources = fields.sources;
   plan.feed.staging = PlanStaging(dataset, backend, fields.sources, program,
                                   options.batch_size(), plan.num_slots);
+  int64_t team_bytes = 0;
+  for (Compiled& one : compiled) {
+    FillMixture(dataset, fields.sources,
+                /*is_in_place=*/!plan.feed.staging.is_needed(),
+                one.program.get());
+    team_bytes = std::max(team_bytes, TeamScratchBytes(*one.program));
+    plan.feed.sample_operations = std::max(plan.feed.sample_operations,
+                                           EstimatedOperations(*one.program));
+  }
   plan.feed.num_slots = plan.layout.num_slots();
-  plan.feed.sample_operations = EstimatedOperations(program);
   plan.feed.slot_stride_bytes = plan.layout.slot_stride_bytes();
   plan.feed.start = StartOf(options);
   plan.feed.draws_by_sample = options.client_order().draws_by_sample();
@@ -254,16 +424,16 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
   plan.scratch_bytes = SaturatingSum(
       Feed::IndexBytes(backend, plan.num_slots, options.batch_size(),
                        plan.feed.staging.is_needed()),
-      plan.feed.staging.size_bytes(), sizeof(DeviceProgram),
+      plan.feed.staging.size_bytes(),
+      SaturatingMultiply(compiled.size(), sizeof(DeviceProgram)),
       Feed::LaunchBytes(plan.num_slots),
       Sampler::TableBytes(plan.feed.sampler));
   if (backend.info().is_host) {
     plan.scratch_bytes = SaturatingAdd(
         plan.scratch_bytes,
-        PlanScratch(program, backend.max_teams(TeamScratchBytes(program)))
-            .size_bytes);
+        PlanScratch(team_bytes, backend.max_teams(team_bytes)).size_bytes);
   } else {
-    plan.team_bytes = TeamScratchBytes(program);
+    plan.team_bytes = team_bytes;
   }
   if (options.has_client_order()) {
     plan.order = PlanOrder(options, dataset, plan.num_slots);
@@ -271,6 +441,10 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
         SaturatingAdd(plan.scratch_bytes, ClientOrder::SizeBytes(*plan.order));
   }
   DATASETD_RETURN_IF_ERROR(CheckOrder(options, plan.feed.sampler));
+  plan.feed.program = std::move(compiled.front().program);
+  for (size_t i = 1; i < compiled.size(); ++i) {
+    plan.feed.other_programs.push_back(std::move(compiled[i].program));
+  }
   plan.feed.dataset = std::move(held);
   return plan;
 }

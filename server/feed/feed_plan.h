@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "datasetd/v1/feed.pb.h"
@@ -55,7 +56,9 @@ int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
 // Plans a feed that runs on `device`, one of the dataset's backends; null: the
 // first. `free_bytes`: as for DefaultPrefetchBytes. With `num_slots` the feed
 // has so many, not by its prefetch. The plan holds a reference to the dataset.
-// Pure; thread-safe. `fields` are CompleteFieldOptions(options.fields()).
+// Pure; thread-safe. `fields` are CompleteFieldOptions(options.fields()), and
+// `part_fields` CompletePartFields(options). With a mixture in the options the
+// dataset is made of its parts.
 // REQUIRES: CheckFeedOptions(options) is OK.
 //   INVALID_ARGUMENT  a field, an op, the batch size, the order, its start, the
 //                     size of the subset or of the weights are invalid, or an
@@ -63,7 +66,8 @@ int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
 absl::StatusOr<FeedPlan> PlanFeed(
     const v1::FeedOptions& options, const FieldOptionsMap& fields,
     std::shared_ptr<const Dataset> dataset, const TransformLimits& limits = {},
-    Backend* device = nullptr, uint64_t free_bytes = 0, int64_t num_slots = 0);
+    Backend* device = nullptr, uint64_t free_bytes = 0, int64_t num_slots = 0,
+    const std::vector<PartFields>& part_fields = {});
 
 }  // namespace datasetd
 

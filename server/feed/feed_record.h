@@ -15,10 +15,10 @@
 #include "server/dataset/user_places.h"
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
+#include "server/feed/feed_datasets.h"
 #include "server/feed/feed_info.h"
 #include "server/feed/order_arrays.h"
 #include "server/feed/producer.h"
-#include "server/registry/dataset_use.h"
 
 namespace datasetd {
 
@@ -35,7 +35,8 @@ struct FeedRecord {
 
   // Without what is from FeedStats and the scratch pool; see InfoAt.
   FeedInfo info;
-  // A serialized v1::GetFeedTransformsResponse; nullopt: too long to keep.
+  // A serialized v1::GetFeedTransformsResponse; nullopt: too long to keep, or
+  // not the same for all parts of a mixture.
   std::optional<std::string> transforms;
   // Times of the monotonic clock.
   absl::Duration opened;
@@ -49,7 +50,7 @@ struct FeedRecord {
   UserPlaces::Place place;
   Reservation slab_reservation;
   Reservation scratch_reservation;
-  DatasetUse use;
+  FeedDatasets datasets;
   std::unique_ptr<ExportedMemory> slab;  // while lingering
   std::unique_ptr<Feed> feed;            // before lingering
   Producer* producer = nullptr;

@@ -115,9 +115,9 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedTable::MakeBatch(
   *opened.mutable_options() = plan.options;
   plan.feed->slab_bytes =
       static_cast<int64_t>(plan.feed->layout.slot_stride_bytes());
-  DATASETD_ASSIGN_OR_RETURN(
-      std::unique_ptr<FeedRecord> record,
-      maker_->Make(id, opened, caller, use, *plan.feed, std::move(made)));
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedRecord> record,
+                            maker_->Make(id, opened, caller, use.visibility(),
+                                         *plan.feed, std::move(made)));
   const auto num_rows = static_cast<uint32_t>(request.indices_size());
   DATASETD_RETURN_IF_ERROR(
       record->order->Append({.start = {.epoch = request.epoch()},
@@ -153,17 +153,19 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
   DATASETD_ASSIGN_OR_RETURN(const FieldOptionsMap fields,
                             CompleteFieldOptions(options.fields()));
   DATASETD_RETURN_IF_ERROR(CheckFeedOptions(options));
-  DATASETD_ASSIGN_OR_RETURN(
-      DatasetUse use,
-      datasets_->Use(options.dataset(), caller, options.device()));
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<PartFields> part_fields,
+                            CompletePartFields(options));
+  DATASETD_ASSIGN_OR_RETURN(FeedDatasets datasets,
+                            FeedDatasets::Use(options, caller, datasets_));
   DATASETD_ASSIGN_OR_RETURN(const ServedDevice* const planned_on,
-                            devices_->Find(use.backend()->info().name));
+                            devices_->Find(datasets.backend()->info().name));
   const MemoryBudget::Terms terms = {.is_privileged = caller.is_privileged};
   DATASETD_ASSIGN_OR_RETURN(
-      FeedPlan plan, PlanFeed(options, fields, use.dataset(),
-                              options_.transform_limits, use.backend(),
+      FeedPlan plan, PlanFeed(options, fields, datasets.dataset(),
+                              options_.transform_limits, datasets.backend(),
                               planned_on->budget->FreeBytesFor(
-                                  MemoryKind::kSlab, caller.uid, terms)));
+                                  MemoryKind::kSlab, caller.uid, terms),
+                              /*num_slots=*/0, part_fields));
   DATASETD_ASSIGN_OR_RETURN(UserPlaces::Place place,
                             places_.Take(caller.uid, caller.is_privileged));
   uint64_t id;
@@ -173,17 +175,15 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
   }
   const auto num_samples = static_cast<uint64_t>(plan.feed.sampler.num_samples);
   // Without the lock, since it may take long.
-  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedRecord> record,
-                            maker_->Make(id, request, caller, use, plan));
-  record->use = std::move(use);
+  DATASETD_ASSIGN_OR_RETURN(
+      std::unique_ptr<FeedRecord> record,
+      maker_->Make(id, request, caller, datasets.visibility(), plan));
+  record->datasets = std::move(datasets);
   record->place = std::move(place);
 
   MutexLock lock(&mutex_);
-  if (!record->use.IsReady()) {
-    // The dataset was unloaded by force; DropPending may already have run.
-    return absl::FailedPreconditionError(
-        absl::StrCat("dataset '", options.dataset(), "' is being unloaded"));
-  }
+  // A dataset was unloaded by force; DropPending may already have run.
+  DATASETD_RETURN_IF_ERROR(record->datasets.CheckReady());
   // Likewise, and DropDevice.
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(record->info.device));
@@ -220,7 +220,9 @@ absl::StatusOr<std::string> FeedTable::Transforms(uint64_t feed_id,
   }
   if (!found->second->transforms.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the transforms of feed ", feed_id, " were too long to keep"));
+        "the transforms of feed ", feed_id,
+        " were too long to keep, or differ between the datasets of a "
+        "mixture"));
   }
   return *found->second->transforms;
 }
@@ -350,7 +352,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
   std::shared_ptr<ClientOrder> order;
   std::shared_ptr<OrderArrays> arrays;
   Reservation scratch_reservation;
-  DatasetUse use;
+  FeedDatasets datasets;
   {
     MutexLock lock(&mutex_);
     FeedRecord& record = *records_.at(feed_id);
@@ -361,7 +363,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
     order = std::move(record.order);
     arrays = std::move(record.arrays);
     scratch_reservation = std::move(record.scratch_reservation);
-    use = std::move(record.use);
+    datasets = std::move(record.datasets);
   }
   std::unique_ptr<ExportedMemory> slab;
   if (feed != nullptr) slab = feed->TakeSlab();
@@ -369,7 +371,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
   order.reset();
   arrays.reset();
   scratch_reservation.Release();
-  use.Reset();
+  datasets.Reset();
 
   Reservation slab_reservation;
   SlabUse slab_use;
@@ -427,7 +429,7 @@ void FeedTable::ExpirePending() {
 std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
   MutexLock lock(&mutex_);
   return Drop([dataset](const FeedRecord& record) {
-    return dataset == nullptr || record.use.dataset().get() == dataset;
+    return dataset == nullptr || record.datasets.Has(dataset);
   });
 }
 

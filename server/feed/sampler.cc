@@ -34,18 +34,22 @@ absl::Status ValidateDraws(const SamplerOptions& options) {
       kMaxNumSamples - std::min<uint64_t>(kMaxNumSamples, options.world_size);
   if (*options.num_draws > max_draws) {
     return absl::InvalidArgumentError(
-        absl::StrCat("num_draws is ", *options.num_draws, "; with world_size ",
+        absl::StrCat(options.mixture.has_value() ? "num_rows" : "num_draws",
+                     " is ", *options.num_draws, "; with world_size ",
                      options.world_size, " it must be within 0..", max_draws));
   }
   if (options.first_position > 0 &&
       options.first_position >= *options.num_draws) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("first_position is ", options.first_position, "; with ",
-                     *options.num_draws, " draws it must be 0 or below that"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "first_position is ", options.first_position, "; with ",
+        *options.num_draws, options.mixture.has_value() ? " rows" : " draws",
+        " it must be 0 or below that"));
   }
-  if (options.shuffle || options.subset != nullptr) {
+  if (options.subset != nullptr ||
+      (options.shuffle && !options.mixture.has_value())) {
     return absl::InvalidArgumentError(
-        "weights exclude shuffle and subset of the sampler");
+        "weights exclude shuffle and subset of the sampler, and a mixture "
+        "excludes subset");
   }
   return absl::OkStatus();
 }
@@ -187,7 +191,8 @@ void Shuffle(uint64_t seed, uint64_t epoch, absl::Span<uint16_t> order) {
 }
 
 bool NeedsTables(const SamplerOptions& options) {
-  return options.shuffle && options.num_samples <= Sampler::kMaxTableSize;
+  return options.shuffle && !options.mixture.has_value() &&
+         options.num_samples <= Sampler::kMaxTableSize;
 }
 
 }  // namespace
@@ -250,8 +255,9 @@ absl::StatusOr<int64_t> Sampler::CountBatches(const SamplerOptions& options) {
 absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Create(
     const SamplerOptions& options) {
   DATASETD_RETURN_IF_ERROR(Validate(options));
-  Require((options.weights != nullptr) == options.num_draws.has_value(),
-          "draws are by weight");
+  Require((options.weights != nullptr || options.mixture.has_value()) ==
+              options.num_draws.has_value(),
+          "draws are by weight or of a mixture");
   Require((options.groups != nullptr) == options.num_groups.has_value(),
           "a number of groups");
   return absl::WrapUnique(new Sampler(options));
@@ -261,6 +267,7 @@ Sampler::Sampler(const SamplerOptions& options)
     : subset_(options.subset),
       seed_(options.seed),
       num_samples_(options.num_samples),
+      num_positions_(options.num_draws.value_or(num_samples_)),
       group_size_(options.group_size),
       batch_size_(options.batch_size / options.group_size),
       rank_(options.rank),
@@ -269,6 +276,10 @@ Sampler::Sampler(const SamplerOptions& options)
       shuffle_(options.shuffle),
       weights_(options.weights),
       groups_(options.groups),
+      mixture_(options.mixture.has_value()
+                   ? std::make_unique<MixtureOrder>(*options.mixture, shuffle_,
+                                                    seed_)
+                   : nullptr),
       num_rows_(NumRows(options)),
       num_batches_(NumBatches(options)) {
   num_unpadded_rows_ = weights_ != nullptr || groups_ != nullptr
@@ -314,6 +325,8 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
   } else if (groups_ != nullptr) {
     groups_->Draw(seed_, epoch, FirstPosition(batch), world_size_, first,
                   indices);
+  } else if (mixture_ != nullptr) {
+    FillMixed(epoch, batch, first_row, indices);
   } else if (tables_ != nullptr) {
     const uint16_t* order = tables_->Use(epoch);
     Gather(
@@ -335,6 +348,25 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
   }
 }
 
+void Sampler::FillMixed(uint64_t epoch, uint64_t batch, uint64_t first_row,
+                        absl::Span<int64_t> indices) {
+  const uint64_t batch_rows = batch_size_ * world_size_;
+  const uint64_t begin = first_position_ + batch * batch_rows;
+  const MixtureOrder::BatchRange range = {
+      begin, std::min(begin + batch_rows, num_positions_)};
+  const size_t num_unpadded = NumUnpaddedOf(first_row, indices.size());
+  if (num_unpadded > 0) {
+    mixture_->Fill(epoch, range, Position(first_row), world_size_,
+                   indices.first(num_unpadded));
+  }
+  for (size_t i = num_unpadded; i < indices.size(); ++i) {
+    // As a batch of its own: it may belong to none of this epoch's.
+    const uint64_t wrapped = Position(first_row + i) % num_positions_;
+    mixture_->Fill(epoch, {wrapped, wrapped + 1}, wrapped, 1,
+                   indices.subspan(i, 1));
+  }
+}
+
 void Sampler::Prepare(uint64_t epoch) {
   if (tables_ != nullptr) tables_->Prepare(epoch);
 }
@@ -345,6 +377,7 @@ int64_t Sampler::row_nanoseconds() const {
     return kGroupRowNanoseconds +
            kGroupNanoseconds / static_cast<int64_t>(group_size_);
   }
+  if (mixture_ != nullptr) return mixture_->row_nanoseconds();
   return (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds
                                          : kRowNanoseconds) +
          (subset_ != nullptr ? kSubsetNanoseconds : 0);
@@ -358,9 +391,7 @@ int64_t Sampler::TableNanoseconds(uint64_t epoch) const {
 template <typename Order>
 void Sampler::Gather(uint64_t first_row, Order order,
                      absl::Span<int64_t> indices) const {
-  const size_t num_unpadded =
-      std::clamp(num_unpadded_rows_, first_row, first_row + indices.size()) -
-      first_row;
+  const size_t num_unpadded = NumUnpaddedOf(first_row, indices.size());
   const uint64_t stride = world_size_;
   uint64_t position = Position(first_row);
   int64_t* out = indices.data();

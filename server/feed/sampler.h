@@ -34,6 +34,9 @@
 // With groups, position p is group p of the epoch (group_table.h), N above is
 // num_groups, and a batch has batch_size / group_size positions, each of
 // group_size rows. Positions from N on are further groups.
+// With a mixture, position p is row p of the epoch (mixture_order.h), and N
+// above is num_draws. Its batches are those of all ranks: batch b has positions
+// f + b * batch_size * w and on, f being first_position.
 //
 // With first_position f, an epoch is the rest of its global order: rank r takes
 // positions f + r, f + r + w, ..., and N above is N - f. Padding wraps around
@@ -45,6 +48,8 @@
 #ifndef DATASETD_SERVER_FEED_SAMPLER_H_
 #define DATASETD_SERVER_FEED_SAMPLER_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -52,6 +57,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/feed/group_table.h"
+#include "server/feed/mixture_order.h"
 #include "server/feed/subset.h"
 #include "server/feed/weight_table.h"
 
@@ -76,12 +82,19 @@ struct SamplerOptions {
   // Finished when Fill is called; excludes shuffle and subset. Null: no
   // weights.
   std::shared_ptr<const WeightTable> weights;
-  std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
+  // Of a mixture with ratios; excludes weights, groups and subset.
+  std::optional<MixtureOptions> mixture;
+  // Rows per epoch over all ranks; set if there are weights or a mixture.
+  std::optional<uint64_t> num_draws;
   // Finished when Fill is called; excludes shuffle and weights, and with a
   // subset draws places in it. Null: no groups.
   std::shared_ptr<const GroupTable> groups;
   std::optional<uint64_t> num_groups;  // per epoch; set if there are groups
   int64_t group_size = 1;              // above 1 only with groups
+
+  // True if random ops are seeded by the rows' positions, because a sample may
+  // come several times in an epoch. Those of groups are, too.
+  bool repeats_samples() const { return num_draws.has_value(); }
 };
 
 class Sampler {
@@ -95,8 +108,8 @@ class Sampler {
   // The memory of Create(options), but for the subset and the weights.
   static int64_t TableBytes(const SamplerOptions& options);
 
-  // Errors as CountBatches. REQUIRES: weights and num_draws are both set, or
-  // none is; so are groups and num_groups.
+  // Errors as CountBatches. REQUIRES: num_draws is set if and only if weights
+  // or a mixture are; num_groups, if and only if groups are.
   static absl::StatusOr<std::unique_ptr<Sampler>> Create(
       const SamplerOptions& options);
   ~Sampler();
@@ -150,6 +163,14 @@ class Sampler {
   uint64_t Position(uint64_t row) const {
     return first_position_ + rank_ + row * world_size_;
   }
+  // FillRows, of a mixture.
+  void FillMixed(uint64_t epoch, uint64_t batch, uint64_t first_row,
+                 absl::Span<int64_t> indices);
+  // How many of a batch's rows from `first_row` on are not wrapped around.
+  size_t NumUnpaddedOf(uint64_t first_row, size_t num_rows) const {
+    return std::clamp(num_unpadded_rows_, first_row, first_row + num_rows) -
+           first_row;
+  }
   template <typename Order>
   void Gather(uint64_t first_row, Order order,
               absl::Span<int64_t> indices) const;
@@ -157,6 +178,7 @@ class Sampler {
   const Subset subset_;
   const uint64_t seed_;
   const uint64_t num_samples_;
+  const uint64_t num_positions_;  // of a mixture's epoch, from position 0 on
   const uint64_t group_size_;
   const uint64_t batch_size_;  // in positions, as the numbers below
   const uint64_t rank_;
@@ -165,6 +187,7 @@ class Sampler {
   const bool shuffle_;
   const std::shared_ptr<const WeightTable> weights_;  // null: none
   const std::shared_ptr<const GroupTable> groups_;    // null: none
+  const std::unique_ptr<MixtureOrder> mixture_;       // null: none
   const uint64_t num_rows_;  // per epoch, equal for all ranks
   const uint64_t num_batches_;
   uint64_t num_unpadded_rows_;      // the first of these

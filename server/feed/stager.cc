@@ -69,7 +69,7 @@ StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
                         int64_t num_slots) {
   StagingPlan plan;
   if (std::all_of(sources.begin(), sources.end(), [&](size_t source) {
-        return dataset.field_memory(source).IsWholeOn(backend);
+        return dataset.IsFieldWholeOn(source, backend);
       })) {
     return plan;
   }
@@ -89,7 +89,7 @@ StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
     field.source = sources[f];
     if (spec.is_packed()) {
       ++num_packed;
-      const int64_t all = dataset.field_index(sources[f])->size_bytes();
+      const int64_t all = dataset.field_bytes(sources[f]);
       // Most batches fit, and two rows always do.
       plan.packed_bytes = SaturatingSum(
           plan.packed_bytes,
@@ -127,14 +127,13 @@ StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
 
 absl::StatusOr<std::unique_ptr<Stager>> Stager::Create(
     const StagingPlan& plan, const Dataset& dataset, Backend& backend,
-    uint32_t uid, std::function<void()> on_done, AugmentProgram* program) {
+    uint32_t uid, std::function<void()> on_done) {
   std::unique_ptr<Stager> stager(new Stager(plan, dataset));
   stager->rows_.reserve(kMaxBatchesPerLaunch);
   stager->num_rows_.reserve(kMaxBatchesPerLaunch);
   DATASETD_ASSIGN_OR_RETURN(
       stager->stream_, backend.CreateStream(std::move(on_done), {.uid = uid}));
   DATASETD_RETURN_IF_ERROR(stager->Allocate(backend));
-  stager->SetSources(program);
   return stager;
 }
 
@@ -207,10 +206,10 @@ void Stager::NamePlaces(absl::Span<BatchTask> tasks) const {
   }
 }
 
-void Stager::Add(size_t field, int64_t offset_bytes, int64_t size_bytes,
-                 uint8_t* to) {
+void Stager::Add(const Dataset& dataset, size_t field, int64_t offset_bytes,
+                 int64_t size_bytes, uint8_t* to) {
   const Extent& extent =
-      dataset_.field_memory(plan_.fields[field].source).At(offset_bytes);
+      dataset.field_memory(plan_.fields[field].source).At(offset_bytes);
   const uint8_t* from = extent.data + (offset_bytes - extent.offset_bytes);
   StageCopy* const copies = copies_ + half_ * plan_.num_copies;
   for (int64_t done = 0; done < size_bytes; done += kStagePieceBytes) {
@@ -224,31 +223,33 @@ void Stager::Add(size_t field, int64_t offset_bytes, int64_t size_bytes,
 void Stager::AddPlaces(size_t batch, int32_t row) {
   const int64_t place = half_ * plan_.num_places +
                         static_cast<int64_t>(batch) * plan_.batch_size + row;
+  const Dataset::Place sample = dataset_.Locate(rows_[batch][row]);
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     if (plan_.fields[f].place_bytes == 0) continue;
     const int64_t sample_bytes = plan_.fields[f].sample_bytes;
-    Add(f, rows_[batch][row] * sample_bytes, sample_bytes, PlaceOf(f, place));
+    Add(*sample.dataset, f, sample.index * sample_bytes, sample_bytes,
+        PlaceOf(f, place));
   }
 }
 
 bool Stager::AddPacked(int32_t row) {
-  const auto sample = static_cast<size_t>(rows_[0][row]);
+  const auto [dataset, sample] = dataset_.Locate(rows_[0][row]);
   int64_t needed = 0;
   for (const StagingPlan::Field& field : plan_.fields) {
     if (field.place_bytes > 0) continue;
-    const RaggedIndex& index = *dataset_.field_index(field.source);
-    needed += PaddedSampleBytes(index.sample_bytes(rows_[0][row]));
+    const RaggedIndex& index = *dataset->field_index(field.source);
+    needed += PaddedSampleBytes(index.sample_bytes(sample));
   }
   if (needed > plan_.packed_bytes - packed_used_) return false;
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     if (plan_.fields[f].place_bytes > 0) continue;
-    const RaggedIndex& index = *dataset_.field_index(plan_.fields[f].source);
-    const RaggedSample& from = index.samples()[sample];
-    const int64_t bytes = index.sample_bytes(rows_[0][row]);
+    const RaggedIndex& index = *dataset->field_index(plan_.fields[f].source);
+    const RaggedSample& from = index.samples()[static_cast<size_t>(sample)];
+    const int64_t bytes = index.sample_bytes(sample);
     const int64_t to = half_ * plan_.packed_bytes + packed_used_;
     ragged_[f][half_ * plan_.num_places + row] = {
         .offset_bytes = to, .height = from.height, .width = from.width};
-    Add(f, from.offset_bytes, bytes, packed_ + to);
+    Add(*dataset, f, from.offset_bytes, bytes, packed_ + to);
     packed_used_ += PaddedSampleBytes(bytes);
   }
   return true;

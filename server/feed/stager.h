@@ -62,11 +62,13 @@ StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
 
 class Stager {
  public:
-  // Lets `program` read the places. `on_done` as for Backend::CreateStream. The
-  // dataset outlives it. REQUIRES: plan.is_needed().
+  // `on_done` as for Backend::CreateStream. The dataset outlives it. REQUIRES:
+  // plan.is_needed().
   static absl::StatusOr<std::unique_ptr<Stager>> Create(
       const StagingPlan& plan, const Dataset& dataset, Backend& backend,
-      uint32_t uid, std::function<void()> on_done, AugmentProgram* program);
+      uint32_t uid, std::function<void()> on_done);
+  // Lets `program` read the places.
+  void SetSources(AugmentProgram* program) const;
 
   int max_batches() const { return plan_.max_batches; }
   // The half that the launch uses, 0 or 1.
@@ -94,8 +96,8 @@ class Stager {
   Stager(const StagingPlan& plan, const Dataset& dataset)
       : plan_(plan), dataset_(dataset) {}
   absl::Status Allocate(Backend& backend);
-  void SetSources(AugmentProgram* program) const;
-  void Add(size_t field, int64_t offset_bytes, int64_t size_bytes, uint8_t* to);
+  void Add(const Dataset& dataset, size_t field, int64_t offset_bytes,
+           int64_t size_bytes, uint8_t* to);
   // Adds a row's samples of fields of one size.
   void AddPlaces(size_t batch, int32_t row);
   // Adds the packed samples of a row of the only batch. Returns false if they

@@ -164,6 +164,10 @@ absl::Status LinkMixedLabels(absl::Span<const FieldSpec> fields,
 absl::Status CheckMixedLabels(const Dataset& dataset,
                               absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs) {
+  for (const auto& part : dataset.parts()) {
+    DATASETD_RETURN_IF_ERROR(CheckMixedLabels(*part, sources, programs));
+  }
+  if (!dataset.parts().empty()) return absl::OkStatus();
   for (size_t f = 0; f < programs.size(); ++f) {
     const int64_t num_classes = programs[f].num_classes;
     if (num_classes == 0) continue;

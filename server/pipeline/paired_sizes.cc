@@ -114,6 +114,11 @@ absl::Status CheckPairedSizes(const Dataset& dataset,
                               absl::Span<const size_t> sources,
                               absl::Span<const FieldSpec> fields,
                               absl::Span<const FieldProgram> programs) {
+  for (const auto& part : dataset.parts()) {
+    DATASETD_RETURN_IF_ERROR(
+        CheckPairedSizes(*part, sources, fields, programs));
+  }
+  if (!dataset.parts().empty()) return absl::OkStatus();
   std::vector<std::vector<SharedDraw>> draws;
   for (const FieldProgram& program : programs) {
     draws.push_back(SharedDrawsOf(program));
@@ -143,8 +148,10 @@ absl::Status CheckPairedSizes(const Dataset& dataset,
       return absl::InvalidArgumentError(absl::StrCat(
           "transforms: fields '", fields[f].name, "' and '", fields[g].name,
           "' share an op that draws by the image's size, but ",
-          is_fixed ? "the image" : absl::StrCat("sample ", i), " is ", Text(a),
-          " in the one and ", Text(b),
+          is_fixed ? "the image"
+                   : absl::StrCat("sample ", i, " of dataset '", dataset.name(),
+                                  "'"),
+          " is ", Text(a), " in the one and ", Text(b),
           " in the other (height x width): put an op with a size of its own "
           "before it in each, such as Resize with height and width"));
     }

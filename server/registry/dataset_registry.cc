@@ -381,6 +381,12 @@ bool DatasetRegistry::IsReady(uint64_t entry_id) const {
   return entry != nullptr && entry->state == DatasetState::kReady;
 }
 
+std::vector<std::string> DatasetRegistry::ClassNames(uint64_t entry_id) const {
+  MutexLock lock(&mutex_);
+  const EntryPtr entry = table_.GetById(entry_id);
+  return entry == nullptr ? std::vector<std::string>() : entry->classes;
+}
+
 absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
                                                  bool force,
                                                  const Caller& caller,

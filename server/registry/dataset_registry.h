@@ -390,6 +390,7 @@ class DatasetRegistry {
   bool IsReady(uint64_t entry_id) const;
   void HoldEntry(DatasetEntry& entry, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<std::string> ClassNames(uint64_t entry_id) const;
   void DropHold(DatasetEntry& entry, uint64_t session_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DatasetInfo DescribeBriefly(const DatasetEntry& entry) const

@@ -19,6 +19,11 @@ DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
   return *this;
 }
 
+std::vector<std::string> DatasetUse::class_names() const {
+  return registry_ == nullptr ? std::vector<std::string>()
+                              : registry_->ClassNames(entry_id_);
+}
+
 bool DatasetUse::IsReady() const {
   return registry_ != nullptr && registry_->IsReady(entry_id_);
 }

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cuda/device/backend.h"
 #include "server/dataset/caller.h"
@@ -36,6 +38,8 @@ class DatasetUse {
   Backend* backend() const { return backend_; }
   // Valid also after Reset.
   const Visibility& visibility() const { return visibility_; }
+  // Empty once the dataset is gone.
+  std::vector<std::string> class_names() const;
   // False once the dataset is UNLOADING.
   bool IsReady() const;
   void Reset();

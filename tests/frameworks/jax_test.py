@@ -53,6 +53,19 @@ def test_jit_over_batches(page, dataset):
     )
 
 
+def test_places_in_a_mixture(dataset):
+    """JAX makes 32 bits of their 64."""
+    with _make(datasetd.concat([dataset, dataset])) as loader:
+        seen = []
+        for batch in loader:
+            assert batch.indices.dtype == batch.dataset_index.dtype == jnp.int32
+            kept = batch.clone()
+            seen += zip(kept.dataset_index.tolist(), batch.indices.tolist())
+        assert sorted(seen) == [
+            (d, i) for d in range(2) for i in range(NUM_SAMPLES)
+        ]
+
+
 def test_a_batch_is_a_pytree(dataset):
     with _make(dataset) as loader:
         seen = []

@@ -128,6 +128,16 @@ def write_requests(out):
     add("open_weighted", 0, encode("OpenFeedRequest", """options {
         batch_size: 2 rank: 1 world_size: 3 first_position: 4
         weighted_order {num_samples: 5 lists_samples: true num_draws: 9}}"""))
+    add("open_mixture", 0, encode("OpenFeedRequest", f"""options {{
+        batch_size: 4 shuffle: true rank: 1 world_size: 2 mixture {{
+            parts {{dataset: "a" ratio: 0.3 has_own_fields: true
+                fields {{key: "image" value {{{crop}}}}}}}
+            parts {{dataset: "c" ratio: 2.5 has_own_fields: true
+                fields {{key: "image" value {{{crop}}}}}}}
+            num_rows: 31 is_fixed_per_batch: true}}}}"""))
+    add("open_concat", 0, encode("OpenFeedRequest", """options {
+        batch_size: 4 mixture {parts {dataset: "c"} parts {dataset: "a"}
+            parts {dataset: "c"}}}"""))
     fixed = _PIPELINES["fixed"]
     add("load", 2, encode("LoadDatasetRequest", f"""spec {{
         name: "b" format: "cifar10" path: "/d" split: "test" device: "cpu"

@@ -191,6 +191,23 @@ def test_pretransforms():
                       world.load(client, "d", pretransforms=ops))
 
 
+def test_a_mixture_with_a_mapped_dataset():
+    with World() as world, world.daemon.connect() as client:
+        mapped = world.load(client, "m", residency="mapped")
+        world.await_stored()
+        (file,) = world.entries()
+        memory = world.load(client)
+        ours = datasetd.concat([mapped, memory])
+        _expect_equal(ours, datasetd.concat([memory, memory]),
+                      transforms=_augment())
+        with datasetd.DataLoader(ours, batch_size=50, prefetch=1) as loader:
+            os.truncate(file, 8192)
+            with pytest.raises(datasetd.FeedFailed,
+                               match="cannot be read any more"):
+                for _ in range(2):
+                    list(loader)
+
+
 def test_a_file_that_is_cut_ends_its_feeds_alone():
     with World() as world, world.daemon.connect() as client:
         mapped = world.load(client, "m", residency="mapped")

@@ -19,6 +19,19 @@ T ValueOrDie(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
+class FileMemory final : public DeviceMemory {
+ public:
+  FileMemory(std::shared_ptr<const MappedFile> file, int64_t num_samples)
+      : file_(std::move(file)),
+        size_bytes_(static_cast<size_t>(num_samples * kMappedSampleBytes)) {}
+  uint8_t* data() const override { return file_->data(); }
+  size_t size_bytes() const override { return size_bytes_; }
+
+ private:
+  const std::shared_ptr<const MappedFile> file_;
+  const size_t size_bytes_;
+};
+
 }  // namespace
 
 std::shared_ptr<const MappedFile> MakeMappedBytes(int64_t num_samples) {
@@ -46,6 +59,12 @@ std::shared_ptr<const Dataset> MakeByteDataset(
                       .shape = {1, 1, 1},
                       .is_image = true}};
   contents.content_hash = "bytes";
+  if (contents.file != nullptr) {
+    contents.fields[0].shape = {1, kMappedSampleBytes, 1};
+    contents.memory.emplace_back(
+        std::make_unique<FileMemory>(contents.file, num_samples));
+    return std::make_shared<const Dataset>(std::move(contents));
+  }
   contents.memory.push_back(ValueOrDie(backend->Allocate(num_samples)));
   std::vector<uint8_t> bytes(num_samples);
   std::iota(bytes.begin(), bytes.end(), uint8_t{0});
@@ -79,13 +98,9 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
   feed.program->num_fields = 1;
   feed.program->indices_offset_bytes = RoundUp(options.batch_size);
   FieldProgram& field = feed.program->fields[0];
-  if (options.file != nullptr) {
-    field.source = options.file->data();
-    field.sample_stride_bytes = kMappedSampleBytes;
-  } else {
-    field.source = feed.dataset->field_data(0);
-    field.sample_stride_bytes = 1;
-  }
+  feed.sources = {0};
+  field.source = feed.dataset->field_data(0);
+  field.sample_stride_bytes = options.file == nullptr ? 1 : kMappedSampleBytes;
   field.in_dtype = Dtype::kUint8;
   field.out_dtype = Dtype::kUint8;
   field.layout = Layout::kNchw;

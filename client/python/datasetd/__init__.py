@@ -19,6 +19,7 @@ from ._client.client import Client
 from ._daemon.local import LocalDaemon, start_local
 from ._daemon.shared import connect, connect_or_start, load, push
 from ._datasets.dataset import Dataset
+from ._datasets.mixture import Mixture, concat, mixture
 from ._datasets.subset import Subset
 from ._descriptions import (
     BadSample,
@@ -29,7 +30,6 @@ from ._descriptions import (
 )
 from ._loader.benchmark import BenchmarkResult, benchmark
 from ._loader.loader import DataLoader
-from ._push.concat import concat
 from ._version import __version__ as __version__
 from .errors import *  # noqa: F401,F403
 
@@ -44,6 +44,7 @@ __all__ = [
     "Field",
     "LoadEstimate",
     "LocalDaemon",
+    "Mixture",
     "Placement",
     "Subset",
     "Tensor",
@@ -52,6 +53,7 @@ __all__ = [
     "connect",
     "connect_or_start",
     "load",
+    "mixture",
     "push",
     "sources",
     "start_local",

@@ -113,7 +113,7 @@ class ChainExecutor {
       team_.Sync();
       has_partner = HasPartner(state_.mix) && kept_ != batch.indices + partner;
       if (field_.mix.labels_field >= 0 && IsFirstStrip()) {
-        WriteMixedLabels(team_, state_.mix,
+        WriteMixedLabels(team_, state_.mix, program_.mixture,
                          program_.fields[field_.mix.labels_field], batch, index,
                          partner);
       }
@@ -231,18 +231,15 @@ class ChainExecutor {
 
   DATASETD_HOST_DEVICE ChainImage ResidentImage(int64_t sample) const {
     ChainImage image;
-    image.data = field_.source + sample * field_.sample_stride_bytes;
     image.dtype = field_.in_dtype;
     image.height = field_.in_height;
     image.width = field_.in_width;
     image.channels = field_.channels;
     image.channel_stride = 1;
-    if (field_.ragged != nullptr) {
-      const RaggedSample& place = field_.ragged[sample];
-      image.data = field_.source + place.offset_bytes;
-      image.height = place.height;
-      image.width = place.width;
-    }
+    image.data = field_.ragged != nullptr
+                     ? RaggedData(program_.mixture, field_, sample,
+                                  &image.height, &image.width)
+                     : SampleData(program_.mixture, field_, sample);
     image.row_stride = image.width * field_.channels;
     image.pixel_stride = field_.channels;
     image.is_scratch = false;

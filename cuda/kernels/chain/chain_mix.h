@@ -82,20 +82,22 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void MixLanes(
 
 // Returns the class of sample `sample`.
 template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE int64_t
-LoadClass(const FieldProgram& labels, int64_t sample) {
-  return static_cast<int64_t>(
-      CastElementBits(labels.source + sample * labels.sample_stride_bytes,
-                      labels.in_dtype, Dtype::kInt64, 0));
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE int64_t LoadClass(
+    const MixtureTable& mixture, const FieldProgram& labels, int64_t sample) {
+  return static_cast<int64_t>(CastElementBits(
+      SampleData(mixture, labels, sample), labels.in_dtype, Dtype::kInt64, 0));
 }
 
 // Writes row `row` of `labels`, mixed with row `partner`. All ranks call it.
 template <typename Team>
 DATASETD_HOST_DEVICE inline void WriteMixedLabels(
-    const Team& team, const MixDraw& mix, const FieldProgram& labels,
-    const BatchTask& batch, int32_t row, int32_t partner) {
-  const int64_t own_class = LoadClass<Team>(labels, batch.indices[row]);
-  const int64_t partner_class = LoadClass<Team>(labels, batch.indices[partner]);
+    const Team& team, const MixDraw& mix, const MixtureTable& mixture,
+    const FieldProgram& labels, const BatchTask& batch, int32_t row,
+    int32_t partner) {
+  const int64_t own_class =
+      LoadClass<Team>(mixture, labels, batch.indices[row]);
+  const int64_t partner_class =
+      LoadClass<Team>(mixture, labels, batch.indices[partner]);
   float* const to = reinterpret_cast<float*>(batch.slot + labels.offset_bytes) +
                     static_cast<int64_t>(row) * labels.num_classes;
   DATASETD_NO_UNROLL

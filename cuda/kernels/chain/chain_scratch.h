@@ -89,9 +89,9 @@ struct ScratchPlan {
 };
 
 // Plans at least one team and at most `max_teams`, the backend's limit.
-inline ScratchPlan PlanScratch(const AugmentProgram& program, int max_teams) {
+inline ScratchPlan PlanScratch(int64_t team_bytes, int max_teams) {
   ScratchPlan plan;
-  plan.team_bytes = TeamScratchBytes(program);
+  plan.team_bytes = team_bytes;
   if (plan.team_bytes == 0) return plan;
   const int64_t fitting = kScratchTargetBytes / plan.team_bytes;
   plan.num_teams = fitting < 1           ? 1
@@ -101,6 +101,10 @@ inline ScratchPlan PlanScratch(const AugmentProgram& program, int max_teams) {
       SaturatingAdd(AlignScratch(plan.num_teams * kTeamFlagBytes),
                     SaturatingMultiply(plan.num_teams, plan.team_bytes));
   return plan;
+}
+
+inline ScratchPlan PlanScratch(const AugmentProgram& program, int max_teams) {
+  return PlanScratch(TeamScratchBytes(program), max_teams);
 }
 
 // Host only: call before the first batch of a program.

@@ -206,22 +206,23 @@ constexpr int kLinesPerPiece = 20;
 // For images without moves whose output has the samples' layout. This and the
 // functions below return the next row, like RunChainHost.
 template <typename Task>
-int32_t ConvertImages(const BatchTask& batch, const Task& task) {
+int32_t ConvertImages(const MixtureTable& mixture, const BatchTask& batch,
+                      const Task& task) {
   using T = typename Task::T;
   const FieldProgram& field = task.field;
   const int64_t elements = task.out_pixels * field.channels;
   const int32_t end = batch.first_row + NumRows(batch);
   for (int32_t i = batch.first_row; i < end; ++i) {
     if (i > batch.first_row && EndsAtSample()) return i;
+    if (!IsOwnRow(mixture, batch, i)) continue;
     const T* const from = reinterpret_cast<const T*>(
-        field.source + batch.indices[i] * field.sample_stride_bytes);
+        SampleData(mixture, field, batch.indices[i]));
     uint8_t* const to =
         batch.slot + field.offset_bytes + i * elements * task.out_size_bytes;
     const int64_t next_sample =
         batch.indices[std::min(i + 1, batch.num_samples - 1)];
-    SamplePrefetcher prefetcher(
-        field.source + next_sample * field.sample_stride_bytes,
-        field.sample_stride_bytes);
+    SamplePrefetcher prefetcher(SampleData(mixture, field, next_sample),
+                                field.sample_stride_bytes);
     for (int64_t first = 0; first < elements; first += kPieceElements) {
       if (!GoesOn()) return end;
       prefetcher.FetchSome(kLinesPerPiece);
@@ -249,17 +250,17 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
   alignas(64) T scratch[kScratchPixels * kChannels] = {};
   TileMaps maps;
   SampleMoves moves;
-  uint8_t* to =
-      batch.slot + field.offset_bytes + batch.first_row * sample_bytes;
+  const MixtureTable& mixture = program.mixture;
   const int32_t end = batch.first_row + NumRows(batch);
   for (int32_t i = batch.first_row; i < end; ++i) {
     if (i > batch.first_row && EndsAtSample()) return i;
-    const int64_t sample = batch.indices[i];
+    if (!IsOwnRow(mixture, batch, i)) continue;
+    const uint8_t* const from = SampleData(mixture, field, batch.indices[i]);
+    uint8_t* const to = batch.slot + field.offset_bytes + i * sample_bytes;
     const int64_t next_sample =
         batch.indices[std::min(i + 1, batch.num_samples - 1)];
-    SamplePrefetcher prefetcher(
-        field.source + next_sample * field.sample_stride_bytes,
-        field.sample_stride_bytes);
+    SamplePrefetcher prefetcher(SampleData(mixture, field, next_sample),
+                                field.sample_stride_bytes);
     DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, i), &moves);
     Tile tile = {};
     for (tile.first_column = 0; tile.first_column < field.out_width;
@@ -277,12 +278,10 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
         if (!GoesOn()) return end;
         tile.num_rows = std::min(tile_rows, field.out_height - tile.first_row);
         MapAxis(field, moves.axis[0], tile.first_row, tile.num_rows, maps.rows);
-        AugmentTile<kChannels, kLayout>(
-            task, tile, maps, field.source + sample * field.sample_stride_bytes,
-            prefetcher, scratch, to);
+        AugmentTile<kChannels, kLayout>(task, tile, maps, from, prefetcher,
+                                        scratch, to);
       }
     }
-    to += sample_bytes;
   }
   return end;
 }
@@ -294,7 +293,7 @@ int32_t AugmentLayout(const AugmentProgram& program, const BatchTask& batch,
   const bool is_interleaved =
       kChannels == 1 || task.field.layout == Layout::kNhwc;
   if (is_interleaved && task.field.num_moves == 0) {
-    return ConvertImages(batch, task);
+    return ConvertImages(program.mixture, batch, task);
   }
   if (kChannels > 1 && is_interleaved) {
     return AugmentImages<kChannels, Layout::kNhwc>(program, batch, task);
@@ -333,15 +332,16 @@ void CopyElements(const FieldProgram& field, const uint8_t* from, int64_t first,
   }
 }
 
-int32_t CopyOther(const FieldProgram& field, const BatchTask& batch) {
+int32_t CopyOther(const MixtureTable& mixture, const FieldProgram& field,
+                  const BatchTask& batch) {
   const int64_t row_bytes =
       int64_t{field.in_width} * DtypeSizeBytes(field.out_dtype);
   const int64_t elements = field.in_width;
   const int32_t end = batch.first_row + NumRows(batch);
   for (int32_t i = batch.first_row; i < end; ++i) {
     if (i > batch.first_row && EndsAtSample()) return i;
-    const uint8_t* from =
-        field.source + batch.indices[i] * field.sample_stride_bytes;
+    if (!IsOwnRow(mixture, batch, i)) continue;
+    const uint8_t* const from = SampleData(mixture, field, batch.indices[i]);
     uint8_t* const to = batch.slot + field.offset_bytes + i * row_bytes;
     for (int64_t first = 0; first < elements; first += kPieceElements) {
       if (!GoesOn()) return end;
@@ -352,12 +352,26 @@ int32_t CopyOther(const FieldProgram& field, const BatchTask& batch) {
   return end;
 }
 
+void WriteIndices(const AugmentProgram& program, const BatchTask& batch) {
+  const int64_t* const from = SampleIndices(batch);
+  uint8_t* const to = batch.slot + program.indices_offset_bytes;
+  if (program.mixture.num_parts == 0) {
+    std::memcpy(to, from,
+                static_cast<size_t>(batch.num_samples) * sizeof(int64_t));
+    return;
+  }
+  auto* const published = reinterpret_cast<int64_t*>(to);
+  for (int32_t i = 0; i < batch.num_samples; ++i) {
+    published[i] = PublishedIndex(program.mixture, from[i]);
+  }
+}
+
 int32_t RunField(const AugmentProgram& program, const FieldProgram& field,
                  const BatchTask& batch) {
   if (field.num_steps > 0) return RunChainHost(program, field, batch);
   // The chain that mixes these labels writes them.
   if (field.num_classes > 0) return batch.first_row + NumRows(batch);
-  if (!field.is_image) return CopyOther(field, batch);
+  if (!field.is_image) return CopyOther(program.mixture, field, batch);
   if (field.in_dtype == Dtype::kUint8) {
     return AugmentField(program, field, batch, ByteConverter(field));
   }
@@ -383,8 +397,7 @@ bool AugmentHostFrom(const AugmentProgram& program, const BatchTask& batch,
     position->row = 0;
   }
   if (program.indices_offset_bytes >= 0 && IsLastPart(batch)) {
-    std::memcpy(batch.slot + program.indices_offset_bytes, SampleIndices(batch),
-                static_cast<size_t>(batch.num_samples) * sizeof(int64_t));
+    WriteIndices(program, batch);
   }
   StreamFence();
   return true;

@@ -27,7 +27,7 @@ int32_t RunChain(const AugmentProgram& program, const FieldProgram& field,
   ChainState state;
   ChainExecutor<HostTeam> executor({}, program, field, memory, &state);
   return RunRows(batch, [&](int32_t row) DATASETD_TEAM_ATTR {
-    return executor.Run(batch, row);
+    return !IsOwnRow(program.mixture, batch, row) || executor.Run(batch, row);
   });
 }
 

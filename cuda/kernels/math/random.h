@@ -46,6 +46,10 @@ DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE Words4 Draw(uint64_t seed,
 // Op indices >= kReservedOpIndex do not belong to ops of a pipeline.
 inline constexpr uint32_t kReservedOpIndex = 0xFFFF0000u;
 inline constexpr uint32_t kShuffleOpIndex = 0xFFFF0001u;
+// Of a mixture's parts in an epoch; and of part 0's samples in a pass, those of
+// the next parts follow.
+inline constexpr uint32_t kMixtureOpIndex = 0xFFFF0002u;
+inline constexpr uint32_t kMixturePartOpIndex = 0xFFFF0100u;
 
 // Returns a multiple of 2^-24 in [0, 1).
 DATASETD_HOST_DEVICE inline float UniformFloat(uint32_t word) {

@@ -99,9 +99,14 @@ DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
   }
   if (thread < work.num_samples) {
     const BatchTask& batch = plan.batches[work.batch_index];
-    const int64_t sample = batch.indices[work.first_sample + thread];
-    state.draw_indices[thread] = DrawIndex(batch, work.first_sample + thread);
-    state.sources[thread] = field.source + sample * field.sample_stride_bytes;
+    const int32_t row = work.first_sample + thread;
+    const MixtureTable& mixture = plan.program->mixture;
+    state.draw_indices[thread] = DrawIndex(batch, row);
+    state.sources[thread] =
+        IsOwnRow(mixture, batch, row)
+            ? SampleData(mixture, plan.program->fields[field_plan.field_index],
+                         batch.indices[row])
+            : nullptr;
   }
 }
 
@@ -273,6 +278,7 @@ DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
                        position - row * field.out_width);
     const int sample = cursor.sample();
     const uint8_t* source = state.sources[sample];
+    if (source == nullptr) continue;
     int32_t offsets[kVector];
     DATASETD_UNROLL
     for (int k = 0; k < kVector; ++k) {
@@ -326,6 +332,7 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
     PixelCursor cursor(state, field_plan.has_column_map, row - work.first_row,
                        x);
     const uint8_t* source = state.sources[cursor.sample()];
+    if (source == nullptr) continue;
     int32_t offset = cursor.Offset();
     if constexpr (kSizeBytes == 0) {
       sink.Store(slot, size_bytes, batch_first + position,
@@ -373,6 +380,7 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
   const BlockWork& work = state.work;
   const FieldPlan& field_plan = plan.fields[work.plan_index];
   const BatchTask& batch = plan.batches[work.batch_index];
+  const MixtureTable& mixture = plan.program->mixture;
   const int64_t* indices = batch.indices + work.first_sample;
   const int64_t batch_first =
       int64_t{work.first_sample} * field_plan.positions_per_sample;
@@ -381,15 +389,16 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
     const int32_t sample = static_cast<int32_t>(
         field_plan.sample_divider.Divide(static_cast<uint32_t>(position)));
     if (field_plan.field_index == kIndicesField) {
-      sink.Store(batch.slot + plan.program->indices_offset_bytes, 8,
-                 batch_first + position,
-                 static_cast<uint64_t>(
-                     SampleIndices(batch)[work.first_sample + sample]));
+      sink.Store(
+          batch.slot + plan.program->indices_offset_bytes, 8,
+          batch_first + position,
+          static_cast<uint64_t>(PublishedIndex(
+              mixture, SampleIndices(batch)[work.first_sample + sample])));
       continue;
     }
-    const MoveProgram& field = plan.program->fields[field_plan.field_index];
-    const uint8_t* source =
-        field.source + indices[sample] * field.sample_stride_bytes;
+    if (!IsOwnRow(mixture, batch, work.first_sample + sample)) continue;
+    const FieldProgram& field = plan.program->fields[field_plan.field_index];
+    const uint8_t* source = SampleData(mixture, field, indices[sample]);
     sink.Store(
         batch.slot + field.offset_bytes, DtypeSizeBytes(field.out_dtype),
         batch_first + position,

@@ -34,9 +34,9 @@ bool HasRuns(const FieldProgram& field, int vector, int* padding_move) {
   return true;
 }
 
-// `num_samples` are those of the launch.
+// `num_samples` are those of the launch. `is_for_all`: all rows are made.
 FieldPlan PlanImage(const FieldProgram& field, int field_index,
-                    int64_t num_samples) {
+                    int64_t num_samples, bool is_for_all) {
   FieldPlan plan = {};
   plan.field_index = field_index;
   const int64_t row_positions =
@@ -54,7 +54,9 @@ FieldPlan PlanImage(const FieldProgram& field, int field_index,
       field.offset_bytes % kVectorBytes == 0) {
     plan.vector_positions = vector;
   }
-  plan.has_runs = HasRuns(field, plan.vector_positions, &plan.padding_move);
+  // The threads of a warp exchange runs, and cannot leave out a row's.
+  plan.has_runs =
+      is_for_all && HasRuns(field, plan.vector_positions, &plan.padding_move);
 
   const int64_t pixels = std::clamp(
       num_samples * field.out_height * field.out_width / kNumFillingBlocks,
@@ -136,13 +138,14 @@ bool MakeAugmentPlan(const DeviceProgram* device_program,
   for (int b = 0; b < num_batches; ++b) num_samples += rows_of(batches[b]);
   // So many need blocks of the largest size, whatever they are.
   num_samples = std::min(num_samples, kNumFillingBlocks * kMaxBlockPixels);
+  const bool is_for_all = host_program.mixture.own_parts == 0;
   for (int i = 0; i < host_program.num_fields; ++i) {
     const FieldProgram& field = host_program.fields[i];
     // Chains have their own kernel, which also writes mixed labels.
     if (field.num_steps > 0 || field.num_classes > 0) continue;
-    plan->fields[plan->num_fields++] = field.is_image
-                                           ? PlanImage(field, i, num_samples)
-                                           : PlanElements(field.in_width, i);
+    plan->fields[plan->num_fields++] =
+        field.is_image ? PlanImage(field, i, num_samples, is_for_all)
+                       : PlanElements(field.in_width, i);
   }
   if (host_program.indices_offset_bytes >= 0) {
     plan->fields[plan->num_fields++] = PlanElements(1, kIndicesField);

@@ -28,6 +28,7 @@ inline constexpr int kMaxSteps = 32;
 inline constexpr int kMaxPasses = 2 * kMaxSteps + 1;
 inline constexpr int kMaxStepParamsBytes = 128;
 inline constexpr int kMaxBatchesPerLaunch = 32;
+inline constexpr int kMaxMixtureParts = 64;  // datasets of a mixture
 
 enum class Layout : uint8_t {
   kNchw = 1,
@@ -241,6 +242,9 @@ inline constexpr int64_t kRaggedAlignmentBytes = 16;
 // in_height and in_width are the largest.
 struct FieldProgram : MoveProgram {
   const RaggedSample* ragged;  // device memory, by sample; null: not ragged
+  // In place of `source` and `ragged` where MixtureTable::is_in_place: by part.
+  const uint8_t* part_sources[kMaxMixtureParts];
+  const RaggedSample* part_ragged[kMaxMixtureParts];
   int32_t num_sized_steps;
   int32_t num_steps;
   int32_t out_channels;
@@ -257,6 +261,17 @@ struct FieldProgram : MoveProgram {
   Step steps[kMaxSteps];
 };
 
+// The parts of a mixture: sample i of part d has the index begin[d] + i.
+struct MixtureTable {
+  int32_t num_parts;  // 0: no mixture
+  // True if samples are read where their parts have them.
+  bool is_in_place;
+  // Bit d: rows of part d are made, and others left untouched. 0: all rows.
+  uint64_t own_parts;
+  int64_t begin[kMaxMixtureParts];
+};
+static_assert(kMaxMixtureParts <= 64);  // bits of own_parts
+
 struct AugmentProgram {
   // Scratch memory of the chains: num_teams flags of kTeamFlagBytes, then
   // num_teams areas of team_scratch_bytes (chain_scratch.h). Null without
@@ -266,6 +281,7 @@ struct AugmentProgram {
   int32_t num_teams;
   uint64_t seed;                 // Philox key
   int64_t indices_offset_bytes;  // int64 per sample; negative: not written
+  MixtureTable mixture;
   int32_t num_fields;
   FieldProgram fields[kMaxFields];
 };
@@ -305,11 +321,71 @@ struct BatchTask {
   int32_t num_rows;
 };
 
-// By row, the samples' indices in the dataset, which seed draws and are written
-// to the slot.
+// By row, the samples' indices in the dataset, which seed draws; see
+// PublishedIndex.
 DATASETD_HOST_DEVICE inline const int64_t* SampleIndices(
     const BatchTask& batch) {
   return batch.samples == nullptr ? batch.indices : batch.samples;
+}
+
+// Returns the part of a sample. REQUIRES: there is a mixture.
+DATASETD_HOST_DEVICE inline int32_t PartOf(const MixtureTable& mixture,
+                                           int64_t sample) {
+  int32_t part = 0;
+  int32_t end = mixture.num_parts;
+  while (end - part > 1) {
+    const int32_t middle = (part + end) / 2;
+    if (mixture.begin[middle] <= sample) {
+      part = middle;
+    } else {
+      end = middle;
+    }
+  }
+  return part;
+}
+
+// Returns what the slot says of a sample: its index in the dataset; of a
+// mixture the part in the upper 32 bits, and the index in the part below.
+DATASETD_HOST_DEVICE inline int64_t PublishedIndex(const MixtureTable& mixture,
+                                                   int64_t sample) {
+  if (mixture.num_parts == 0) return sample;
+  const int32_t part = PartOf(mixture, sample);
+  return (int64_t{part} << 32) + (sample - mixture.begin[part]);
+}
+
+// True if the program makes this row of the batch.
+DATASETD_HOST_DEVICE inline bool IsOwnRow(const MixtureTable& mixture,
+                                          const BatchTask& batch, int32_t row) {
+  return mixture.own_parts == 0 ||
+         (mixture.own_parts >> PartOf(mixture, SampleIndices(batch)[row]) &
+          1) != 0;
+}
+
+// Returns the memory of the sample at a place, of a field that is not ragged.
+DATASETD_HOST_DEVICE inline const uint8_t* SampleData(
+    const MixtureTable& mixture, const FieldProgram& field, int64_t place) {
+  if (!mixture.is_in_place) {
+    return field.source + place * field.sample_stride_bytes;
+  }
+  const int32_t part = PartOf(mixture, place);
+  return field.part_sources[part] +
+         (place - mixture.begin[part]) * field.sample_stride_bytes;
+}
+
+// The same of a ragged field, and the sample's size.
+DATASETD_HOST_DEVICE inline const uint8_t* RaggedData(
+    const MixtureTable& mixture, const FieldProgram& field, int64_t place,
+    int32_t* height, int32_t* width) {
+  const uint8_t* source = field.source;
+  const RaggedSample* sample = field.ragged + place;
+  if (mixture.is_in_place) {
+    const int32_t part = PartOf(mixture, place);
+    source = field.part_sources[part];
+    sample = field.part_ragged[part] + (place - mixture.begin[part]);
+  }
+  *height = sample->height;
+  *width = sample->width;
+  return source + sample->offset_bytes;
 }
 
 // Returns the number of rows that this launch fills.

@@ -155,6 +155,6 @@ def test_sizes_that_differ_are_refused(client):
     images = [np.zeros((size, 4, 3), np.uint8) for size in (4, 6)]
     with _push(client, [(image,) for image in images], ragged=True) as part:
         with pytest.raises(
-            datasetd.FailedPrecondition, match="differ in size: load"
+            datasetd.FailedPrecondition, match="differ in size, and cannot"
         ):
-            datasetd.concat([part, part])
+            _push(client, datasetd.concat([part, part]))

@@ -68,6 +68,30 @@ def test_reconnect_goes_on_at_the_exact_next_batch(data_root, tmp_path):
         np.testing.assert_array_equal(np.concatenate(rows), expected)
 
 
+def test_a_mixture_reconnects_once_all_of_it_is_back(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        client = daemon.connect()
+        first = load(client, data_root)
+        second = client.load_dataset(
+            "again", format="npy", path=data_root / "hundred"
+        )
+        mix = datasetd.mixture({first: 0.4, second: 0.6})
+
+        def rows_of(batch):
+            return list(zip(batch.dataset_index.tolist(), batch.indices))
+
+        with loader(mix) as batches:
+            expected = [row for batch in batches for row in rows_of(batch)]
+        with loader(mix, prefetch=1, reconnect=30) as batches:
+            iterator = iter(batches)
+            rows = [row for _ in range(4) for row in rows_of(next(iterator))]
+            os.kill(daemon.pid, signal.SIGKILL)
+            daemon._process.wait()
+            with successor(daemon, data_root):
+                rows += [row for batch in iterator for row in rows_of(batch)]
+        assert rows == expected
+
+
 def test_a_state_with_another_seed_while_the_daemon_is_gone(data_root):
     """The feed has to be opened anew for that seed."""
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:

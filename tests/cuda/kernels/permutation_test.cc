@@ -1,7 +1,10 @@
 #include "cuda/kernels/math/permutation.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <type_traits>
 #include <vector>
 
@@ -92,6 +95,39 @@ TEST(KeyedPermutationTest, EveryBitOfSeedAndEpochChangesTheOrder) {
     // Poisson with mean 0.002: at most 1 but with probability 2e-6 (x 64).
     EXPECT_LE(num_equal, 1) << "bit " << bit;
   }
+}
+
+// Eight rounds fail this.
+TEST(FeistelPermutationTest, SixteenRoundsGiveEveryOrderOfAFewEquallyOften) {
+  constexpr double kExpected = 400;
+  for (const uint32_t n : {3u, 4u, 5u, 6u}) {
+    size_t num_orders = 1;
+    for (uint32_t k = 2; k <= n; ++k) num_orders *= k;
+    std::map<uint32_t, int> counts;  // by the order's digits
+    const auto num_keys = static_cast<uint64_t>(kExpected) * num_orders;
+    for (uint64_t key = 0; key < num_keys; ++key) {
+      const FeistelPermutation<16> permutation(7, key, n);
+      uint32_t order = 0;
+      for (uint32_t p = 0; p < n; ++p) order = 10 * order + permutation(p);
+      ++counts[order];
+    }
+    ASSERT_EQ(counts.size(), num_orders);
+    double chi_squared = 0;
+    for (const auto& [order, count] : counts) {
+      chi_squared += (count - kExpected) * (count - kExpected) / kExpected;
+    }
+    // Five standard deviations.
+    const auto freedom = static_cast<double>(num_orders - 1);
+    EXPECT_LT(chi_squared, freedom + 5 * std::sqrt(2 * freedom)) << n;
+  }
+}
+
+TEST(FeistelPermutationTest, OpIndicesTellOrdersApart) {
+  const FeistelPermutation<16> one(1, 2, 1000003, 5);
+  const FeistelPermutation<16> other(1, 2, 1000003, 6);
+  int num_equal = 0;
+  for (uint32_t p = 0; p < 1000; ++p) num_equal += one(p) == other(p);
+  EXPECT_LE(num_equal, 1);
 }
 
 }  // namespace

@@ -73,10 +73,12 @@ def _open(device, **config):
 
 
 def _loader(dataset, **options):
-    framework = "numpy" if dataset.device == "cpu" else "dlpack"
+    if "framework" not in options:
+        is_host = dataset.device == "cpu"
+        options["framework"] = "numpy" if is_host else "dlpack"
     return datasetd.DataLoader(
         dataset, **{"batch_size": _BATCH_SIZE, "shuffle": True, "seed": 5,
-                    "framework": framework, "timeout": 60, **options})
+                    "timeout": 60, **options})
 
 
 def _rows(dataset, num_epochs=1, **options):
@@ -117,6 +119,38 @@ def test_pixels_are_the_hosts(expected, export):
             lambda: int(client.status()["devices"][0]["slab_bytes"]) == 0,
             "the slabs' end")
         assert daemon.is_running()
+
+
+def test_mixtures_are_the_hosts():
+    """Samples are read where their datasets are; each has its transforms."""
+    ops = {"d": _TRANSFORMS["moves"], "e": [T.CenterCrop(32), T.ToDtype(
+        "float16", scale=True), T.Normalize(0.5, 0.25)]}
+    chains = {"d": _TRANSFORMS["chain"], "e": [
+        T.Resize((24, 24)), T.ToDtype("float32", scale=True)]}
+    seen = []
+    for device in ("cpu", "cuda:0"):
+        with _open(device) as (daemon, client, first):
+            second = client.load_dataset(
+                "e", format="cifar10", split="test", path=first.path,
+                pretransforms=[T.Grayscale(3)])
+            mixtures = [datasetd.concat([first, second]), datasetd.mixture(
+                {first: 0.3, second: 0.7}, num_rows=70)]
+            batches = []
+            for mixture in mixtures:
+                for transforms in (ops, chains, _TRANSFORMS["chain"]):
+                    for layout in ("NCHW", "NHWC"):
+                        with _loader(mixture, transforms=transforms,
+                                     layout=layout, framework="dlpack",
+                                     ) as loader:
+                            batches += [
+                                (batch.bits(0).tobytes(),
+                                 batch.bits(1).tobytes(),
+                                 batch.indices.tolist())
+                                for batch in loaders.take_epoch(loader)]
+            seen.append(batches)
+            assert daemon.is_running()
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 6 * 10 + 6 * 4
 
 
 def test_feeds_share_the_scratch_memory_of_their_chains(expected):

@@ -238,6 +238,41 @@ def test_decoded_images_of_any_size():
         assert found["shard"] == found["device"]
 
 
+def test_a_mixture_of_what_lies_in_several_places():
+    """Samples of the parts are staged alike, and each has its transforms."""
+    ops = _TRANSFORMS["moves"], [T.CenterCrop(32), T.ToDtype(
+        "float16", scale=True)]
+    seen = []
+    for devices, options in (
+            (["cpu"], [{}, {}]),
+            (["cuda:0", "cuda:1"], [
+                {"device": "cuda:0"},
+                {"residency": "split", "device_bytes": _HALF}]),
+    ):
+        with _open(2, devices=devices) as (daemon, client):
+            parts = [_load(client, daemon, name, **placed)
+                     for name, placed in zip("ab", options)]
+            for mixture in (datasetd.concat(parts), datasetd.mixture(
+                    dict(zip(parts, (2, 1))), fixed_per_batch=True)):
+                for transforms in (dict(zip(parts, ops)),
+                                   _TRANSFORMS["mix"]):
+                    with datasetd.DataLoader(
+                            mixture, batch_size=_BATCH_SIZE, shuffle=True,
+                            seed=5, framework="dlpack", timeout=60,
+                            transforms=transforms) as loader:
+                        seen += [(batch.bits(0).tobytes(),
+                                  batch.bits(1).tobytes(),
+                                  batch.indices.tolist())
+                                 for batch in loaders.take_epoch(loader)]
+            if len(devices) > 1:
+                other = _load(client, daemon, "far", device="cuda:1")
+                with pytest.raises(datasetd.InvalidArgument, match=(
+                        "'far' is not on .*must be on one device")):
+                    datasetd.DataLoader(datasetd.concat([parts[0], other]))
+    half = len(seen) // 2
+    assert half == 4 * 10 and seen[:half] == seen[half:]
+
+
 def test_a_split_says_what_is_where():
     with _open() as (daemon, client):
         estimate = _load(client, daemon, residency="split",

@@ -101,9 +101,11 @@ class World {
           return std::make_unique<Samples>();
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    Check(datasets_->Load(testing::NamedSpec("a"), Caller()).ok(), "load");
-    const auto loaded = datasets_->Await("a", kTimeout);
-    Check(loaded.ok() && loaded->state == DatasetState::kReady, "dataset");
+    for (const char* const name : {"a", "c"}) {
+      Check(datasets_->Load(testing::NamedSpec(name), Caller()).ok(), "load");
+      const auto loaded = datasets_->Await(name, kTimeout);
+      Check(loaded.ok() && loaded->state == DatasetState::kReady, "dataset");
+    }
     auto feeds = FeedTable::Create(
         {}, devices_.get(), datasets_.get(),
         [](uint32_t num_slots) -> absl::StatusOr<std::unique_ptr<FeedChannel>> {
@@ -160,8 +162,8 @@ class World {
   void OpenFeed(const std::string& message) {
     v1::OpenFeedRequest request;
     if (!request.ParseFromString(message)) return;
-    request.mutable_options()->set_dataset("a");
     const v1::FeedOptions& options = request.options();
+    request.mutable_options()->set_dataset(options.has_mixture() ? "" : "a");
     const auto opened = feeds_->Open(request, kCaller);
     if (!opened.ok()) return;
     Check(opened->slab().size_bytes() <= kMaxSlabBytes,

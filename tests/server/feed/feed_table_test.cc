@@ -476,6 +476,105 @@ TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
   EXPECT_THAT(table_->List(), SizeIs(1));
 }
 
+// ---- Mixtures ----
+
+v1::OpenFeedRequest MixtureOf(const std::vector<std::string>& names) {
+  v1::OpenFeedRequest request;
+  request.mutable_options()->set_batch_size(4);
+  request.mutable_options()->set_prefetch(2);
+  for (const std::string& name : names) {
+    request.mutable_options()->mutable_mixture()->add_parts()->set_dataset(
+        name);
+  }
+  return request;
+}
+
+class FeedTableMixtureTest : public FeedTableTest {
+ protected:
+  FeedTableMixtureTest() { LoadReady(NamedSpec("b"), kBob); }
+  int num_feeds(const std::string& name) {
+    for (const DatasetInfo& info : registry_->List()) {
+      if (info.spec->name() == name) return info.num_feeds;
+    }
+    return -1;
+  }
+};
+
+TEST_F(FeedTableMixtureTest, AMixtureIsAFeedOfEachPart) {
+  const auto opened = table_->Open(MixtureOf({"a", "b", "a"}), kAlice);
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_EQ(opened->num_samples(), 30u);
+  EXPECT_EQ(num_feeds("a"), 1);
+  EXPECT_EQ(num_feeds("b"), 1);
+  EXPECT_EQ(table_->List()[0].feed.dataset(), "a + b + a");
+  constexpr Caller kRoot = {.session_id = 3, .is_privileged = true};
+  for (const char* const name : {"a", "b"}) {
+    EXPECT_THAT(registry_->Unload(name, false, kRoot),
+                StatusIs(kFailedPrecondition, HasSubstr("feed")));
+  }
+  table_->EndSession(kAlice.session_id);
+  table_->AwaitEnded(absl::Seconds(30));
+  EXPECT_EQ(num_feeds("a"), 0);
+  EXPECT_EQ(num_feeds("b"), 0);
+  EXPECT_EQ(slab_bytes() + scratch_bytes(), 0u);
+}
+
+TEST_F(FeedTableMixtureTest, ItEndsWithAnyOfItsParts) {
+  for (const char* const name : {"a", "b"}) {
+    const auto opened = table_->Open(MixtureOf({"a", "b"}), kAlice);
+    ASSERT_THAT(opened, IsOk());
+    ASSERT_THAT(table_->Attach(opened->feed_id(), kAlice.session_id), IsOk());
+    const auto use = registry_->Use(name, kAlice);
+    ASSERT_THAT(use, IsOk());
+    EXPECT_THAT(table_->DropPending(use->dataset().get()),
+                ElementsAre(opened->feed_id()));
+    table_->EndLease(opened->feed_id());
+    table_->FreeSlab(opened->feed_id());
+  }
+}
+
+TEST_F(FeedTableMixtureTest, APrivatePartHidesIt) {
+  LoadReady(With(NamedSpec("secret"), "private: true"), kBob);
+  EXPECT_THAT(table_->Open(MixtureOf({"a", "secret"}), kAlice),
+              StatusIs(kNotFound, Not(HasSubstr("are: a, b, secret"))));
+  ASSERT_THAT(table_->Open(MixtureOf({"a", "secret"}), kBob), IsOk());
+  EXPECT_THAT(table_->List(kAlice), SizeIs(0));
+  EXPECT_THAT(table_->List(kBob), SizeIs(1));
+  EXPECT_EQ(num_feeds("a"), 1);
+}
+
+TEST_F(FeedTableMixtureTest, WhatIsHashed) {
+  std::vector<std::string> hashes;
+  const auto open = [&](v1::OpenFeedRequest request, const std::string& text) {
+    const auto opened = table_->Open(With(request, text), kAlice);
+    EXPECT_THAT(opened, IsOk());
+    table_->EndSession(kAlice.session_id);
+    table_->AwaitEnded(absl::Seconds(30));
+    return opened.ok() ? opened->content_hash() : "";
+  };
+  const auto set_ratios = [](double a, double b) {
+    v1::OpenFeedRequest request = MixtureOf({"a", "b"});
+    request.mutable_options()->mutable_mixture()->mutable_parts(0)->set_ratio(
+        a);
+    request.mutable_options()->mutable_mixture()->mutable_parts(1)->set_ratio(
+        b);
+    return request;
+  };
+  hashes.push_back(open(MixtureOf({"a", "b"}), ""));
+  hashes.push_back(open(MixtureOf({"a"}), ""));
+  hashes.push_back(open(set_ratios(1, 3), ""));
+  EXPECT_EQ(open(set_ratios(2, 6), "options { mixture { num_rows: 20 } }"),
+            hashes.back());
+  hashes.push_back(open(set_ratios(3, 1), ""));
+  hashes.push_back(
+      open(set_ratios(1, 3), "options { mixture { num_rows: 21 } }"));
+  hashes.push_back(open(set_ratios(1, 3),
+                        "options { mixture { is_fixed_per_batch: true } }"));
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) EXPECT_NE(hashes[i], hashes[k]) << i << k;
+  }
+}
+
 TEST_F(FeedTableTest, ATransformsHashFollowsThePipelines) {
   v1::OpenFeedRequest flip = Options();
   SetTransforms(flip.mutable_options(), {Op("random_horizontal_flip {}")});

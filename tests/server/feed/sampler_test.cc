@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -668,6 +669,211 @@ TEST(SamplerTest, BatchesAreCountedBeforeThereAreWeights) {
   options.first_position = 11;
   EXPECT_EQ(Sampler::CountBatches(options).status().message(),
             "first_position is 11; with 11 draws it must be 0 or below that");
+}
+
+// ---- Mixtures ----
+
+// Parts of 7, 100 and 30 samples, of which an epoch has 50, 20 and 13 rows.
+SamplerOptions Mixed(bool shuffle, bool is_fixed_per_batch) {
+  return {.num_samples = 137,
+          .batch_size = 4,
+          .shuffle = shuffle,
+          .seed = 5,
+          .mixture = MixtureOptions{.num_samples = {7, 100, 30},
+                                    .num_rows = {50, 20, 13},
+                                    .is_fixed_per_batch = is_fixed_per_batch},
+          .num_draws = 83};
+}
+
+size_t PartOfSample(int64_t sample) {
+  return sample < 7 ? 0 : sample < 107 ? 1 : 2;
+}
+
+std::vector<int64_t> CountParts(const std::vector<int64_t>& samples) {
+  std::vector<int64_t> counts(3);
+  for (const int64_t sample : samples) ++counts[PartOfSample(sample)];
+  return counts;
+}
+
+class MixtureTest : public ::testing::TestWithParam<std::tuple<bool, bool>> {
+ protected:
+  SamplerOptions Options() const {
+    return Mixed(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Orders, MixtureTest,
+                         ::testing::Combine(::testing::Bool(),
+                                            ::testing::Bool()));
+
+TEST_P(MixtureTest, EachPassOfAPartHasItsSamplesOnceAcrossEpochs) {
+  const std::vector<int64_t> sizes = {7, 100, 30};
+  // The draws of each part, in the order of its rows within an epoch.
+  std::vector<std::vector<int64_t>> draws(3);
+  auto sampler = Make(Options());
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) {
+    const RankEpoch all = Collect(*sampler, 4, epoch);
+    ASSERT_THAT(CountParts(all.indices), ElementsAre(50, 20, 13));
+    for (const int64_t sample : all.indices) {
+      draws[PartOfSample(sample)].push_back(sample);
+    }
+  }
+  for (size_t d = 0; d < draws.size(); ++d) {
+    // As often as there were whole passes, and at most once more.
+    std::map<int64_t, size_t> counts;
+    for (const int64_t sample : draws[d]) ++counts[sample];
+    const size_t num_passes = draws[d].size() / sizes[d];
+    EXPECT_EQ(counts.size(), static_cast<size_t>(sizes[d]));
+    for (const auto& [sample, count] : counts) {
+      EXPECT_GE(count, num_passes) << sample;
+      EXPECT_LE(count, num_passes + 1) << sample;
+    }
+  }
+}
+
+TEST_P(MixtureTest, RanksDivideTheEpoch) {
+  const auto sorted = [](std::vector<int64_t> samples) {
+    std::sort(samples.begin(), samples.end());
+    return samples;
+  };
+  SamplerOptions options = Options();
+  const std::vector<int64_t> whole =
+      sorted(Collect(*Make(options), 4, 3).indices);
+  for (const int64_t world_size : {2, 8, 90}) {
+    for (const bool unpadded : {false, true}) {
+      options.world_size = world_size;
+      options.unpadded = unpadded;
+      std::vector<int64_t> all;
+      for (options.rank = 0; options.rank < world_size; ++options.rank) {
+        const RankEpoch rank = Collect(*Make(options), 4, 3);
+        for (size_t i = 0; i < rank.indices.size(); ++i) {
+          if (std::count(rank.padding_rows.begin(), rank.padding_rows.end(),
+                         i) == 0) {
+            all.push_back(rank.indices[i]);
+          } else {
+            EXPECT_FALSE(unpadded);
+            EXPECT_TRUE(std::binary_search(whole.begin(), whole.end(),
+                                           rank.indices[i]));
+          }
+        }
+      }
+      EXPECT_EQ(sorted(all), whole) << world_size << " " << unpadded;
+      options.rank = 0;
+    }
+  }
+}
+
+TEST_P(MixtureTest, TheRestOfAnEpochIsForOtherBatchesAndRanks) {
+  SamplerOptions options = Options();
+  const auto rows_of_ranks = [&](int64_t num_batches) {
+    std::vector<int64_t> rows;
+    for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
+      auto sampler = Make(options);
+      const RankEpoch rank = Collect(*sampler, options.batch_size, 2);
+      const size_t end =
+          std::min<size_t>(rank.indices.size() - rank.padding_rows.size(),
+                           num_batches * options.batch_size);
+      rows.insert(rows.end(), rank.indices.begin(), rank.indices.begin() + end);
+    }
+    options.rank = 0;
+    return rows;
+  };
+  std::vector<int64_t> whole = rows_of_ranks(1000);
+  options.world_size = 3;
+  std::vector<int64_t> all = rows_of_ranks(2);
+  for (const int64_t world_size : {2, 5}) {
+    std::vector<int64_t> parts = all;
+    SamplerOptions before = options;
+    options.first_position = 2 * 4 * 3;
+    options.world_size = world_size;
+    options.batch_size = 7;
+    const std::vector<int64_t> rest = rows_of_ranks(1000);
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    std::sort(parts.begin(), parts.end());
+    std::sort(whole.begin(), whole.end());
+    EXPECT_EQ(parts, whole) << world_size;
+    options = before;
+  }
+}
+
+TEST(SamplerTest, BatchesOfAMixtureHaveFixedShares) {
+  for (const bool shuffle : {false, true}) {
+    SamplerOptions options = Mixed(shuffle, /*is_fixed_per_batch=*/true);
+    options.batch_size = 10;
+    options.world_size = 2;
+    std::vector<std::unique_ptr<Sampler>> ranks;
+    for (options.rank = 0; options.rank < 2; ++options.rank) {
+      ranks.push_back(Make(options));
+    }
+    std::vector<int64_t> indices(10);
+    for (uint64_t b = 0; b < 4; ++b) {
+      std::vector<int64_t> total(3);
+      std::vector<std::vector<int64_t>> of_ranks;
+      for (const auto& rank : ranks) {
+        rank->Fill(1, b, absl::MakeSpan(indices));
+        of_ranks.push_back(CountParts(indices));
+        for (size_t d = 0; d < 3; ++d) total[d] += of_ranks.back()[d];
+      }
+      const double shares[] = {20 * 50 / 83.0, 20 * 20 / 83.0, 20 * 13 / 83.0};
+      for (size_t d = 0; d < 3; ++d) {
+        EXPECT_NEAR(static_cast<double>(total[d]), shares[d], 2) << b;
+        EXPECT_NEAR(of_ranks[0][d], of_ranks[1][d], 1) << b;
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, PartsOfAMixtureTakeTurnsEvenly) {
+  auto sampler = Make(
+      {.num_samples = 5,
+       .batch_size = 10,
+       .mixture = MixtureOptions{.num_samples = {2, 3}, .num_rows = {6, 4}},
+       .num_draws = 10});
+  // Part 0 has samples 0 and 1. Three passes of it are one of the epoch.
+  EXPECT_THAT(Collect(*sampler, 10, 0).indices,
+              ElementsAre(2, 0, 3, 1, 0, 4, 1, 2, 0, 1));
+  EXPECT_THAT(Collect(*sampler, 10, 1).indices,
+              ElementsAre(3, 0, 4, 1, 0, 2, 1, 3, 0, 1));
+}
+
+TEST(SamplerTest, EqualPartsOfAMixtureHaveOrdersOfTheirOwn) {
+  auto sampler = Make({.num_samples = 200,
+                       .batch_size = 200,
+                       .shuffle = true,
+                       .mixture = MixtureOptions{.num_samples = {100, 100},
+                                                 .num_rows = {100, 100},
+                                                 .is_fixed_per_batch = true},
+                       .num_draws = 200});
+  std::vector<int64_t> first(200), second(200);
+  sampler->Fill(0, 0, absl::MakeSpan(first));
+  sampler->Fill(1, 0, absl::MakeSpan(second));
+  int num_alike = 0;
+  for (int i = 0; i < 100; ++i) {
+    num_alike += first[i] == first[100 + i] - 100;
+    num_alike += first[i] == second[i];
+  }
+  EXPECT_LT(num_alike, 20);
+}
+
+TEST(SamplerTest, AMixtureOfTheLastEpochsDoesNotOverflow) {
+  SamplerOptions options = {
+      .num_samples = 0xFFFFFFFF,
+      .batch_size = 8,
+      .shuffle = true,
+      .mixture = MixtureOptions{.num_samples = {1, 0xFFFFFFFE},
+                                .num_rows = {0xFFFFFFFC, 2}},
+      .num_draws = 0xFFFFFFFE};
+  for (const bool shuffle : {false, true}) {
+    options.shuffle = shuffle;
+    auto sampler = Make(options);
+    std::vector<int64_t> indices(8);
+    sampler->Fill(0xFFFFFFFF, sampler->batches_per_epoch() - 1,
+                  absl::MakeSpan(indices));
+    for (const int64_t index : indices) {
+      EXPECT_GE(index, 0);
+      EXPECT_LT(index, 0xFFFFFFFF);
+    }
+  }
 }
 
 }  // namespace

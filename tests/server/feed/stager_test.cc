@@ -111,10 +111,10 @@ class StagerTest : public ::testing::Test {
     plan_ = PlanStaging(*dataset_, backend_, sources_, *program_, batch_size,
                         /*num_slots=*/4);
     ASSERT_TRUE(plan_.is_needed());
-    auto stager = Stager::Create(
-        plan_, *dataset_, backend_, 0, [] {}, program_.get());
+    auto stager = Stager::Create(plan_, *dataset_, backend_, 0, [] {});
     ASSERT_THAT(stager, IsOk());
     stager_ = *std::move(stager);
+    stager_->SetSources(program_.get());
   }
   // Begins a launch of batches of these rows.
   void Begin(const std::vector<std::vector<int64_t>*>& batches) {

@@ -22,6 +22,7 @@ from typing import (
 
 from .._attributes import missing
 from .._connection import library
+from ..errors import FailedPrecondition
 from . import dlpack, frameworks
 from .dlpack import FieldInfo, Handle
 
@@ -33,6 +34,8 @@ class Origin(NamedTuple):
 
     framework: frameworks.Framework
     indices_info: FieldInfo
+    # The indices name a dataset, too.
+    is_mixture: bool = False
 
     def record_current(self, handle: Handle) -> None:
         """Keeps the memory for the framework's current stream, on which the
@@ -42,6 +45,8 @@ class Origin(NamedTuple):
 
     def indices(self, handle: Handle) -> Any:
         """Returns the sample indices, as a copy under the rule of fields."""
+        if self.is_mixture and self.framework.can_copy:
+            return self.places(handle)[1]
         array = self.framework.from_handle(
             handle, library.INDICES, self.indices_info
         )
@@ -51,6 +56,13 @@ class Origin(NamedTuple):
         if self.framework.copies(self.indices_info, ()):
             return frameworks.copy_of(array)
         return array
+
+    def places(self, handle: Handle) -> Tuple[Any, Any]:
+        """Returns the datasets of a mixture and the indices in them, copies.
+        REQUIRES: the framework can copy."""
+        places = self.framework.split_indices(handle, self.indices_info)
+        self.record_current(handle)
+        return places
 
 
 class Detached(NamedTuple):
@@ -62,6 +74,7 @@ class Detached(NamedTuple):
     num_padding: int
     indices: Any
     group_size: int = 0  # 0: there are no groups
+    dataset_index: Any = None  # of a mixture
 
 
 class Batch(Tuple[ArrayT, ...]):
@@ -84,7 +97,7 @@ class Batch(Tuple[ArrayT, ...]):
 
     A Batch that a wrapper makes of other values, as in jax.jit or
     jax.tree_util.tree_map, has the names of the fields, but no epoch, index,
-    num_samples, num_padding, indices and record_stream.
+    num_samples, num_padding, indices, dataset_index and record_stream.
     """
 
     # Set for the class of each list of fields.
@@ -104,7 +117,10 @@ class Batch(Tuple[ArrayT, ...]):
 
         def __getattr__(self, name: str) -> Any:
             """Raises AttributeError, which names the fields."""
-            raise missing(self, name, f"its fields are {list(self.keys())}")
+            instead = f"its fields are {list(self.keys())}"
+            if name == "dataset_index":
+                instead = "the batch is of one dataset, not of a mixture"
+            raise missing(self, name, instead)
 
     # -- Fields ---------------------------------------------------------------
 
@@ -181,9 +197,33 @@ class Batch(Tuple[ArrayT, ...]):
         return result
 
     @property
+    def dataset_index(self) -> ArrayT:
+        """Of a mixture or concat, the number of each row's dataset: int64
+        [num_samples], on the device. With `indices` it names the sample."""
+        if "dataset_index" in self._positions:
+            return self["dataset_index"]
+        held = self._held()
+        found: Any = None
+        if isinstance(held, Detached):
+            found = held.dataset_index
+        elif self._origin.is_mixture:
+            if not self._origin.framework.can_copy:
+                raise FailedPrecondition(
+                    "dataset_index: framework='dlpack' has no memory for it: "
+                    "the upper 32 bits of `indices` are it"
+                )
+            found = self._origin.places(held)[0]
+        if found is None:
+            raise AttributeError("dataset_index")  # __getattr__ explains it
+        result: ArrayT = found
+        return result
+
+    @property
     def indices(self) -> ArrayT:
         """Sample indices: int64 [num_samples], on the device. With groups
-        [B, K]."""
+        [B, K]. Of a mixture they are indices in the row's dataset,
+        `dataset_index`; with framework="dlpack" they have it in their upper 32
+        bits."""
         held = self._held()
         result: ArrayT = (
             held.indices
@@ -236,10 +276,25 @@ class Batch(Tuple[ArrayT, ...]):
             return self
         result = type(self)(values)
         if held is not None:
-            result._handle = detached(
-                held, change(self.indices), self._group_size
-            )
+            result._handle = self._detached(held, change)
         return result
+
+    def _detached(
+        self, held: Union[Handle, Detached], change: Callable[[Any], Any]
+    ) -> Detached:
+        indices: Any = None
+        dataset_index: Any = None
+        if isinstance(held, Detached):
+            indices, dataset_index = held.indices, held.dataset_index
+        elif self._origin.is_mixture and self._origin.framework.can_copy:
+            dataset_index, indices = self._origin.places(held)
+        else:
+            indices = self._origin.indices(held)
+        if dataset_index is not None:
+            dataset_index = change(dataset_index)
+        return detached(
+            held, change(indices), self._group_size, dataset_index
+        )
 
     def record_stream(self, stream: Any) -> None:
         """Lets `stream` use the batch: keeps the memory until the work of the
@@ -267,6 +322,8 @@ class Batch(Tuple[ArrayT, ...]):
             )
         else:
             frameworks.record_stream(held.indices, stream)
+            if held.dataset_index is not None:
+                frameworks.record_stream(held.dataset_index, stream)
         for value in self:
             frameworks.record_stream(value, stream)
         if self._copied_on is not None:
@@ -321,7 +378,10 @@ class Batch(Tuple[ArrayT, ...]):
 
 
 def detached(
-    held: Union[Handle, Detached], indices: Any, group_size: int
+    held: Union[Handle, Detached],
+    indices: Any,
+    group_size: int,
+    dataset_index: Any = None,
 ) -> Detached:
     return Detached(
         held.epoch,
@@ -330,6 +390,7 @@ def detached(
         held.num_padding,
         indices,
         group_size,
+        dataset_index,
     )
 
 

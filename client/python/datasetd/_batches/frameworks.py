@@ -116,6 +116,14 @@ class Framework:
         `info`."""
         raise NotImplementedError
 
+    def split_indices(
+        self, handle: Handle, info: FieldInfo
+    ) -> Tuple[Any, Any]:
+        """Returns the datasets of a mixture, and the samples in them, which
+        the 64 bits of its indices name. REQUIRES: can_copy."""
+        indices = self.from_handle(handle, library.INDICES, info)
+        return indices >> 32, indices & 0xFFFFFFFF
+
 
 def check_torch_dtype(torch: Any, info: FieldInfo) -> None:
     """Raises InvalidArgument if torch has no such dtype."""
@@ -342,25 +350,58 @@ class JaxFramework(Framework):
             self._check_halved(tensor, info)
         return self._from_dlpack(tensor)
 
+    def split_indices(
+        self, handle: Handle, info: FieldInfo
+    ) -> Tuple[Any, Any]:
+        tensor = Tensor(handle, library.INDICES, self.device, info)
+        halves = not self._jax.config.jax_enable_x64
+        if self.device[0] == CPU:
+            import numpy
+
+            packed: Any = numpy.from_dlpack(tensor)
+            if halves:
+                self._check_fits(_range(packed & 0xFFFFFFFF, numpy), info)
+            # JAX makes 32 bits of them by itself.
+            cpu = self._jax.devices("cpu")[0]
+            return (
+                self._jax.device_put(packed >> 32, cpu),
+                self._jax.device_put(packed & 0xFFFFFFFF, cpu),
+            )
+        with self._enable_x64():
+            packed = self._from_dlpack(tensor)
+            datasets, indices = packed >> 32, packed & 0xFFFFFFFF
+            if halves:
+                self._check_fits(_range(indices, self._jax.numpy), info)
+                datasets = datasets.astype("int32")
+                indices = indices.astype("int32")
+            # The slot may go back then.
+            return datasets.block_until_ready(), indices.block_until_ready()
+
+    def _enable_x64(self) -> Any:
+        enable: Any = getattr(self._jax, "enable_x64", None)
+        if enable is None:  # of earlier versions
+            import jax.experimental
+
+            enable = jax.experimental.enable_x64
+        return enable(True)
+
     def _check_halved(self, tensor: Tensor, info: FieldInfo) -> None:
         """Raises InvalidArgument if a value of a 64-bit field does not fit the
         32 bits that JAX makes of it, without a word."""
         if self.device[0] == CPU:
             import numpy
 
-            low, high = _range(numpy.from_dlpack(tensor), numpy)
+            values = _range(numpy.from_dlpack(tensor), numpy)
         else:
-            enable: Any = getattr(self._jax, "enable_x64", None)
-            if enable is None:  # of earlier versions
-                import jax.experimental
-
-                enable = jax.experimental.enable_x64
-            with enable(True):
-                low, high = _range(
+            with self._enable_x64():
+                values = _range(
                     self._from_dlpack(tensor), self._jax.numpy
                 )
+        self._check_fits(values, info)
+
+    def _check_fits(self, values: Tuple[Any, Any], info: FieldInfo) -> None:
         dtype, least, most = _HALVED[info.dtype]
-        for value in (low, high):
+        for value in values:
             if not least <= value <= most:
                 raise InvalidArgument(
                     f"field '{info.name}': {value} does not fit {dtype}, to "

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, Container, List, Optional
 
 from .._connection import library
-from .batch import Batch, Origin, batch_class, detached
+from .batch import Batch, Origin, batch_class
 from .dlpack import CUDA, HANDLE_BYTES, FieldInfo, Handle
 from .frameworks import Framework, copy_of
 from .held import Held
@@ -33,6 +33,7 @@ class Transfer:
         images: Container[str],
         held: Held,
         num_slots: int,
+        is_mixture: bool = False,
     ) -> None:
         self._framework = framework
         self._fields = fields
@@ -66,6 +67,7 @@ class Transfer:
                 (fields[0].group_size, 1) if fields[0].group_size else (1,),
                 fields[0].group_size,
             ),
+            is_mixture,
         )
         self._delete = library.load().quick.tensor_delete
         # Filled by datasetd_feed_next, with the handle of begin().
@@ -147,11 +149,7 @@ class Transfer:
             batch._copied_on = self.stream
         batch._origin = self._origin
         batch._handle = (
-            detached(
-                handle,
-                copy_of(self._origin.indices(handle)),
-                self._fields[0].group_size,
-            )
+            batch._detached(handle, copy_of)
             if is_copy
             else handle
         )

@@ -35,6 +35,7 @@ from .._batches.frameworks import resolve
 from .._connection.session import Session
 from .._datasets import parts
 from .._datasets.dataset import Dataset
+from .._datasets.mixture import Mixture
 from .._datasets.reading import read
 from .._datasets.subset import Samples, whole_of
 from .._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
@@ -492,7 +493,7 @@ class Client:
         in size are a list, unless the transforms give them one size.
         """
         framework = resolve(framework)
-        whole, subset = whole_of(dataset)
+        whole, subset = _whole_of("fetch", dataset)
         chosen = chosen_fields(whole, fields)
         wanted = index_array("indices", indices)
         if subset is not None:
@@ -534,7 +535,7 @@ class Client:
         The result has a list for each sample of `indices`: the operations on
         its images in order of execution, field by field.
         """
-        whole, subset = whole_of(dataset)
+        whole, subset = _whole_of("explain", dataset)
         masks = [field.name for field in whole.fields if field.is_mask]
         fields = {
             field: {"transforms": ops}
@@ -626,3 +627,13 @@ class Client:
 _attached: "weakref.WeakValueDictionary[Tuple[int, str], Client]" = (
     weakref.WeakValueDictionary()
 )
+
+
+def _whole_of(what: str, dataset: Any) -> Tuple[Any, Optional[Any]]:
+    """whole_of(), of what is no mixture."""
+    if isinstance(dataset, Mixture):
+        raise InvalidArgument(
+            f"{what}: a mixture is for a DataLoader: give one of its datasets, "
+            "such as mixture.parts[0]"
+        )
+    return whole_of(dataset)

@@ -99,6 +99,10 @@ class Dataset(Samples):
         None if that has ended."""
         return None if self._found_on is None else self._found_on()
 
+    def _datasets_in_use(self) -> List["Dataset"]:
+        """The datasets of which a loader of this one holds uses: itself."""
+        return [self]
+
     def _whole(self) -> "Dataset":
         return self
 

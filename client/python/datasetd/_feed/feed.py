@@ -118,7 +118,12 @@ class Feed:
             self._free()
             raise
         self._transfer = Transfer(
-            self._framework, self.fields, images, held, self.prefetch + 2
+            self._framework,
+            self.fields,
+            images,
+            held,
+            self.prefetch + 2,
+            "mixture" in options,
         )
         close_at_exit(self._free, session.address)
 

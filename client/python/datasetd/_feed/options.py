@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from .._datasets.dataset import Dataset
+from .._datasets.mixture import Mixture
 from .._descriptions import Field
 from .._warnings import warn_once
 from ..errors import InvalidArgument
@@ -19,11 +20,13 @@ FieldNames = Union[None, str, Sequence[str]]
 Views = Optional[Mapping[str, Any]]
 Layout = Union[str, Mapping[str, str]]
 
+Whole = Union[Dataset, Mixture]
+
 _LAYOUTS = ("NCHW", "NHWC")
 
 
 def chosen_fields(
-    dataset: Dataset, fields: FieldNames, views: Views = None
+    dataset: Whole, fields: FieldNames, views: Views = None
 ) -> List[Field]:
     """Returns the fields of a batch that `fields` names, in its order; None:
     all. `views` stand in the place of the image."""
@@ -58,7 +61,7 @@ def chosen_fields(
     return [there[name] for name in names]
 
 
-def _viewed(dataset: Dataset, views: Any) -> str:
+def _viewed(dataset: Whole, views: Any) -> str:
     """Returns the name of the image that `views` are of; checks them."""
     images = [f.name for f in dataset.fields if f.is_image and not f.is_mask]
     image = image_field(dataset.fields)
@@ -82,7 +85,7 @@ def _viewed(dataset: Dataset, views: Any) -> str:
 
 
 def fields_message(
-    dataset: Dataset,
+    dataset: Whole,
     fields: List[Field],
     transforms: Pipelines,
     layout: Layout,
@@ -222,7 +225,7 @@ def image_field(fields: List[Field]) -> str:
 
 
 def _check_keys(
-    dataset: Dataset,
+    dataset: Whole,
     fields: List[Field],
     argument: str,
     by_field: Mapping[str, Any],
@@ -244,7 +247,7 @@ def _check_keys(
 
 
 def _check_labels(
-    dataset: Dataset,
+    dataset: Whole,
     fields: List[Field],
     op: Any,
     pipelines: Mapping[str, Any],

@@ -6,12 +6,13 @@ import array
 import copy
 import dataclasses
 import weakref
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple, Union
 
 from .._batches.batch import Batch
 from .._batches.held import Held
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
+from .._datasets.mixture import Mixture
 from .._order.groups import ClassGroups
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
@@ -39,7 +40,7 @@ class Job:
     changed: a feed keeps those that it was opened with.
     """
 
-    dataset: Dataset
+    dataset: Union[Dataset, Mixture]
     options: Dict[str, Any]
     framework: str
     timeout: Optional[float]
@@ -74,10 +75,20 @@ class Job:
         those that are open go on."""
         self.dataset._session.connection()
 
-    def check_replaced(self, content_hash: str) -> None:
-        """Raises FailedPrecondition if the daemon's dataset has other samples
-        than the Dataset, whose length, classes and indices the job uses."""
-        name, ours = self.dataset.name, self.dataset.content_hash
+    def check_replaced(self, content_hash: Optional[str] = None) -> None:
+        """Raises FailedPrecondition if the daemon's datasets have other samples
+        than the Datasets, whose length, classes and indices the job uses.
+        `content_hash` is that of a feed; None: the daemon is asked."""
+        if content_hash is not None and isinstance(self.dataset, Dataset):
+            self._check_hash(self.dataset, content_hash)
+            return
+        messages = self.described()
+        for dataset in self.dataset._datasets_in_use():
+            found = messages.get(dataset.name, {})
+            self._check_hash(dataset, found.get("content_hash", ""))
+
+    def _check_hash(self, dataset: Dataset, content_hash: str) -> None:
+        name, ours = dataset.name, dataset.content_hash
         # A Dataset that is described while it is loading has no hash yet.
         if ours and content_hash and content_hash != ours:
             raise FailedPrecondition(
@@ -96,21 +107,25 @@ class Job:
         if connection is self.dataset._session.connection():
             return False
         if isinstance(error, FailedPrecondition):
-            state = self.described().get("state")
-            return bool(state == "DATASET_STATE_LOADING")
+            return any(
+                message.get("state") == "DATASET_STATE_LOADING"
+                for message in self.described().values()
+            )
         return isinstance(error, NotFound)
 
-    def described(self) -> Dict[str, Any]:
-        """Returns the Dataset message of the daemon's dataset of this name;
-        empty if it is not known."""
+    def described(self) -> Dict[str, Dict[str, Any]]:
+        """Returns the messages of the daemon's datasets of these names, as far
+        as they are known."""
         try:
             response = self.dataset._session.call("ListDatasets")
         except Error:
             return {}
-        for message in response["datasets"]:
-            if message["name"] == self.dataset.name:
-                return dict(message)
-        return {}
+        names = {d.name for d in self.dataset._datasets_in_use()}
+        return {
+            message["name"]: dict(message)
+            for message in response["datasets"]
+            if message["name"] in names
+        }
 
     def close(self) -> None:
         """Ends all feeds. Batches that are still held stay valid."""
@@ -184,7 +199,7 @@ class ReconnectingFeed:
             )
         except (InvalidArgument, OutOfRange):
             # The options may be wrong for other samples only.
-            job.check_replaced(job.described().get("content_hash", ""))
+            job.check_replaced()
             raise
         try:
             job.check_replaced(feed.content_hash)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional, Union
 
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
+from .._datasets.mixture import Mixture
 from .._descriptions import enum_of
 from ..errors import (
     Aborted,
@@ -53,7 +54,7 @@ class Recovery:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Union[Dataset, Mixture],
         seconds: float,
         check_open: Callable[[], None],
     ) -> None:
@@ -70,12 +71,12 @@ class Recovery:
         content_hash: str,
         reopen: Callable[[], None],
     ) -> None:
-        """Calls `reopen` once a daemon has the dataset.
+        """Calls `reopen` once a daemon has the dataset, or all of a mixture.
 
         Retries until it raises no error of a starting or ending daemon. When
         the time is over, raises the last such error, from `cause`. Raises
-        FailedPrecondition if the samples do not match `content_hash`, and what
-        `check_open` raises.
+        FailedPrecondition if the samples do not match `content_hash`, or those
+        of a mixture's datasets theirs, and what `check_open` raises.
         """
         deadline = time.monotonic() + self._seconds
         last = cause
@@ -86,7 +87,8 @@ class Recovery:
                 try:
                     self._session.reconnect(lost)
                     self._reopen(deadline, content_hash, reopen)
-                    self._dataset._set_found()
+                    for dataset in self._dataset._datasets_in_use():
+                        dataset._set_found()
                     return
                 except _NOT_QUITE_THERE as error:
                     last = error
@@ -103,22 +105,30 @@ class Recovery:
     def _reopen(
         self, deadline: float, content_hash: str, reopen: Callable[[], None]
     ) -> None:
-        message = self._await_dataset(deadline)
+        held: List[str] = []
+        is_mixture = isinstance(self._dataset, Mixture)
         try:
-            if message["content_hash"] != content_hash:
-                raise FailedPrecondition(
-                    f"dataset '{self._dataset.name}' came back with "
-                    "other samples: content_hash "
-                    f"{message['content_hash']}, was {content_hash}"
-                )
+            for dataset in self._dataset._datasets_in_use():
+                message = self._await_dataset(dataset, deadline)
+                held.append(dataset.name)
+                wanted = dataset.content_hash if is_mixture else content_hash
+                if message["content_hash"] != wanted:
+                    raise FailedPrecondition(
+                        f"dataset '{dataset.name}' came back with "
+                        "other samples: content_hash "
+                        f"{message['content_hash']}, was {wanted}"
+                    )
             reopen()
         finally:
-            with contextlib.suppress(Error):
-                self._session.release(self._dataset.name)
+            for name in held:
+                with contextlib.suppress(Error):
+                    self._session.release(name)
 
-    def _await_dataset(self, deadline: float) -> Dict[str, Any]:
+    def _await_dataset(
+        self, dataset: Dataset, deadline: float
+    ) -> Dict[str, Any]:
         """Returns the Dataset message; the caller holds the dataset."""
-        name = self._dataset.name
+        name = dataset.name
 
         def check(*_: Any) -> None:
             self._check_open()
@@ -128,14 +138,14 @@ class Recovery:
                     "after the daemon was lost (reconnect=)"
                 )
 
-        if self._dataset._load_again is not None:
-            return self._dataset._load_again(check)
+        if dataset._load_again is not None:
+            return dataset._load_again(check)
         while True:
             try:
                 response = self._session.call("GetDataset", name=name)
             except NotFound as error:
                 # Nobody else has what this client pushed.
-                if self._dataset.format != _PUSHED:
+                if dataset.format != _PUSHED:
                     raise
                 raise FailedPrecondition(
                     f"dataset '{name}' was pushed, and the present daemon "

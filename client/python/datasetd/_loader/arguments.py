@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Optional, Tuple, Union
 
 from .._arguments import checked_int, checked_seconds, device_name
 from .._datasets.dataset import Dataset, has_replicas
+from .._datasets.mixture import Mixture, as_mixture
 from .._datasets.subset import whole_of
 from .._feed.options import chosen_fields, fields_message
 from ..errors import InvalidArgument
 
+Whole = Union[Dataset, Mixture]
 
-def dataset_of(given: Any) -> Tuple[Dataset, Optional[Any]]:
+
+def dataset_of(given: Any) -> Tuple[Whole, Optional[Any]]:
     """Returns the whole dataset, and the indices of a Subset; None: of all."""
+    mixture = as_mixture(given)
+    if mixture is not None:
+        mixture.check_loadable()
+        return mixture, None
     whole, own_subset = whole_of(given)
     if not isinstance(whole, Dataset):
         what = repr(given) if isinstance(given, str) else type(given).__name__
         raise InvalidArgument(
             f"dataset={what}; expected the result of Client.load_dataset, "
-            "push_dataset or get_dataset, or a Subset of it: "
+            "push_dataset or get_dataset, a Subset of it, or a mixture or "
+            "concat of several: "
             "client.push_dataset(name, data) makes a dataset of a torch "
             "Dataset, arrays or tensors"
         )
@@ -99,6 +107,28 @@ def chosen_subset(
     return None if has_sampler or has_batch_sampler else own_subset
 
 
+def check_mixture(
+    dataset: Whole, fetches: bool, **others: Any
+) -> None:
+    """Checks that nothing else than a mixture determines the order.
+    `others` are arguments, None where they were not given."""
+    if not isinstance(dataset, Mixture):
+        return
+    if fetches:
+        raise InvalidArgument(
+            "fetch: a mixture has no indices of its own: take "
+            "loader.dataset.parts[d][i], or fetch() of a DataLoader of the part"
+        )
+    for other, value in others.items():
+        if value is None:
+            continue
+        raise InvalidArgument(
+            f"{other}= and a mixture exclude each other: the daemon mixes "
+            "whole datasets. Push the samples as a dataset of their own for "
+            "the mixture, or push datasetd.concat of the datasets as one"
+        )
+
+
 def _exclude(argument: str, **others: bool) -> None:
     for other, is_given in others.items():
         if is_given:
@@ -108,7 +138,7 @@ def _exclude(argument: str, **others: bool) -> None:
 
 
 def feed_options(
-    dataset: Dataset,
+    dataset: Whole,
     name: str,
     fields: Any,
     views: Any,
@@ -118,11 +148,19 @@ def feed_options(
 ) -> Tuple[Dict[str, Any], FrozenSet[str]]:
     """Returns FeedOptions without the order, and the names of a batch's
     images."""
-    options: Dict[str, Any] = {"dataset": dataset.name, "name": name}
+    options: Dict[str, Any] = {"name": name}
     chosen = chosen_fields(dataset, fields, views)
-    options["fields"] = fields_message(
-        dataset, chosen, transforms, layout, views
-    )
+
+    def message(ops: Any) -> Dict[str, Any]:
+        return fields_message(dataset, chosen, ops, layout, views)
+
+    if not isinstance(dataset, Mixture):
+        options["dataset"] = dataset.name
+        options["fields"] = message(transforms)
+    else:
+        own = dataset.transforms_of_parts(transforms)
+        options["mixture"] = dataset.message(own and list(map(message, own)))
+        options["fields"] = message(() if own else transforms)
     if prefetch is not None:
         options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
     if fields is not None or views is not None:
@@ -130,7 +168,7 @@ def feed_options(
     return options, frozenset(field.name for field in chosen if field.is_image)
 
 
-def check_valid(names: Any, dataset: Dataset) -> None:
+def check_valid(names: Any, dataset: Whole) -> None:
     """Checks that with_valid= finds its name free; None: all fields."""
     if names is None:
         names = [field.name for field in dataset.fields]
@@ -141,12 +179,13 @@ def check_valid(names: Any, dataset: Dataset) -> None:
         )
 
 
-def loader_device(dataset: Dataset, device: Any) -> str:
+def loader_device(dataset: Whole, device: Any) -> str:
     """Returns FeedOptions.device for the library, which knows GPUs by this
     process's numbers; "": the library looks for the process's own GPU, or else
     takes the dataset's first."""
     if device is None:
-        own = _torch_gpu() if has_replicas(dataset) else None
+        datasets = dataset._datasets_in_use()
+        own = _torch_gpu() if any(map(has_replicas, datasets)) else None
         return "" if own is None else f"cuda:{own}"
     if str(device) == "cuda":
         return f"cuda:{_torch_gpu() or 0}"

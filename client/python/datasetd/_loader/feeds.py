@@ -16,6 +16,7 @@ from typing import (
 
 from .._batches.batch import Batch
 from .._batches.frameworks import as_list
+from .._datasets.mixture import Mixture
 from .._feed.fetch import Fetcher
 from .._feed.order_queue import OrderQueue
 from .._feed.reconnecting_feed import Job, Position, ReconnectingFeed
@@ -123,7 +124,8 @@ class Feeds:
         return feed.peek()
 
     def indices(self, start: NextEpoch) -> Iterator[List[Any]]:
-        """Yields the sample indices of each batch of the next epoch."""
+        """Yields the sample indices of each batch of the next epoch; of a
+        mixture counted through all datasets."""
         position, first = start.position(), start.first_position
         queue = self._order.new_queue()
         if queue is not None:
@@ -138,9 +140,12 @@ class Feeds:
             **self._job.options,
             "first_position": str(first),
         }
-        for field in self._job.dataset.fields:
+        dataset = self._job.dataset
+        for field in dataset.fields:
             if not field.shape:
                 options.update(fields={}, field_names=[field.name])
+                if isinstance(dataset, Mixture):
+                    options["mixture"] = dataset.message(None)
                 break
         job = dataclasses.replace(
             self._job, options=options, with_valid=False
@@ -148,7 +153,13 @@ class Feeds:
         try:
             feed = ReconnectingFeed(job, None, position)
             while feed.num_batches and feed.position[0] == position[0]:
-                yield as_list(feed.take().indices)
+                batch = feed.take()
+                indices = as_list(batch.indices)
+                if isinstance(dataset, Mixture):
+                    indices = dataset.positions(
+                        as_list(batch.dataset_index), indices
+                    )
+                yield indices
         finally:
             job.close()
 

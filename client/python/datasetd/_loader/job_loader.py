@@ -364,7 +364,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
 
     @property
     def num_samples(self) -> int:
-        """Samples in the dataset or subset, over all ranks and nodes."""
+        """Samples in the dataset, subset or mixture, over all ranks and
+        nodes."""
         if self._order.partition is not None:
             self._collective.follow()
             return self._order.partition.total
@@ -457,7 +458,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         ):
             return 0
         first = self._start.first_position
-        return -(self.num_samples - first) % self.world_size
+        return -(self._num_positions() - first) % self.world_size
 
     def _num_rows(self) -> int:
         """Returns the rows of this rank in a whole epoch, before batches are

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Iterable, Optional, Tuple, Union
 
 from .._datasets.dataset import Dataset
+from .._datasets.mixture import Mixture
 from .._datasets.parts import check_node
 from .._feed.order_queue import OrderQueue
 from .._order.groups import ClassGroups
@@ -30,12 +31,13 @@ class JobOrder:
 
     Attributes: batch_size, shuffle, drop_last, pad; partition, weighted,
     groups, and samples, the indices of a subset, each None if there is none;
-    grouping; is_given, whether a sampler decides.
+    grouping; num_rows, rows of a mixture's epoch over all ranks, None if that
+    is the number of samples; is_given, whether a sampler decides.
     """
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Union[Dataset, Mixture],
         subset: Optional[Iterable[int]],
         batch_size: int,
         shuffle: bool,
@@ -57,6 +59,9 @@ class JobOrder:
                 raise InvalidArgument("subset: there are no indices")
             self._subset_hash = digest(self.samples).hex()
             self._num_samples = len(self.samples)
+        self.num_rows: Optional[int] = None
+        if isinstance(dataset, Mixture) and dataset.ratios is not None:
+            self.num_rows = dataset.num_rows
         self.weighted: Optional[Weighted] = None
         self.partition: Optional[Partition] = None
         self.groups: Optional[ClassGroups] = None
@@ -254,8 +259,10 @@ class JobOrder:
         return partition.ranks
 
     def num_positions(self, num_samples: int) -> int:
-        """Returns the positions of the daemon's order in an epoch: groups, or
-        `num_samples`."""
+        """Returns the positions of the daemon's order in an epoch: groups, rows
+        of a mixture, or `num_samples`."""
+        if self.num_rows is not None:
+            return self.num_rows
         return num_samples if self.groups is None else self.groups.num_groups
 
     def rows_options(self) -> Dict[str, Any]:

@@ -19,6 +19,8 @@ from .._arguments import checked_int, loader_timeout
 from .._batches import frameworks
 from .._batches.batch import ArrayT
 from .._batches.held import Held
+from .._datasets.dataset import Dataset
+from .._datasets.mixture import Mixture
 from .._datasets.subset import Samples
 from .._feed.fetch import Fetcher
 from .._feed.options import FieldNames, Layout
@@ -31,6 +33,7 @@ from ..errors import InvalidArgument
 from ..transforms._pipeline import Pipelines
 from . import torch_arguments as _torch_arguments
 from .arguments import (
+    check_mixture,
     check_valid,
     chosen_subset,
     dataset_of,
@@ -53,6 +56,7 @@ _MIN_FETCHED = 16
 
 BatchSampler = Iterable[Iterable[int]]
 Device = Union[None, str, "torch.device"]
+Source = Union[Samples, Mixture]
 
 
 class DataLoader(JobLoader[ArrayT]):
@@ -66,7 +70,9 @@ class DataLoader(JobLoader[ArrayT]):
       dataset: returned by Client.load_dataset, push_dataset or get_dataset; or
         a Subset of it, datasetd's or torch's: indices of a sampler, and
         weights, are then the subset's, those of a batch and of fetch() the
-        dataset's.
+        dataset's. Or several datasets: datasetd.mixture or concat of them, or
+        torch's ConcatDataset. That excludes samplers, weights, subset,
+        partition and fetch().
       batch_size: rows per batch of this rank.
       shuffle: a new order for every epoch, derived from (seed, epoch).
       sampler: an iterable of sample indices, such as a
@@ -103,7 +109,8 @@ class DataLoader(JobLoader[ArrayT]):
         step.
       transforms: a list, for the only image field (with several for `image`)
         or the `fields` of each op; a dict of lists by field; or a Compose of
-        torchvision instead of a list.
+        torchvision instead of a list. Of a mixture also a dict of these by
+        dataset, or its name.
       layout: "NCHW" or "NHWC", or a dict by field. The shape is [N, C, H, W]
         either way; only the strides differ (NHWC is torch.channels_last).
       framework: "torch", "numpy", "jax" or "dlpack"; None: torch if it is
@@ -222,7 +229,7 @@ class DataLoader(JobLoader[ArrayT]):
     @overload
     def __init__(
         self: "DataLoader[torch.Tensor]",
-        dataset: Samples,
+        dataset: Source,
         batch_size: int = ...,
         shuffle: Optional[bool] = ...,
         sampler: Optional[Iterable[int]] = ...,
@@ -257,7 +264,7 @@ class DataLoader(JobLoader[ArrayT]):
     @overload
     def __init__(
         self: "DataLoader[numpy.ndarray[Any, Any]]",
-        dataset: Samples,
+        dataset: Source,
         batch_size: int = ...,
         shuffle: Optional[bool] = ...,
         sampler: Optional[Iterable[int]] = ...,
@@ -292,7 +299,7 @@ class DataLoader(JobLoader[ArrayT]):
     @overload
     def __init__(
         self: "DataLoader[Any]",
-        dataset: Samples,
+        dataset: Source,
         batch_size: int = ...,
         shuffle: Optional[bool] = ...,
         sampler: Optional[Iterable[int]] = ...,
@@ -326,7 +333,7 @@ class DataLoader(JobLoader[ArrayT]):
 
     def __init__(
         self,
-        dataset: Samples,
+        dataset: Source,
         batch_size: int = 1,
         shuffle: Optional[bool] = False,
         sampler: Optional[Iterable[int]] = None,
@@ -390,6 +397,15 @@ class DataLoader(JobLoader[ArrayT]):
             group_size,
             group_by,
         )
+        check_mixture(
+            whole,
+            self._draws_by_sample,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            weights=weights,
+            subset=subset,
+            partition=partition,
+        )
         held = Held(on_held, f"a loader of dataset '{whole.name}'")
         if seed is not None and generator is not None:
             raise InvalidArgument("seed= and generator= exclude each other")
@@ -400,7 +416,7 @@ class DataLoader(JobLoader[ArrayT]):
         if with_valid:
             check_valid(options.get("field_names"), whole)
         order = JobOrder(whole, subset, batch_size, shuffle, drop_last, pad)
-        if isinstance(weights, str):
+        if isinstance(weights, str) and isinstance(whole, Dataset):
             weights = balanced_weights(
                 weights, DataLoader, whole, order.samples, framework
             )
@@ -462,7 +478,7 @@ class _FetchLoader(DataLoader[Any]):
 
 
 def make_fetcher(
-    dataset: Samples,
+    dataset: Source,
     min_rows: int = 1,
     timeout: Optional[float] = None,
     **arguments: Any,

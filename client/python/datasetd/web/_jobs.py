@@ -217,7 +217,7 @@ def jobs_of(
     for loaders in groups.values():
         for loader in loaders:
             if loader.current is not None and loader.current.num_batches:
-                device = devices.get(loader.feed["dataset"], "")
+                device = _device_of(loader.feed, devices)
                 busy[device] = busy.get(device, 0) + 1
     jobs = [_job(loaders, devices, busy) for loaders in groups.values()]
     jobs.sort(
@@ -356,7 +356,7 @@ def _advice(
             f"The daemon waits, too ({percent(rate.daemon_wait)}): the job "
             f"takes batches in bursts. Raise prefetch= above {slots - 2}."
         )
-    device = devices.get(feed["dataset"], "")
+    device = _device_of(feed, devices)
     others = busy.get(device, 1) - 1
     shared = (
         f" {others} other loader{'s' if others > 1 else ''} "
@@ -374,6 +374,12 @@ def _advice(
         "deterministic ones as pretransforms at load, smaller images, "
         f"{where}.{shared}"
     )
+
+
+def _device_of(feed: Message, devices: Dict[str, str]) -> str:
+    """Returns the device of a feed's dataset, or of a mixture's first one."""
+    name: str = feed["dataset"]
+    return devices.get(name, devices.get(name.split(" + ")[0], ""))
 
 
 def _loader_message(loader: Loader) -> Message:
