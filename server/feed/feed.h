@@ -86,8 +86,8 @@ class Feed {
     // Null: the order is the sampler's.
     std::shared_ptr<ClientOrder> order;
     // With a client's order, random ops are seeded by sample index, not by the
-    // position in the epoch. With weights, groups, or ratios of a mixture, always
-    // by the position.
+    // position in the epoch. With weights, groups, or ratios of a mixture,
+    // always by the position.
     bool draws_by_sample = false;
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;

@@ -354,8 +354,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
   }
   plan.transforms_hash = TransformsHash(pipelines);
   if (options.has_group_order()) {
-    DATASETD_RETURN_IF_ERROR(
-        CheckUnmixed(fields.programs, plan.layout));
+    DATASETD_RETURN_IF_ERROR(CheckUnmixed(fields.programs, plan.layout));
   }
 
   const auto stride = static_cast<int64_t>(plan.layout.slot_stride_bytes());

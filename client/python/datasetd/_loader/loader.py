@@ -72,7 +72,7 @@ class DataLoader(JobLoader[ArrayT]):
         weights, are then the subset's, those of a batch and of fetch() the
         dataset's. Or several datasets: datasetd.mixture or concat of them, or
         torch's ConcatDataset. That excludes samplers, weights, subset,
-        partition and fetch().
+        partition, groups and fetch().
       batch_size: rows per batch of this rank.
       shuffle: a new order for every epoch, derived from (seed, epoch).
       sampler: an iterable of sample indices, such as a
@@ -405,6 +405,7 @@ class DataLoader(JobLoader[ArrayT]):
             weights=weights,
             subset=subset,
             partition=partition,
+            group_size=group_size,
         )
         held = Held(on_held, f"a loader of dataset '{whole.name}'")
         if seed is not None and generator is not None:
@@ -426,7 +427,7 @@ class DataLoader(JobLoader[ArrayT]):
             order.divide(partition)
         if sampler is not None or batch_sampler is not None:
             order.take(sampler, batch_sampler, own_subset, group_size)
-        elif group_size is not None:
+        elif group_size is not None and isinstance(whole, Dataset):
             order.group(
                 group_size, classes_of(group_by, whole, order.samples)
             )
