@@ -94,8 +94,9 @@ AttachConnection::Message AttachConnection::Receive(bool takes_descriptors) {
   // before the DETACHED that it sent.
   if (size < 0 && errno == ECONNRESET) size = receive();
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return Nothing{};
+  // An empty packet may have descriptors, too.
+  if (size >= 0) KeepDescriptors(message);
   if (size <= 0) return End{};
-  KeepDescriptors(message);
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     if (!takes_descriptors) return Violation{"descriptors"};
     lost_descriptors_ = true;
@@ -135,12 +136,6 @@ void AttachConnection::KeepDescriptors(msghdr& message) {
       descriptors_.emplace_back(fd);
     }
   }
-}
-
-bool AttachConnection::EndInput() const {
-  shutdown(fd_.get(), SHUT_RDWR);
-  char byte;
-  return recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 AttachConnection::Message AttachConnection::Parse(MessageType type,

@@ -75,9 +75,9 @@ class AttachConnection {
   }
   // True if the daemon had none left for some of them.
   bool lost_descriptors() const { return lost_descriptors_; }
-  // True if messages are left that were not received, whose descriptors close()
-  // closes. None can come after this call.
-  bool EndInput() const;
+  // Ends the connection for the client. The destructor may take as long as the
+  // client likes: it closes the descriptors of messages that were not received.
+  void ShutDown() const { shutdown(fd_.get(), SHUT_RDWR); }
 
   // REQUIRES: new.
   void BecomeReading(uint64_t feed_id) {

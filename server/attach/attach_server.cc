@@ -433,9 +433,10 @@ void AttachServer::Close(int fd, bool is_slab_unused) {
       break;
     }
   }
+  connection->ShutDown();
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   const uint32_t uid = connection->uid();
-  if (connection->EndInput() && closers_.num_tasks(uid) < kMaxClosings) {
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  if (closers_.num_tasks(uid) < kMaxClosings) {
     (void)closers_.Run(uid, [last = std::move(connection)] {});
   }
 }

@@ -6,7 +6,7 @@
 // and its feeds that were never attached. The end of a lease stops production
 // at once; the slab is freed when the client sends Detached or its process
 // exits (seen by pidfd). One thread; its I/O never blocks: arrays are read, and
-// what clients sent and is not a memfd is closed, on threads of their users. A
+// connections and what clients sent are closed, on threads of their users. A
 // connection is closed if it does not introduce itself within 5 s; if there are
 // too many such connections and it is the oldest of the user who has most of
 // them; if it sends a message out of order, of a wrong size or with descriptors

@@ -226,8 +226,8 @@ def test_descriptors_whose_close_does_not_return(world):
               + struct.pack("<IQ", 0, int(world.open(**_SUBSET)["feed_id"])))
     peers = []
     # The last one is unread behind a message that ends the connection.
-    for messages in ([wire.hello()], [b"garbage"], [attach],
-                     [b"garbage", wire.hello()]):
+    for messages in ([wire.hello()], [b"garbage"], [b""], [attach],
+                     [b"garbage", wire.hello()], [b"garbage", b""]):
         one, peer = lingering()
         peers.append(peer)
         # So that the daemon's descriptor is the last one.
