@@ -220,10 +220,10 @@ absl::Status Client::ReleaseDataset(const std::string& name) {
 }
 
 absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options,
-                                      const Weights& weights) {
+                                      const FeedArrays& arrays) {
   v1::FeedOptions chosen = options;
   DATASETD_RETURN_IF_ERROR(ChooseDevice(session_.get(), &chosen));
-  return Feed::Open(session_, chosen, weights, limits_);
+  return Feed::Open(session_, chosen, arrays, limits_);
 }
 
 absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {

@@ -36,7 +36,7 @@
 #include "client/connection/address.h"
 #include "client/connection/call_limits.h"
 #include "client/feed/feed.h"
-#include "client/feed/weights.h"
+#include "client/feed/feed_arrays.h"
 #include "client/push.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
@@ -102,10 +102,10 @@ class Client {
   // it is empty and the dataset has several replicas, that of the GPU which is
   // current in this thread is taken, or else the first.
   //
-  // With `weights` the order is weighted: see v1::WeightedOrder, of which
-  // `options` need only num_draws, if at all.
+  // `arrays` restrict the feed to a subset, or weight its order: `options` need
+  // not say so, but for weighted_order.num_draws, if at all.
   absl::StatusOr<Feed> OpenFeed(const v1::FeedOptions& options,
-                                const Weights& weights = {});
+                                const FeedArrays& arrays = {});
   absl::StatusOr<std::vector<v1::Feed>> ListFeeds();
   absl::StatusOr<v1::GetFeedTransformsResponse> GetFeedTransforms(
       uint64_t feed_id);

@@ -5,15 +5,26 @@
 //           names the session in every RPC while this connection lives. A
 //           daemon that drains says Goodbye on it, too, and answers Hello and
 //           AttachFeed with Goodbye.
-// Lease:    client AttachFeed{token, feed_id} -> daemon Attached with the file
+// Lease:    client AttachFeed{token, feed_id} with the arrays that the feed's
+//           options call for -> daemon Attached with the file
 //           descriptors daemon page, client page, eventfd and, where the slab
 //           is a descriptor, the slab; or Refused. Then the client sends
 //           ImportResult once, Closing when the loader is closed before its
 //           last tensor is gone, and Detached when both are. The daemon sends
 //           Goodbye before it closes on purpose. End of file ends the lease.
 //
-// The daemon accepts no ancillary data. A message that is malformed, out of
-// order, or of the wrong size ends the connection.
+// Arrays:   of FeedOptions, in this order, those that it calls for:
+//             subset_size                   int64[subset_size], distinct
+//             weighted_order                float64[num_samples], the weights
+//             weighted_order.lists_samples  int64[num_samples], their samples
+//           Each is a descriptor of a memfd on pages of the usual size, of
+//           exactly that many bytes, with F_SEAL_SHRINK, F_SEAL_GROW and
+//           F_SEAL_WRITE. The daemon answers once it has checked every value,
+//           and keeps none of the descriptors. Another number of them, another
+//           file and a wrong value are Refused, which ends the feed.
+//
+// The daemon accepts no other ancillary data. A message that is malformed, out
+// of order, or of the wrong size ends the connection.
 
 #ifndef DATASETD_PROTO_ATTACH_PROTOCOL_H_
 #define DATASETD_PROTO_ATTACH_PROTOCOL_H_
@@ -24,7 +35,7 @@ namespace datasetd::attach {
 
 inline constexpr uint32_t kMagic = 0x31544144;  // "DAT1"
 // Covers the attach messages, the ring and the RPCs.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr uint32_t kTokenBytes = 16;
 inline constexpr uint32_t kTextBytes = 240;
 inline constexpr char kSessionTokenMetadataKey[] = "datasetd-session-bin";

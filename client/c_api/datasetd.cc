@@ -23,6 +23,7 @@
 #include "client/connection/error_detail.h"
 #include "client/feed/batch.h"
 #include "client/feed/feed.h"
+#include "client/feed/feed_arrays.h"
 #include "client/path_advice.h"
 #include "client/push.h"
 
@@ -33,6 +34,7 @@ using datasetd::client::ClientOptions;
 using datasetd::client::DetailOf;
 using datasetd::client::ErrorDetail;
 using datasetd::client::Feed;
+using datasetd::client::FeedArrays;
 using datasetd::client::FeedCore;
 using datasetd::client::IndexBlock;
 using datasetd::client::Push;
@@ -69,6 +71,30 @@ static_assert(DATASETD_UNAUTHENTICATED ==
               static_cast<int>(absl::StatusCode::kUnauthenticated));
 static_assert(DATASETD_DETAIL_CONTEXT_FAILED ==
               static_cast<int>(ErrorDetail::kContextFailed));
+
+absl::StatusOr<FeedArrays> GivenArrays(const datasetd_feed_arrays* arrays) {
+  if (arrays == nullptr) return FeedArrays();
+  if (arrays->struct_size < sizeof(datasetd_feed_arrays)) {
+    return absl::InvalidArgumentError(
+        "datasetd_feed_arrays: struct_size is not set");
+  }
+  if ((arrays->subset != nullptr && arrays->subset_size == 0) ||
+      (arrays->weights != nullptr && arrays->num_weights == 0)) {
+    return absl::InvalidArgumentError(
+        "datasetd_feed_arrays: an array is empty; pass NULL for none");
+  }
+  FeedArrays given;
+  if (arrays->subset != nullptr) {
+    given.subset = {arrays->subset, arrays->subset_size};
+  }
+  if (arrays->weights != nullptr) {
+    given.weights = {arrays->weights, arrays->num_weights};
+    if (arrays->weighted_samples != nullptr) {
+      given.weighted_samples = {arrays->weighted_samples, arrays->num_weights};
+    }
+  }
+  return given;
+}
 
 int32_t Return(const absl::Status& status, datasetd_error* error) {
   if (status.ok()) return DATASETD_OK;
@@ -348,24 +374,17 @@ int32_t datasetd_call(datasetd_client* client, const char* method,
 }
 
 int32_t datasetd_feed_open(datasetd_client* client, const char* options_json,
-                           const double* weights, const int64_t* indices,
-                           uint64_t num_weights, datasetd_feed** feed,
-                           char** info_json, datasetd_error* error) {
+                           const datasetd_feed_arrays* arrays,
+                           datasetd_feed** feed, char** info_json,
+                           datasetd_error* error) {
   v1::FeedOptions options;
   if (absl::Status status = FromJson(*client, options_json, &options);
       !status.ok()) {
     return Return(status, error);
   }
-  if (weights == nullptr) num_weights = 0;
-  if (weights != nullptr && num_weights == 0) {
-    return Return(absl::InvalidArgumentError(
-                      "weights: there are none; pass NULL for an order that "
-                      "is not weighted"),
-                  error);
-  }
-  absl::StatusOr<Feed> opened = client->client.OpenFeed(
-      options, {.weights = {weights, num_weights},
-                .indices = {indices, indices == nullptr ? 0 : num_weights}});
+  const absl::StatusOr<FeedArrays> given = GivenArrays(arrays);
+  if (!given.ok()) return Return(given.status(), error);
+  absl::StatusOr<Feed> opened = client->client.OpenFeed(options, *given);
   if (!opened.ok()) return Return(opened.status(), error);
   if (info_json != nullptr) *info_json = CopyText(ToJson(opened->info()));
   *feed = new datasetd_feed{*std::move(opened)};

@@ -131,8 +131,8 @@ DATASETD_API void datasetd_client_close(datasetd_client* client);
 DATASETD_API const char* datasetd_client_address(const datasetd_client* client);
 
 /* Calls a unary method of the services in proto/datasetd/v1, such as
- * "GetStatus", but not OpenFeed, SendIndices and SendWeights, which the
- * functions of feeds call. Another name is DATASETD_INVALID_ARGUMENT.
+ * "GetStatus", but not OpenFeed and SendIndices, which the functions of
+ * feeds call. Another name is DATASETD_INVALID_ARGUMENT.
  *
  * `request_json` is the method's request; `response_json`, which may be NULL,
  * receives its response, with all pages of a list. */
@@ -197,20 +197,34 @@ DATASETD_API void datasetd_samples_close(datasetd_samples* samples);
 
 /* --- Feed --------------------------------------------------------------- */
 
+/* Arrays of a feed's order; each pointer may be NULL. All are the caller's, and
+ * are not used after the call. */
+typedef struct datasetd_feed_arrays {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Distinct samples to which the feed is restricted; NULL: all. */
+  const int64_t* subset;
+  uint64_t subset_size;
+  /* The feed draws samples by weight (WeightedOrder); NULL: it does not. The
+   * weights are of `weighted_samples`, or if that is NULL, of the dataset's
+   * samples in their order. */
+  const double* weights;
+  const int64_t* weighted_samples;
+  uint64_t num_weights;
+} datasetd_feed_arrays;
+
 /* Opens a feed. `options_json` is a FeedOptions, whose device counts GPUs as
  * this process does; if it is empty and the dataset has several replicas, the
  * GPU that is current in this thread is taken, or else the first. `info_json`,
  * which may be NULL, receives an OpenFeedResponse.
  *
- * If `weights` is not NULL the feed draws samples by weight (WeightedOrder):
- * `num_weights` numbers, at least one, for the samples of `indices`, or if that
- * is NULL, for those of the dataset in its order. Of
- * options_json.weighted_order only num_draws may be set then. Both arrays are
- * the caller's, and are not used after the call. */
-DATASETD_API int32_t datasetd_feed_open(
-    datasetd_client* client, const char* options_json, const double* weights,
-    const int64_t* indices, uint64_t num_weights, datasetd_feed** feed,
-    char** info_json, datasetd_error* error);
+ * `arrays` may be NULL. An array that it has is not empty, and options_json
+ * need not tell of it: of weighted_order only num_draws may be set. */
+DATASETD_API int32_t datasetd_feed_open(datasetd_client* client,
+                                        const char* options_json,
+                                        const datasetd_feed_arrays* arrays,
+                                        datasetd_feed** feed, char** info_json,
+                                        datasetd_error* error);
 /* Closes a feed. Batches and tensors that are still held stay valid. */
 DATASETD_API void datasetd_feed_close(datasetd_feed* feed);
 

@@ -16,8 +16,7 @@ using google::protobuf::MethodDescriptor;
 using google::protobuf::ServiceDescriptor;
 
 std::vector<const MethodDescriptor*> CallableMethods() {
-  const std::set<std::string> of_feeds = {"OpenFeed", "SendIndices",
-                                          "SendWeights"};
+  const std::set<std::string> of_feeds = {"OpenFeed", "SendIndices"};
   std::vector<const MethodDescriptor*> methods;
   for (const FileDescriptor* const file :
        {v1::Dataset::descriptor()->file(), v1::Feed::descriptor()->file(),

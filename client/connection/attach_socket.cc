@@ -39,6 +39,11 @@ absl::Status RefusedError(const attach::Refused& refused,
                           const std::string& path) {
   const auto code = static_cast<absl::StatusCode>(refused.status_code);
   const bool is_known = refused.status_code >= 1 && refused.status_code <= 16;
+  // What the caller gave is wrong, as an argument of a call may be.
+  if (code == absl::StatusCode::kInvalidArgument ||
+      code == absl::StatusCode::kOutOfRange) {
+    return absl::Status(code, ReasonText(refused.reason));
+  }
   return absl::Status(is_known ? code : absl::StatusCode::kUnknown,
                       absl::StrCat("the daemon at ", path,
                                    " refused: ", ReasonText(refused.reason)));
@@ -112,10 +117,30 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
   }
 }
 
-absl::Status AttachSocket::SendBytes(const void* data, size_t size) const {
+absl::Status AttachSocket::SendBytes(
+    const void* data, size_t size,
+    absl::Span<const GuardedFd> descriptors) const {
+  iovec part = {const_cast<void*>(data), size};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char
+      control[CMSG_SPACE(attach::kMaxDescriptors * sizeof(int))] = {};
+  if (!descriptors.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+    for (size_t i = 0; i < descriptors.size(); ++i) {
+      const int fd = descriptors[i].get();
+      memcpy(CMSG_DATA(header) + i * sizeof(int), &fd, sizeof(fd));
+    }
+  }
   ssize_t sent;
   do {
-    sent = send(fd_.get(), data, size, MSG_NOSIGNAL);
+    sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(size)) return absl::OkStatus();
   if (errno == EPIPE || errno == ECONNRESET) return DaemonGoneError(path_);

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "client/connection/call_limits.h"
 #include "client/connection/guarded_fd.h"
 #include "proto/attach_protocol.h"
@@ -55,9 +56,11 @@ class AttachSocket {
   static absl::StatusOr<AttachSocket> Connect(const std::string& path,
                                               const CallLimits& limits);
 
+  // At most attach::kMaxDescriptors descriptors, which the caller keeps.
   template <typename T>
-  absl::Status Send(const T& message) const {
-    return SendBytes(&message, sizeof(message));
+  absl::Status Send(const T& message,
+                    absl::Span<const GuardedFd> descriptors = {}) const {
+    return SendBytes(&message, sizeof(message), descriptors);
   }
 
   // Blocks until a packet arrives.
@@ -79,7 +82,8 @@ class AttachSocket {
  private:
   AttachSocket(GuardedFd fd, std::string path)
       : fd_(std::move(fd)), path_(std::move(path)) {}
-  absl::Status SendBytes(const void* data, size_t size) const;
+  absl::Status SendBytes(const void* data, size_t size,
+                         absl::Span<const GuardedFd> descriptors) const;
 
   GuardedFd fd_;
   std::string path_;

@@ -13,6 +13,7 @@ namespace datasetd::client {
 
 absl::StatusOr<Lease> Lease::Attach(const Address& address,
                                     const std::string& token, uint64_t feed_id,
+                                    absl::Span<const GuardedFd> arrays,
                                     const CallLimits& limits,
                                     AttachedDescriptors* descriptors) {
   Lease lease;
@@ -23,7 +24,8 @@ absl::StatusOr<Lease> Lease::Attach(const Address& address,
   memcpy(request.token, token.data(),
          std::min<size_t>(token.size(), attach::kTokenBytes));
   request.feed_id = feed_id;
-  const absl::Status status = lease.Receive(request, limits, descriptors);
+  absl::Status status = lease.socket_.Send(request, arrays);
+  if (status.ok()) status = lease.Receive(limits, descriptors);
   if (!status.ok()) {
     // The daemon may have the lease already. Nothing is mapped.
     lease.Detach();
@@ -32,10 +34,8 @@ absl::StatusOr<Lease> Lease::Attach(const Address& address,
   return lease;
 }
 
-absl::Status Lease::Receive(const attach::AttachFeed& request,
-                            const CallLimits& limits,
+absl::Status Lease::Receive(const CallLimits& limits,
                             AttachedDescriptors* descriptors) {
-  DATASETD_RETURN_IF_ERROR(socket_.Send(request));
   DATASETD_ASSIGN_OR_RETURN(AttachSocket::Packet packet,
                             socket_.Receive(limits));
   if (packet.type() != attach::MessageType::kAttached ||

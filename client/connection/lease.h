@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/connection/address.h"
 #include "client/connection/attach_socket.h"
 #include "client/connection/call_limits.h"
@@ -31,10 +32,13 @@ class Lease {
  public:
   Lease() = default;
 
-  // `token` is the session's. Errors as AttachSocket, and the daemon's refusal.
+  // `token` is the session's; `arrays` are those of the feed's options, in the
+  // order of proto/attach_protocol.h. Errors as AttachSocket, and the daemon's
+  // refusal.
   static absl::StatusOr<Lease> Attach(const Address& address,
                                       const std::string& token,
                                       uint64_t feed_id,
+                                      absl::Span<const GuardedFd> arrays,
                                       const CallLimits& limits,
                                       AttachedDescriptors* descriptors);
 
@@ -53,8 +57,7 @@ class Lease {
   void SendClosing() const;
 
  private:
-  absl::Status Receive(const attach::AttachFeed& request,
-                       const CallLimits& limits,
+  absl::Status Receive(const CallLimits& limits,
                        AttachedDescriptors* descriptors);
 
   AttachSocket socket_;

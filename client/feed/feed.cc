@@ -53,6 +53,7 @@ absl::Status Map(const v1::OpenFeedResponse& response,
 absl::StatusOr<FeedCore::Parts> Attach(Session* session,
                                        const v1::OpenFeedResponse& response,
                                        const v1::FeedOptions& options,
+                                       absl::Span<const GuardedFd> arrays,
                                        const CallLimits& limits,
                                        absl::Status* import) {
   FeedCore::Parts parts;
@@ -68,8 +69,9 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
   parts.cursor.has_client_order = options.has_client_order();
   AttachedDescriptors descriptors;
   DATASETD_ASSIGN_OR_RETURN(
-      parts.lease, Lease::Attach(session->address(), session->token(),
-                                 response.feed_id(), limits, &descriptors));
+      parts.lease,
+      Lease::Attach(session->address(), session->token(), response.feed_id(),
+                    arrays, limits, &descriptors));
   const absl::Status status =
       Map(response, std::move(descriptors), parts, import);
   if (!status.ok()) {
@@ -84,15 +86,13 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
 
 absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
                                 const v1::FeedOptions& options,
-                                const Weights& weights,
+                                const FeedArrays& arrays,
                                 const CallLimits& limits) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
   v1::OpenFeedRequest request;
   *request.mutable_options() = options;
-  if (!weights.weights.empty()) {
-    DATASETD_RETURN_IF_ERROR(
-        AddTo(request.mutable_options()->mutable_weighted_order(), weights));
-  }
+  DATASETD_RETURN_IF_ERROR(AddTo(request.mutable_options(), arrays));
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<GuardedFd> sealed, Seal(arrays));
   const auto open = [&](v1::OpenFeedResponse* response) {
     return session->ToStatus(
         UnaryCall(session.get(), request, limits, response));
@@ -115,11 +115,9 @@ absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
                        "; before that, this process could not import",
                        failures));
     }
-    DATASETD_RETURN_IF_ERROR(
-        SendWeights(session.get(), response.feed_id(), weights, limits));
     absl::Status import;
     absl::StatusOr<FeedCore::Parts> parts =
-        Attach(session.get(), response, options, limits, &import);
+        Attach(session.get(), response, options, sealed, limits, &import);
     if (parts.ok()) {
       std::unique_ptr<IndexSender> sender;
       if (options.has_client_order()) {

@@ -23,8 +23,8 @@
 #include "absl/time/time.h"
 #include "client/connection/call_limits.h"
 #include "client/feed/batch.h"
+#include "client/feed/feed_arrays.h"
 #include "client/feed/index_sender.h"
-#include "client/feed/weights.h"
 #include "datasetd/v1/feed.pb.h"
 
 namespace datasetd::client {
@@ -36,7 +36,7 @@ class Feed {
   // Use Client::OpenFeed.
   static absl::StatusOr<Feed> Open(const std::shared_ptr<Session>& session,
                                    const v1::FeedOptions& options,
-                                   const Weights& weights,
+                                   const FeedArrays& arrays,
                                    const CallLimits& limits);
   Feed(Feed&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),

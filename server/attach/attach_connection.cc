@@ -34,6 +34,9 @@ FileDescriptor PeerProcess(int fd, const ucred& peer) {
   return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
 }
 
+// SCM_MAX_FD of the kernel.
+constexpr int kMaxRights = 253;
+
 template <typename Out>
 Out NewMessage(MessageType type) {
   Out message;
@@ -68,13 +71,21 @@ std::unique_ptr<AttachConnection> AttachConnection::Create(FileDescriptor fd) {
       std::move(fd), std::move(process), lacks_descriptor, peer.uid, peer.pid));
 }
 
-AttachConnection::Message AttachConnection::Receive() {
+AttachConnection::Message AttachConnection::Receive(bool takes_descriptors) {
   // One byte more than the largest message, to detect longer ones.
   alignas(8) char buffer[sizeof(attach::ImportResult) + 8];
   iovec part = {buffer, sizeof(buffer)};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
+  // Room for as many as a message can have: what the kernel has no room for it
+  // closes here, which may take long.
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxRights)];
+  if (takes_descriptors) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+  }
+  lost_descriptors_ = false;
   const auto receive = [&] {
     return recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   };
@@ -83,9 +94,15 @@ AttachConnection::Message AttachConnection::Receive() {
   // before the DETACHED that it sent.
   if (size < 0 && errno == ECONNRESET) size = receive();
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return Nothing{};
+  // An empty packet may have descriptors, too.
+  if (size >= 0) KeepDescriptors(message);
   if (size <= 0) return End{};
-  if ((message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0) {
-    return Violation{"descriptors, or a message too long"};
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    if (!takes_descriptors) return Violation{"descriptors"};
+    lost_descriptors_ = true;
+  }
+  if ((message.msg_flags & MSG_TRUNC) != 0) {
+    return Violation{"a message too long"};
   }
   Header header = {};
   if (static_cast<size_t>(size) < sizeof(header)) {
@@ -98,7 +115,27 @@ AttachConnection::Message AttachConnection::Receive() {
   if (header.version != attach::kProtocolVersion) {
     return OtherVersion{header.version};
   }
+  if ((!descriptors_.empty() || lost_descriptors_) &&
+      header.type != MessageType::kAttachFeed) {
+    return Violation{"descriptors"};
+  }
   return Parse(header.type, buffer, static_cast<size_t>(size));
+}
+
+void AttachConnection::KeepDescriptors(msghdr& message) {
+  descriptors_.clear();
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
+      descriptors_.emplace_back(fd);
+    }
+  }
 }
 
 AttachConnection::Message AttachConnection::Parse(MessageType type,

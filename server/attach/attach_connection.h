@@ -2,8 +2,11 @@
 // connection's role, and the messages allowed in that role.
 //
 //   new -> session            the client sent Hello
-//   new -> lease -> ending   the client named a token and a feed; in ending
-//                             the lease is over, but the slab may be in use
+//   new -> reading -> lease -> ending
+//                             the client named a token and a feed; in reading
+//                             its arrays are checked, and a feed without any
+//                             skips that; in ending the lease is over, but the
+//                             slab may be in use
 //
 // Owns the connection and the pidfd of its process. Not thread-safe; no call
 // blocks.
@@ -11,11 +14,14 @@
 #ifndef DATASETD_SERVER_ATTACH_ATTACH_CONNECTION_H_
 #define DATASETD_SERVER_ATTACH_ATTACH_CONNECTION_H_
 
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -27,7 +33,7 @@ namespace datasetd {
 
 class AttachConnection {
  public:
-  enum class Role : uint8_t { kNew, kSession, kLease, kEnding };
+  enum class Role : uint8_t { kNew, kSession, kReading, kLease, kEnding };
 
   // The results of Receive. A returned message is allowed in the connection's
   // role and has the right size.
@@ -56,13 +62,30 @@ class AttachConnection {
   // REQUIRES: a session.
   const SessionToken& token() const { return token_; }
   uint64_t session_id() const { return session_id_; }
-  // REQUIRES: a lease, which may be ending.
+  // REQUIRES: reading, or a lease, which may be ending.
   uint64_t feed_id() const { return feed_id_; }
 
-  Message Receive();
+  // Only AttachFeed may come with descriptors, and none may without
+  // `takes_descriptors`.
+  Message Receive(bool takes_descriptors = true);
+  // Those of the last message, also of one that is a Violation. Closing one may
+  // take as long as its client likes.
+  std::vector<FileDescriptor> TakeDescriptors() {
+    return std::exchange(descriptors_, {});
+  }
+  // True if the daemon had none left for some of them.
+  bool lost_descriptors() const { return lost_descriptors_; }
+  // Ends the connection for the client. The destructor may take as long as the
+  // client likes: it closes the descriptors of messages that were not received.
+  void ShutDown() const { shutdown(fd_.get(), SHUT_RDWR); }
 
-  // Each returns false if the client does not take the message. The first two
-  // REQUIRE: new.
+  // REQUIRES: new.
+  void BecomeReading(uint64_t feed_id) {
+    role_ = Role::kReading;
+    feed_id_ = feed_id;
+  }
+  // Each returns false if the client does not take the message. The first
+  // REQUIRES: new; the second: new or reading.
   bool BecomeSession(const SessionTable::Opened& opened);
   bool BecomeLease(uint64_t feed_id, absl::Span<const int> descriptors);
   bool SendRefused(const absl::Status& status);
@@ -84,9 +107,13 @@ class AttachConnection {
         pid_(pid) {}
   Message Parse(attach::MessageType type, const void* data,
                 size_t size_bytes) const;
+  // Takes the descriptors of a message that was received.
+  void KeepDescriptors(msghdr& message);
 
   const FileDescriptor fd_;
   FileDescriptor process_;  // pidfd
+  std::vector<FileDescriptor> descriptors_;
+  bool lost_descriptors_ = false;
   const bool lacks_descriptor_;
   const uint32_t uid_;
   const int32_t pid_;

@@ -25,6 +25,8 @@ constexpr int kMaxEvents = 64;
 // Maximum unread messages of one connection: import result, closing, detached,
 // end.
 constexpr int64_t kMaxMessagesAtOnce = 4;
+// Of one user, what waits to be closed before no more descriptors are taken.
+constexpr size_t kMaxClosings = 64;
 
 }  // namespace
 
@@ -140,6 +142,7 @@ void AttachServer::Run() {
         eventfd_t count;
         eventfd_read(fd, &count);
         SendGoodbyes();
+        FinishReads();
       } else if (processes_.count(fd) > 0) {
         OnProcessEnd(fd);
       } else if (clients_.count(fd) > 0) {
@@ -222,8 +225,11 @@ void AttachServer::Listen(bool listen) {
 
 void AttachServer::Receive(int fd) {
   AttachConnection& connection = *clients_.at(fd).connection;
-  const AttachConnection::Message message = connection.Receive();
+  const uint32_t uid = connection.uid();
+  const AttachConnection::Message message =
+      connection.Receive(closers_.num_tasks(uid) < kMaxClosings);
   if (std::holds_alternative<AttachConnection::Nothing>(message)) return;
+  std::vector<FileDescriptor> descriptors = connection.TakeDescriptors();
   bool is_open = false;
   bool is_slab_unused = false;
   if (const auto* other =
@@ -239,7 +245,7 @@ void AttachServer::Receive(int fd) {
   } else if (const auto* hello = std::get_if<attach::Hello>(&message)) {
     is_open = OnHello(connection, *hello);
   } else if (const auto* request = std::get_if<attach::AttachFeed>(&message)) {
-    is_open = OnAttachFeed(connection, *request);
+    is_open = OnAttachFeed(connection, *request, descriptors);
     // It has got no descriptors.
     is_slab_unused = !is_open;
   } else if (std::holds_alternative<attach::Closing>(message)) {
@@ -254,6 +260,10 @@ void AttachServer::Receive(int fd) {
     if (!is_open) OnFailedImport(connection, result->reason);
   }
   if (!is_open) Close(fd, is_slab_unused);
+  if (descriptors.empty()) return;
+  const auto junk =
+      std::make_shared<std::vector<FileDescriptor>>(std::move(descriptors));
+  (void)closers_.Run(uid, [junk] { junk->clear(); });
 }
 
 bool AttachServer::OnHello(AttachConnection& connection,
@@ -267,7 +277,8 @@ bool AttachServer::OnHello(AttachConnection& connection,
 }
 
 bool AttachServer::OnAttachFeed(AttachConnection& connection,
-                                const attach::AttachFeed& message) {
+                                const attach::AttachFeed& message,
+                                std::vector<FileDescriptor>& descriptors) {
   if (is_draining_.load()) return RefuseWhileDraining(connection);
   const auto caller = sessions_->Find(absl::string_view(
       reinterpret_cast<const char*>(message.token), sizeof(message.token)));
@@ -277,11 +288,73 @@ bool AttachServer::OnAttachFeed(AttachConnection& connection,
                   absl::PermissionDeniedError(
                       "the token belongs to a session of another user"));
   }
-  const auto descriptors = feeds_->Attach(message.feed_id, caller->session_id);
-  if (!descriptors.ok()) return Refuse(connection, descriptors.status());
+  const uint64_t feed_id = message.feed_id;
+  const uint64_t session_id = caller->session_id;
+  const auto taken = feeds_->TakeArrays(feed_id, session_id);
+  if (!taken.ok()) return Refuse(connection, taken.status());
+  const std::shared_ptr<OrderArrays>& arrays = *taken;
+  absl::Status status = connection.lost_descriptors()
+                            ? absl::ResourceExhaustedError(kNoDescriptorLeft)
+                            : arrays->Check(descriptors);
+  if (status.ok() && arrays->is_empty()) {
+    return Attach(connection, feed_id, session_id);
+  }
+  if (status.ok()) {
+    const auto sent = std::make_shared<std::vector<FileDescriptor>>(
+        std::exchange(descriptors, {}));
+    ReadResult result = {.fd = connection.fd(),
+                         .number = clients_.at(connection.fd()).number,
+                         .session_id = session_id};
+    status = readers_.Run(connection.uid(), [this, arrays, sent, result] {
+      ReadResult read = result;
+      read.status = arrays->Read(*sent);
+      sent->clear();
+      {
+        MutexLock lock(&mutex_);
+        read_results_.push_back(std::move(read));
+      }
+      Wake();
+    });
+  }
+  if (!status.ok()) {
+    feeds_->EndLease(feed_id);
+    return Refuse(connection, status);
+  }
   --num_new_;
+  connection.BecomeReading(feed_id);
+  return true;
+}
+
+void AttachServer::FinishReads() {
+  std::vector<ReadResult> results;
+  {
+    MutexLock lock(&mutex_);
+    results.swap(read_results_);
+  }
+  for (const ReadResult& result : results) {
+    const auto found = clients_.find(result.fd);
+    // Close() has ended the feed of a connection that is gone.
+    if (found == clients_.end() || found->second.number != result.number) {
+      continue;
+    }
+    AttachConnection& connection = *found->second.connection;
+    // It is cancelled if the feed has ended, which Attach says, too.
+    const bool is_open =
+        is_draining_.load() ? RefuseWhileDraining(connection)
+        : result.status.ok() || absl::IsCancelled(result.status)
+            ? Attach(connection, connection.feed_id(), result.session_id)
+            : Refuse(connection, result.status);
+    if (!is_open) Close(result.fd, /*is_slab_unused=*/true);
+  }
+}
+
+bool AttachServer::Attach(AttachConnection& connection, uint64_t feed_id,
+                          uint64_t session_id) {
+  const auto descriptors = feeds_->Attach(feed_id, session_id);
+  if (!descriptors.ok()) return Refuse(connection, descriptors.status());
+  if (connection.role() == Role::kNew) --num_new_;
   CountLeases(1);
-  return connection.BecomeLease(message.feed_id, *descriptors);
+  return connection.BecomeLease(feed_id, *descriptors);
 }
 
 bool AttachServer::Violate(const AttachConnection& connection,
@@ -324,7 +397,7 @@ void AttachServer::OnFailedImport(const AttachConnection& connection,
 
 void AttachServer::Close(int fd, bool is_slab_unused) {
   const auto found = clients_.find(fd);
-  const std::unique_ptr<AttachConnection> connection =
+  std::shared_ptr<AttachConnection> connection =
       std::move(found->second.connection);
   clients_.erase(found);
   switch (connection->role()) {
@@ -335,6 +408,9 @@ void AttachServer::Close(int fd, bool is_slab_unused) {
       sessions_->Close(connection->token());
       feeds_->EndSession(connection->session_id());
       datasets_->ReleaseSession(connection->session_id());
+      break;
+    case Role::kReading:
+      feeds_->EndLease(connection->feed_id());
       break;
     case Role::kLease:
     case Role::kEnding: {
@@ -353,6 +429,12 @@ void AttachServer::Close(int fd, bool is_slab_unused) {
       CountLeases(-1);
       break;
     }
+  }
+  connection->ShutDown();
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  const uint32_t uid = connection->uid();
+  if (closers_.num_tasks(uid) < kMaxClosings) {
+    (void)closers_.Run(uid, [last = std::move(connection)] {});
   }
 }
 

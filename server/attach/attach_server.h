@@ -5,11 +5,12 @@
 // and a feed is that feed's lease. The end of a session releases what it holds
 // and its feeds that were never attached. The end of a lease stops production
 // at once; the slab is freed when the client sends Detached or its process
-// exits (seen by pidfd). One thread; its I/O never blocks. A connection is
-// closed if it does not introduce itself within 5 s; if there are too many such
-// connections and it is the oldest of the user who has most of them; if it
-// sends a message out of order, of a wrong size or with descriptors; or if it
-// does not take what it is sent.
+// exits (seen by pidfd). One thread; its I/O never blocks: arrays are read, and
+// connections and what clients sent are closed, on threads of their users. A
+// connection is closed if it does not introduce itself within 5 s; if there are
+// too many such connections and it is the oldest of the user who has most of
+// them; if it sends a message out of order, of a wrong size or with descriptors
+// that are not due; or if it does not take what it is sent.
 //
 // Thread-safe.
 
@@ -36,6 +37,7 @@
 #include "server/attach/attach_connection.h"
 #include "server/attach/event_barrier.h"
 #include "server/attach/session_table.h"
+#include "server/attach/user_threads.h"
 #include "server/feed/feed_table.h"
 #include "server/registry/dataset_registry.h"
 
@@ -93,6 +95,14 @@ class AttachServer {
     std::string reason;
   };
 
+  // Of the arrays of a client's feed.
+  struct ReadResult {
+    int fd;
+    uint64_t number;  // Client::number
+    uint64_t session_id;
+    absl::Status status;
+  };
+
   AttachServer(FileDescriptor listener, FileDescriptor epoll,
                FileDescriptor wake, SessionTable* sessions, FeedTable* feeds,
                DatasetRegistry* datasets, Observer observer,
@@ -107,7 +117,12 @@ class AttachServer {
   // Each returns false if the connection must be closed.
   bool OnHello(AttachConnection& connection, const attach::Hello& message);
   bool OnAttachFeed(AttachConnection& connection,
-                    const attach::AttachFeed& message);
+                    const attach::AttachFeed& message,
+                    std::vector<FileDescriptor>& descriptors);
+  bool Attach(AttachConnection& connection, uint64_t feed_id,
+              uint64_t session_id);
+  // Continues OnAttachFeed where arrays were read.
+  void FinishReads();
   bool Violate(const AttachConnection& connection, const char* what);
   bool Refuse(AttachConnection& connection, const absl::Status& status);
   // Refuses by a goodbye, so that the client knows that the daemon stops.
@@ -135,6 +150,7 @@ class AttachServer {
 
   mutable Mutex mutex_;
   std::vector<Goodbye> goodbyes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ReadResult> read_results_ ABSL_GUARDED_BY(mutex_);
   int num_leases_ ABSL_GUARDED_BY(mutex_) = 0;
   EventBarrier barrier_;
   std::atomic<bool> is_stopping_ = false;
@@ -151,6 +167,9 @@ class AttachServer {
   int num_new_ = 0;
   bool is_listening_ = false;
   uint64_t num_accepted_ = 0;
+  // The first reads memfds, which ends; the second closes what may never end.
+  UserThreads readers_{"arrays", absl::InfiniteDuration()};
+  UserThreads closers_{"close", absl::Seconds(1)};
   std::thread thread_;
 };
 

@@ -40,6 +40,32 @@ std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
   return transforms.SerializeAsString();
 }
 
+// Makes the tables of the sampler, which the arrays fill, in the order of
+// proto/attach_protocol.h.
+void AddArrays(const FeedPlan& plan, OrderArrays& arrays,
+               SamplerOptions& sampler) {
+  if (plan.subset.has_value()) {
+    auto table = std::make_shared<SubsetTable>(*plan.subset);
+    arrays.Add<int64_t>("subset", plan.subset->size, [table](auto indices) {
+      return table->Append(indices);
+    });
+    sampler.subset = Subset(table, &table->samples());
+  }
+  if (plan.weights.has_value()) {
+    auto table = std::make_shared<WeightTable>(*plan.weights);
+    arrays.Add<double>(
+        "weights", plan.weights->num_samples,
+        [table](auto weights) { return table->Append(weights); });
+    if (plan.weights->lists_samples) {
+      arrays.Add<int64_t>(
+          "samples of the weights", plan.weights->num_samples,
+          [table](auto samples) { return table->AppendSamples(samples); });
+    }
+    arrays.OnRead([table] { return table->Finish(); });
+    sampler.weights = std::move(table);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FeedMaker>> FeedMaker::Create(
@@ -107,17 +133,19 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
     return device->budget->Reserve(
         kind, owner.uid, static_cast<uint64_t>(size_bytes), what, terms);
   };
+  const int64_t scratch_bytes =
+      SaturatingAdd(plan.scratch_bytes, plan.array_bytes);
   // Check the user's limits first, so that no dataset is evicted in vain.
   for (const auto& [kind, size_bytes] :
        {std::pair(MemoryKind::kSlab, plan.slab_bytes),
-        std::pair(MemoryKind::kScratch, plan.scratch_bytes)}) {
+        std::pair(MemoryKind::kScratch, scratch_bytes)}) {
     DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
         kind, owner.uid, static_cast<uint64_t>(size_bytes), what, terms));
   }
   const auto pool = scratch_pools_.find(device->name());
   if (!options.keeps_datasets()) {
     const int64_t wanted =
-        SaturatingSum(plan.slab_bytes, plan.scratch_bytes,
+        SaturatingSum(plan.slab_bytes, scratch_bytes,
                       pool == scratch_pools_.end()
                           ? 0
                           : pool->second->MissingBytes(plan.team_bytes));
@@ -132,9 +160,13 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
   if (plan.order.has_value()) {
     record->order = std::make_shared<ClientOrder>(*plan.order);
   }
-  if (plan.weights.has_value()) {
-    record->weights = std::make_shared<WeightTable>(*plan.weights);
+  Reservation array_reservation;
+  if (plan.array_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(array_reservation,
+                              reserve(MemoryKind::kScratch, plan.array_bytes));
   }
+  record->arrays = std::make_shared<OrderArrays>(std::move(array_reservation));
+  AddArrays(plan, *record->arrays, plan.feed.sampler);
   std::unique_ptr<ExportedMemory> slab;
   if (channel != nullptr) {
     DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
@@ -161,7 +193,6 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
   feed_options.id = id;
   feed_options.uid = owner.uid;
   feed_options.order = record->order;
-  feed_options.sampler.weights = record->weights;
   DATASETD_ASSIGN_OR_RETURN(
       record->feed,
       Feed::Create(std::move(feed_options), std::move(slab), std::move(channel),

@@ -23,18 +23,18 @@ absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
   }
   if (options.has_weighted_order() &&
       (options.shuffle() || options.has_client_order() ||
-       options.has_subset())) {
+       options.subset_size() != 0)) {
     return absl::InvalidArgumentError(
-        "weighted_order: samples are drawn by weight, so that shuffle, subset "
-        "and client_order must not be set; lists_samples is for weights of "
+        "weighted_order: samples are drawn by weight, so that shuffle, "
+        "subset_size and client_order must not be set; lists_samples is for weights of "
         "some samples");
   }
   if (!options.has_client_order()) return absl::OkStatus();
-  if (options.shuffle() || options.drop_last() || options.has_subset() ||
+  if (options.shuffle() || options.drop_last() || options.subset_size() != 0 ||
       options.first_position() != 0 || options.unpadded()) {
     return absl::InvalidArgumentError(
         "client_order: the client makes the order, so that shuffle, drop_last, "
-        "subset, first_position and unpadded must not be set");
+        "subset_size, first_position and unpadded must not be set");
   }
   if (options.batch_size() < 1 ||
       options.batch_size() > ClientOrder::kMaxBatchSize) {

@@ -13,7 +13,6 @@
 #include "cuda/kernels/program/augment_plan.h"
 #include "server/feed/feed_options.h"
 #include "server/feed/slot_layout.h"
-#include "server/feed/subset.h"
 #include "server/pipeline/mix_labels.h"
 #include "server/pipeline/transforms_hash.h"
 
@@ -41,17 +40,10 @@ FeedPosition StartOf(const v1::FeedOptions& options) {
   return {options.start().epoch(), options.start().batch()};
 }
 
-absl::StatusOr<SamplerOptions> PlanSampler(const v1::FeedOptions& options,
-                                           const Dataset& dataset) {
+SamplerOptions PlanSampler(const v1::FeedOptions& options,
+                           const Dataset& dataset) {
   SamplerOptions sampler;
   sampler.num_samples = dataset.num_samples();
-  if (options.has_subset()) {
-    const auto& indices = options.subset().indices();
-    DATASETD_ASSIGN_OR_RETURN(
-        sampler.subset,
-        MakeSubset(indices, dataset.num_samples(), dataset.name()));
-    sampler.num_samples = indices.size();
-  }
   sampler.batch_size = options.batch_size();
   sampler.shuffle = options.shuffle();
   sampler.drop_last = options.drop_last();
@@ -61,6 +53,23 @@ absl::StatusOr<SamplerOptions> PlanSampler(const v1::FeedOptions& options,
   sampler.world_size = WorldSize(options);
   sampler.first_position = options.first_position();
   return sampler;
+}
+
+// Also checks the number of samples, and sets it in `sampler`.
+absl::StatusOr<SubsetTable::Options> PlanSubset(uint64_t size,
+                                                const Dataset& dataset,
+                                                SamplerOptions& sampler) {
+  if (size > static_cast<uint64_t>(dataset.num_samples())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "subset_size is ", size, ", and dataset '", dataset.name(), "' has ",
+        dataset.num_samples(),
+        " samples: name each once; a client_order may repeat samples (in "
+        "Python sampler=)"));
+  }
+  sampler.num_samples = static_cast<int64_t>(size);
+  return SubsetTable::Options{.size = sampler.num_samples,
+                              .dataset_size = dataset.num_samples(),
+                              .dataset = dataset.name()};
 }
 
 // Also checks the number of samples, and sets it in `sampler`.
@@ -180,7 +189,19 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
       static_cast<int64_t>(plan.layout.indices_offset_bytes());
   program.num_fields = Narrow<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program.fields);
-  DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler, PlanSampler(options, dataset));
+  plan.feed.sampler = PlanSampler(options, dataset);
+  if (options.subset_size() != 0) {
+    DATASETD_ASSIGN_OR_RETURN(
+        plan.subset,
+        PlanSubset(options.subset_size(), dataset, plan.feed.sampler));
+    plan.array_bytes = SubsetTable::SizeBytes(*plan.subset);
+  }
+  if (options.has_weighted_order()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        plan.weights,
+        PlanWeights(options.weighted_order(), dataset, plan.feed.sampler));
+    plan.array_bytes = WeightTable::SizeBytes(*plan.weights);
+  }
   plan.feed.backend = device;
   plan.feed.staging = PlanStaging(dataset, backend, fields.sources, program,
                                   options.batch_size(), plan.num_slots);
@@ -203,18 +224,6 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
             .size_bytes);
   } else {
     plan.team_bytes = TeamScratchBytes(program);
-  }
-  if (options.has_subset()) {
-    plan.scratch_bytes = SaturatingAdd(
-        plan.scratch_bytes,
-        SaturatingMultiply(plan.feed.sampler.num_samples, sizeof(uint32_t)));
-  }
-  if (options.has_weighted_order()) {
-    DATASETD_ASSIGN_OR_RETURN(
-        plan.weights,
-        PlanWeights(options.weighted_order(), dataset, plan.feed.sampler));
-    plan.scratch_bytes = SaturatingAdd(plan.scratch_bytes,
-                                       WeightTable::SizeBytes(*plan.weights));
   }
   if (options.has_client_order()) {
     plan.order = PlanOrder(options, dataset, plan.num_slots);

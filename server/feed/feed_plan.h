@@ -15,26 +15,31 @@
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_fields.h"
+#include "server/feed/subset.h"
 #include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {
 
 struct FeedPlan {
-  // All options except id, order and weights.
+  // All options except id, order, subset and weights.
   Feed::Options feed;
   v1::SlotLayout layout;
   int64_t prefetch = 0;
   int64_t num_slots = 0;
   int64_t slab_bytes = 0;  // rounded up to the allocation size
-  // Memory beside the slab: indices, program, subset, order and weights, and on
-  // the host the chains' scratch.
+  // Memory beside the slab: indices, program and order, and on the host the
+  // chains' scratch.
   int64_t scratch_bytes = 0;
+  // Beside that, of subset and weights.
+  int64_t array_bytes = 0;
   // Bytes of the device's ScratchPool for each team of the chains; 0 on the
   // host, and without chains.
   int64_t team_bytes = 0;
   // Set if the client makes the order.
   std::optional<ClientOrder::Options> order;
+  // Set if it is of some samples.
+  std::optional<SubsetTable::Options> subset;
   // Set if the order is weighted.
   std::optional<WeightTable::Options> weights;
   std::string transforms_hash;
@@ -50,9 +55,8 @@ int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
 // Pure; thread-safe. `fields` are CompleteFieldOptions(options.fields()).
 // REQUIRES: CheckFeedOptions(options) is OK.
 //   INVALID_ARGUMENT  a field, an op, the batch size, the order, its start, the
-//                     subset or weights are invalid, or an op exceeds the
-//                     limits
-//   OUT_OF_RANGE      the subset names a sample that does not exist
+//                     size of the subset or of the weights are invalid, or an
+//                     op exceeds the limits
 absl::StatusOr<FeedPlan> PlanFeed(
     const v1::FeedOptions& options, const FieldOptionsMap& fields,
     std::shared_ptr<const Dataset> dataset, const TransformLimits& limits = {},

@@ -16,8 +16,8 @@
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_info.h"
+#include "server/feed/order_arrays.h"
 #include "server/feed/producer.h"
-#include "server/feed/weight_table.h"
 #include "server/registry/dataset_use.h"
 
 namespace datasetd {
@@ -39,10 +39,11 @@ struct FeedRecord {
   std::optional<std::string> transforms;
   // Times of the monotonic clock.
   absl::Duration opened;
-  absl::Duration deadline;  // while pending
+  absl::Duration deadline;  // while pending, unless its arrays are read
   SlabUse slab_use = SlabUse::kUsed;
-  std::shared_ptr<ClientOrder> order;    // null: the daemon makes the order
-  std::shared_ptr<WeightTable> weights;  // null: the order is not weighted
+  std::shared_ptr<ClientOrder> order;   // null: the daemon makes the order
+  std::shared_ptr<OrderArrays> arrays;  // with the memory of their tables
+  bool is_reading_arrays = false;
   // Destroyed in reverse order if opening fails: memory before its reservation,
   // and everything before the place.
   UserPlaces::Place place;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "base/require.h"
 #include "base/status_macros.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_explanation.h"
@@ -224,9 +225,8 @@ absl::StatusOr<std::string> FeedTable::Transforms(uint64_t feed_id,
   return *found->second->transforms;
 }
 
-absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
+absl::StatusOr<FeedRecord*> FeedTable::FindPending(uint64_t feed_id,
                                                    uint64_t session_id) {
-  MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   if (found == records_.end() ||
       found->second->info.owner.session_id != session_id ||
@@ -236,12 +236,30 @@ absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
         "this session has no feed ", feed_id,
         " that waits to be attached; it may have passed attach_timeout"));
   }
-  FeedRecord& record = *found->second;
-  if (record.weights != nullptr && !record.weights->is_complete()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "feed ", feed_id,
-        " has not got all of its weights; send them by SendWeights first"));
+  return found->second.get();
+}
+
+absl::StatusOr<std::shared_ptr<OrderArrays>> FeedTable::TakeArrays(
+    uint64_t feed_id, uint64_t session_id) {
+  MutexLock lock(&mutex_);
+  DATASETD_ASSIGN_OR_RETURN(FeedRecord* const record,
+                            FindPending(feed_id, session_id));
+  if (record->is_reading_arrays) {
+    return absl::NotFoundError(absl::StrCat(
+        "feed ", feed_id, " is being attached by another connection"));
   }
+  record->is_reading_arrays = true;
+  return record->arrays;
+}
+
+absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
+                                                   uint64_t session_id) {
+  MutexLock lock(&mutex_);
+  DATASETD_ASSIGN_OR_RETURN(FeedRecord* const found,
+                            FindPending(feed_id, session_id));
+  FeedRecord& record = *found;
+  Require(record.arrays->is_empty() || record.arrays->is_read(),
+          "the feed has its arrays");
   record.info.phase = FeedPhase::kAttached;
   record.producer->Add(record.feed.get());
   const absl::Span<const int> channel = record.feed->channel().descriptors();
@@ -277,42 +295,6 @@ absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
   }
   const absl::Status status = order->Append(block);
   producer->Wake();
-  return status;
-}
-
-absl::Status FeedTable::SendWeights(uint64_t feed_id, uint64_t session_id,
-                                    const WeightTable::Block& block) {
-  const auto predicate = [=](const FeedRecord& record) {
-    return record.info.feed.feed_id() == feed_id &&
-           record.info.owner.session_id == session_id &&
-           record.info.phase == FeedPhase::kPending;
-  };
-  std::shared_ptr<WeightTable> weights;
-  {
-    MutexLock lock(&mutex_);
-    const auto found = records_.find(feed_id);
-    if (found == records_.end() || !predicate(*found->second)) {
-      return absl::NotFoundError(absl::StrCat(
-          "this session has no feed ", feed_id,
-          " that waits to be attached; it may have passed attach_timeout"));
-    }
-    weights = found->second->weights;
-  }
-  if (weights == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("feed ", feed_id,
-                     " has no weights; open it with weighted_order to send "
-                     "them"));
-  }
-  const absl::Status status = weights->Append(block);
-  weights.reset();  // before EndPending, which returns its memory
-  MutexLock lock(&mutex_);
-  if (!status.ok()) {
-    EndPending(nullptr, predicate);
-  } else if (const auto found = records_.find(feed_id);
-             found != records_.end()) {
-    found->second->deadline = clock_->Monotonic() + options_.attach_timeout;
-  }
   return status;
 }
 
@@ -354,6 +336,7 @@ void FeedTable::Tell(const char* event, const FeedRecord& record) const {
 }
 
 void FeedTable::BeginEnd(FeedRecord& record) {
+  if (record.arrays != nullptr) record.arrays->Cancel();
   record.info.phase = FeedPhase::kEnding;
   ++num_ending_;
 }
@@ -365,7 +348,7 @@ void FeedTable::Free(uint64_t feed_id) {
 void FeedTable::FreeNow(uint64_t feed_id) {
   std::unique_ptr<Feed> feed;
   std::shared_ptr<ClientOrder> order;
-  std::shared_ptr<WeightTable> weights;
+  std::shared_ptr<OrderArrays> arrays;
   Reservation scratch_reservation;
   DatasetUse use;
   {
@@ -376,7 +359,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
     }
     feed = std::move(record.feed);
     order = std::move(record.order);
-    weights = std::move(record.weights);
+    arrays = std::move(record.arrays);
     scratch_reservation = std::move(record.scratch_reservation);
     use = std::move(record.use);
   }
@@ -384,7 +367,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
   if (feed != nullptr) slab = feed->TakeSlab();
   feed.reset();
   order.reset();
-  weights.reset();
+  arrays.reset();
   scratch_reservation.Release();
   use.Reset();
 
@@ -437,7 +420,7 @@ void FeedTable::ExpirePending() {
   const absl::Duration now = clock_->Monotonic();
   MutexLock lock(&mutex_);
   EndPending("expired", [now](const FeedRecord& record) {
-    return record.deadline <= now;
+    return record.deadline <= now && !record.is_reading_arrays;
   });
 }
 

@@ -1,15 +1,16 @@
 // All feeds of the daemon, from OpenFeed until their memory is freed.
 //
-//   pending    created by OpenFeed; nothing is produced; the client sends its
-//              weights
+//   pending    created by OpenFeed; nothing is produced; the arrays that come
+//              with the lease are read
 //   attached   its lease connection is open; the producer fills it
 //   ending     the lease has ended; running work finishes and memory is freed
 //   lingering  nothing runs, but the client's process may still use the slab:
 //              the slab stays, charged to its user, until the client says
 //              DETACHED or its process is gone; then the feed is ending again
 //
-// A pending feed ends with its session, at its deadline, which weights that
-// come renew, or with weights that are wrong. Everything but the slab is freed
+// A pending feed ends with its session, at its deadline, which does not pass
+// while its arrays are read, or with arrays that are wrong. Everything but the
+// slab is freed
 // before `lingering`. Memory is freed on a separate thread and without a lock,
 // since that may take long; until then the feed is listed and its memory is
 // charged.
@@ -47,7 +48,6 @@
 #include "server/feed/feed_record.h"
 #include "server/feed/producer.h"
 #include "server/feed/sample_read.h"
-#include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_registry.h"
 
@@ -94,11 +94,17 @@ class FeedTable {
   absl::StatusOr<std::string> Transforms(uint64_t feed_id,
                                          const Caller& caller) const;
 
+  // Returns the arrays that a pending feed waits for. The caller reads them,
+  // then calls Attach, or EndLease, which cancels reading, too.
+  //   NOT_FOUND  no such feed, another session's, it is not pending, or its
+  //              arrays are being read
+  absl::StatusOr<std::shared_ptr<OrderArrays>> TakeArrays(uint64_t feed_id,
+                                                          uint64_t session_id);
+
   // Moves a feed from pending to attached. The table owns the returned
-  // descriptors; they are valid until the lease ends.
-  //   NOT_FOUND            no such feed, another session's, or it is not
-  //                        pending
-  //   FAILED_PRECONDITION  weights are missing
+  // descriptors; they are valid until the lease ends. REQUIRES: the feed's
+  // arrays were read, if it has any.
+  //   NOT_FOUND  no such feed, another session's, or it is not pending
   absl::StatusOr<std::vector<int>> Attach(uint64_t feed_id,
                                           uint64_t session_id);
 
@@ -108,13 +114,6 @@ class FeedTable {
   //   FAILED_PRECONDITION  the feed has no client order
   absl::Status SendIndices(uint64_t feed_id, uint64_t session_id,
                            const ClientOrder::Block& block);
-
-  // Appends to the weights of a pending feed, and renews its deadline. Errors
-  // as WeightTable::Append, which end the feed, and
-  //   NOT_FOUND            no such feed that is pending, or another session's
-  //   FAILED_PRECONDITION  the feed has no weighted order
-  absl::Status SendWeights(uint64_t feed_id, uint64_t session_id,
-                           const WeightTable::Block& block);
 
   // Moves a feed from attached to ending: its lease connection has closed.
   void EndLease(uint64_t feed_id);
@@ -136,7 +135,8 @@ class FeedTable {
   std::vector<uint64_t> DropDevice(const std::string& device);
 
   // Blocks until no feed is `ending`, at most for `timeout`. A feed that has
-  // ended no longer uses its dataset, and its memory is free.
+  // ended no longer uses its dataset, and its memory is free; that of arrays
+  // which are being read, soon.
   void AwaitEnded(absl::Duration timeout) const;
 
   // Returns feeds of datasets that the caller may see, ordered by id: at most
@@ -156,6 +156,8 @@ class FeedTable {
             std::unique_ptr<FeedMaker> maker, const Clock* clock,
             Observer observer);
   void Tell(const char* event, const FeedRecord& record) const;
+  absl::StatusOr<FeedRecord*> FindPending(uint64_t feed_id, uint64_t session_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes the batch of a read; the returned record has its slab.
   absl::StatusOr<std::unique_ptr<FeedRecord>> MakeBatch(
       const v1::ReadSamplesRequest& request, ReadPlan& plan,

@@ -79,12 +79,6 @@ absl::Status Validate(const SamplerOptions& options) {
                      options.num_samples, " samples it must be within 0..",
                      options.num_samples - 1));
   }
-  if (options.subset != nullptr &&
-      static_cast<int64_t>(options.subset->size()) != options.num_samples) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("subset has ", options.subset->size(),
-                     " samples and num_samples is ", options.num_samples));
-  }
   return absl::OkStatus();
 }
 
@@ -278,6 +272,7 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
         first_row, is_padded, [](uint64_t p) { return p; }, indices);
   }
   if (subset_ != nullptr) {
+    Require(subset_->size() == num_samples_, "the subset is there");
     for (int64_t& index : indices) index = (*subset_)[index];
   }
 }

@@ -58,9 +58,10 @@ struct SamplerOptions {
   int64_t rank = 0;             // 0..world_size - 1
   int64_t world_size = 1;       // at least 1
   uint64_t first_position = 0;  // below num_samples, or num_draws
-  // Distinct sample indices, num_samples of them. Null: 0, 1, 2, ...
+  // Distinct sample indices, num_samples of them when Fill is called. Null: 0,
+  // 1, 2, ...
   Subset subset;
-  // Complete before Fill; excludes shuffle and subset. Null: no weights.
+  // Finished when Fill is called; excludes shuffle and subset. Null: no weights.
   std::shared_ptr<const WeightTable> weights;
   std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
 };
@@ -70,7 +71,7 @@ class Sampler {
   static constexpr int64_t kMaxTableSize = 65536;
 
   // Batches per epoch of Create(options), which fails if this does. Pure.
-  // Weights need not be there yet.
+  // Subset and weights need not be there yet.
   //   INVALID_ARGUMENT  an option is out of range; names it
   static absl::StatusOr<int64_t> CountBatches(const SamplerOptions& options);
   // The memory of Create(options), but for the subset and the weights.

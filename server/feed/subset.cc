@@ -1,47 +1,42 @@
 #include "server/feed/subset.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace datasetd {
 
-absl::StatusOr<Subset> MakeSubset(absl::Span<const int64_t> indices,
-                                  int64_t num_samples,
-                                  const std::string& dataset) {
-  if (indices.empty() || indices.size() > kMaxSubsetSize) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("subset: ", indices.size(), " samples; it can have 1 to ",
-                     kMaxSubsetSize, ". Send a larger one as a client_order"));
+int64_t SubsetTable::SizeBytes(const Options& options) {
+  return options.size * static_cast<int64_t>(sizeof(uint32_t)) +
+         options.dataset_size / 8 + static_cast<int64_t>(sizeof(uint64_t));
+}
+
+SubsetTable::SubsetTable(const Options& options) : options_(options) {
+  samples_.reserve(static_cast<size_t>(options.size));
+}
+
+absl::Status SubsetTable::Append(absl::Span<const int64_t> indices) {
+  if (samples_.empty()) {
+    was_there_.resize(static_cast<size_t>(options_.dataset_size));
   }
-  auto subset = std::make_shared<std::vector<uint32_t>>();
-  subset->reserve(indices.size());
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const int64_t index = indices[i];
-    if (index < 0 || index >= num_samples) {
+  for (const int64_t index : indices) {
+    if (index < 0 || index >= options_.dataset_size) {
       return absl::OutOfRangeError(absl::StrCat(
-          "subset[", i, "]: ", index, " is out of range; dataset '", dataset,
-          "' has ", num_samples, " samples, counted from 0"));
+          "subset[", samples_.size(), "]: ", index,
+          " is out of range; there are ", options_.dataset_size,
+          " samples, counted from 0, in dataset '", options_.dataset, "'"));
     }
-    subset->push_back(static_cast<uint32_t>(index));
+    if (was_there_[static_cast<size_t>(index)]) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "subset[", samples_.size(), "]: ", index,
+          " is there twice; an order that the client makes may repeat samples "
+          "(client_order, in Python sampler=)"));
+    }
+    was_there_[static_cast<size_t>(index)] = true;
+    samples_.push_back(static_cast<uint32_t>(index));
   }
-  std::vector<uint32_t> sorted = *subset;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) {
-    const auto first = std::find(subset->begin(), subset->end(), *twice);
-    const auto second = std::find(first + 1, subset->end(), *twice);
-    return absl::InvalidArgumentError(
-        absl::StrCat("subset[", second - subset->begin(), "]: sample ", *twice,
-                     " is named twice; a client_order may repeat samples"));
+  if (samples_.size() == static_cast<size_t>(options_.size)) {
+    std::vector<bool>().swap(was_there_);
   }
-  return subset;
+  return absl::OkStatus();
 }
 
 }  // namespace datasetd

@@ -1,30 +1,48 @@
-// A validated subset of a dataset. Pure; thread-safe.
+// The samples of a dataset to which a feed is restricted. Thread-compatible.
 
 #ifndef DATASETD_SERVER_FEED_SUBSET_H_
 #define DATASETD_SERVER_FEED_SUBSET_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 namespace datasetd {
 
-// Fits in a message of 4 MiB.
-inline constexpr size_t kMaxSubsetSize = 1'000'000;
-
+// Distinct sample indices, in the order of the subset.
 using Subset = std::shared_ptr<const std::vector<uint32_t>>;
 
-// Returns `indices` in their order. REQUIRES: num_samples <= 2^32.
-//   INVALID_ARGUMENT  none, too many, or a repeated index
-//   OUT_OF_RANGE      an index is not in the dataset, which the message names
-absl::StatusOr<Subset> MakeSubset(absl::Span<const int64_t> indices,
-                                  int64_t num_samples,
-                                  const std::string& dataset);
+class SubsetTable {
+ public:
+  struct Options {
+    int64_t size = 0;          // 1..dataset_size
+    int64_t dataset_size = 0;  // at most 2^32 - 1
+    std::string dataset;       // its name, for errors
+  };
+
+  // Memory that the constructor and Append allocate.
+  static int64_t SizeBytes(const Options& options);
+
+  explicit SubsetTable(const Options& options);
+
+  // Appends samples, of which there may be `size` altogether.
+  //   OUT_OF_RANGE      an index is not in the dataset
+  //   INVALID_ARGUMENT  an index was there before
+  absl::Status Append(absl::Span<const int64_t> indices);
+
+  // The samples that were appended so far.
+  const std::vector<uint32_t>& samples() const { return samples_; }
+
+ private:
+  const Options options_;
+  std::vector<uint32_t> samples_;
+  // A bit for each sample of the dataset that was there; empty once all are.
+  std::vector<bool> was_there_;
+};
 
 }  // namespace datasetd
 

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/require.h"
-#include "base/status_macros.h"
 
 namespace datasetd {
 namespace {
@@ -56,81 +55,60 @@ WeightTable::WeightTable(const Options& options) : options_(options) {
   }
 }
 
-std::string WeightTable::Name(uint64_t i, const Block& block) const {
-  return absl::StrCat("weights[", block.first + i, "], of sample ",
-                      options_.lists_samples
-                          ? block.indices[i]
-                          : static_cast<int64_t>(block.first + i),
-                      " of dataset '", options_.dataset, "': ");
+absl::Status WeightTable::Append(absl::Span<const double> weights) {
+  cumulative_.insert(cumulative_.end(), weights.begin(), weights.end());
+  return absl::OkStatus();
 }
 
-absl::Status WeightTable::Check(const Block& block, double* sum) const {
-  const uint64_t size = cumulative_.size();
-  const auto num_samples = static_cast<uint64_t>(options_.num_samples);
-  if (block.first != size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("first: the block begins at ", block.first, ", and ", size,
-                     " weights were sent before"));
-  }
-  if (block.weights.empty() || block.weights.size() > num_samples - size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("weights: the block has ", block.weights.size(), ", and ",
-                     num_samples - size, " of ", num_samples, " are missing"));
-  }
-  const size_t num_indices = options_.lists_samples ? block.weights.size() : 0;
-  if (block.indices.size() != num_indices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("indices: there are ", block.indices.size(), " for ",
-                     block.weights.size(), " weights; expected ", num_indices,
-                     options_.lists_samples ? ", with lists_samples"
-                                            : ", without lists_samples"));
-  }
-  for (size_t i = 0; i < num_indices; ++i) {
-    const int64_t index = block.indices[i];
-    if (index >= 0 && index < options_.dataset_size) continue;
-    return absl::OutOfRangeError(
-        absl::StrCat("indices[", block.first + i, "]: ", index,
-                     " is out of range; dataset '", options_.dataset, "' has ",
-                     options_.dataset_size, " samples, counted from 0"));
-  }
-  *sum = cumulative_.empty() ? 0 : cumulative_.back();
-  for (size_t i = 0; i < block.weights.size(); ++i) {
-    const double weight = block.weights[i];
-    if (!std::isfinite(weight) || weight < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Name(i, block), "it is ", weight,
-                       "; expected a finite number from 0"));
+absl::Status WeightTable::AppendSamples(absl::Span<const int64_t> samples) {
+  for (const int64_t sample : samples) {
+    if (sample < 0 || sample >= options_.dataset_size) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "samples[", samples_.size(), "] of the weights: ", sample,
+          " is out of range; there are ", options_.dataset_size,
+          " samples, counted from 0, in dataset '", options_.dataset, "'"));
     }
-    *sum += weight;
-    if (!std::isfinite(*sum)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Name(i, block), "it is ", weight,
-                       ", and the sum up to it is not finite: divide all "
-                       "weights by one number"));
-    }
-  }
-  if (size + block.weights.size() == num_samples && *sum == 0) {
-    return absl::InvalidArgumentError(
-        "weights: their sum is 0; expected a weight above 0");
+    samples_.push_back(static_cast<uint32_t>(sample));
   }
   return absl::OkStatus();
 }
 
-absl::Status WeightTable::Append(const Block& block) {
-  MutexLock lock(&mutex_);
-  double sum;
-  DATASETD_RETURN_IF_ERROR(Check(block, &sum));
-  sum = cumulative_.empty() ? 0 : cumulative_.back();
-  for (const double weight : block.weights) {
-    if (weight > 0) last_ = cumulative_.size();
+std::string WeightTable::SampleName(size_t place) const {
+  return absl::StrCat(
+      " (sample ",
+      options_.lists_samples ? uint64_t{samples_[place]} : uint64_t{place},
+      " of dataset '", options_.dataset, "')");
+}
+
+absl::Status WeightTable::Finish() {
+  const auto num_samples = static_cast<size_t>(options_.num_samples);
+  Require(cumulative_.size() == num_samples &&
+              samples_.size() == (options_.lists_samples ? num_samples : 0),
+          "all weights are there");
+  double sum = 0;
+  for (size_t i = 0; i < num_samples; ++i) {
+    const double weight = cumulative_[i];
+    if (!std::isfinite(weight) || weight < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("weights[", i, "] is ", weight,
+                       "; expected a finite number from 0", SampleName(i)));
+    }
+    if (weight > 0) last_ = i;
     sum += weight;
-    cumulative_.push_back(sum);
+    if (!std::isfinite(sum)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "weights[", i, "] is ", weight,
+          ", and the sum up to it is not finite: divide all weights by one "
+          "number",
+          SampleName(i)));
+    }
+    cumulative_[i] = sum;
   }
-  samples_.insert(samples_.end(), block.indices.begin(), block.indices.end());
-  if (cumulative_.size() == static_cast<size_t>(options_.num_samples)) {
-    MakeGuide();
-    is_complete_.store(true);
+  if (sum == 0) {
+    return absl::InvalidArgumentError(
+        "weights: their sum is 0; expected a weight above 0");
   }
+  MakeGuide();
   return absl::OkStatus();
 }
 
@@ -149,7 +127,7 @@ void WeightTable::MakeGuide() {
 
 void WeightTable::Draw(uint64_t seed, uint64_t epoch, uint64_t first,
                        uint64_t step, absl::Span<int64_t> samples) const {
-  Require(is_complete(), "all weights are there");
+  Require(!guide_.empty(), "the weights are summed up");
   const double sum = cumulative_.back();
   const int guide_bits = GuideBits(options_.num_samples);
   Words words = {};

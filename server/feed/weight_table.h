@@ -7,21 +7,20 @@
 // epoch), times 2^-53. So numpy.random.Philox(key=[seed, epoch]).random_raw and
 // numpy.searchsorted(cumsum, ..., side="right") give the same samples.
 //
-// Blocks of weights are appended until there are num_samples of them; from then
-// on the table is constant. Append and is_complete are thread-safe; Draw is, on
-// a table that is complete for the caller. Allocates only in the constructor.
+// The weights, and the samples that they are of, are appended in blocks; once
+// Finish has succeeded the table is constant. Draw is thread-safe on a table
+// that is finished for the caller; else thread-compatible. Allocates only in
+// the constructor.
 
 #ifndef DATASETD_SERVER_FEED_WEIGHT_TABLE_H_
 #define DATASETD_SERVER_FEED_WEIGHT_TABLE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "base/mutex.h"
 
 namespace datasetd {
 
@@ -32,16 +31,10 @@ class WeightTable {
 
   struct Options {
     int64_t num_samples = 0;  // 1..kMaxSize
-    // The blocks list the samples; else they are 0, 1, 2, ...
+    // AppendSamples lists the samples; else they are 0, 1, 2, ...
     bool lists_samples = false;
     int64_t dataset_size = 0;
     std::string dataset;  // its name, for errors
-  };
-
-  struct Block {
-    uint64_t first = 0;  // number of weights before the block
-    absl::Span<const double> weights;
-    absl::Span<const int64_t> indices;  // with lists_samples: of the weights
   };
 
   // Memory that the constructor allocates.
@@ -49,19 +42,19 @@ class WeightTable {
 
   explicit WeightTable(const Options& options);
 
-  // Appends the whole block or nothing.
-  //   INVALID_ARGUMENT  the block does not begin where the last one ended, or
-  //                     exceeds num_samples; a weight is negative or not
-  //                     finite; or so is the sum, or 0 with the last block
-  //   OUT_OF_RANGE      a listed index is not in the dataset
-  absl::Status Append(const Block& block);
+  // Append num_samples weights and, with lists_samples, as many samples.
+  //   OUT_OF_RANGE  a sample is not in the dataset
+  absl::Status Append(absl::Span<const double> weights);
+  absl::Status AppendSamples(absl::Span<const int64_t> samples);
 
-  // True once there are num_samples weights.
-  bool is_complete() const { return is_complete_.load(); }
+  // Checks the weights and sums them up. REQUIRES: all were appended.
+  //   INVALID_ARGUMENT  a weight is negative or not finite, or so is the sum,
+  //                     or it is 0
+  absl::Status Finish();
 
   // Writes the samples of draws first, first + step, first + 2 * step, ... of
   // the epoch. A draw costs two or three cache misses where weights are alike,
-  // and at most O(log num_samples). REQUIRES: is_complete().
+  // and at most O(log num_samples). REQUIRES: Finish() has succeeded.
   void Draw(uint64_t seed, uint64_t epoch, uint64_t first, uint64_t step,
             absl::Span<int64_t> samples) const;
 
@@ -69,14 +62,11 @@ class WeightTable {
   // Log2 of the number of equal intervals of u that guide_ has.
   static int GuideBits(int64_t num_samples);
   void MakeGuide();
-  absl::Status Check(const Block& block, double* sum) const;
-  std::string Name(uint64_t i, const Block& block) const;
+  // Of the weight at `place`, for errors.
+  std::string SampleName(size_t place) const;
 
   const Options options_;
-  Mutex mutex_;
-  std::atomic<bool> is_complete_ = false;
-  // Change under mutex_ until the table is complete.
-  std::vector<double> cumulative_;
+  std::vector<double> cumulative_;  // the weights themselves before Finish
   // The place that u = i / 2^bits draws; those of larger u are not before it.
   std::vector<uint32_t> guide_;
   std::vector<uint32_t> samples_;  // empty without lists_samples

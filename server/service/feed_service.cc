@@ -50,19 +50,6 @@ grpc::Status FeedService::SendIndices(grpc::ServerContext* call,
       feeds_->SendIndices(request->feed_id(), caller->session_id, block)));
 }
 
-grpc::Status FeedService::SendWeights(grpc::ServerContext* call,
-                                      const v1::SendWeightsRequest* request,
-                                      v1::SendWeightsResponse*) {
-  const auto caller = context_->AdmitWork(*call);
-  if (!caller.ok()) return ToGrpcStatus(caller.status());
-  const WeightTable::Block block = {.first = request->first(),
-                                    .weights = request->weights(),
-                                    .indices = request->indices()};
-  return ToGrpcStatus(UnlessDraining(
-      *call,
-      feeds_->SendWeights(request->feed_id(), caller->session_id, block)));
-}
-
 absl::Status FeedService::UnlessDraining(const grpc::ServerContext& call,
                                          absl::Status sent) const {
   if (!absl::IsNotFound(sent)) return sent;

@@ -21,9 +21,6 @@ class FeedService final : public v1::FeedService::Service {
   grpc::Status SendIndices(grpc::ServerContext* call,
                            const v1::SendIndicesRequest* request,
                            v1::SendIndicesResponse* response) override;
-  grpc::Status SendWeights(grpc::ServerContext* call,
-                           const v1::SendWeightsRequest* request,
-                           v1::SendWeightsResponse* response) override;
   grpc::Status ListFeeds(grpc::ServerContext* call,
                          const v1::ListFeedsRequest* request,
                          v1::ListFeedsResponse* response) override;

@@ -109,8 +109,8 @@ TEST(CallTest, NamesOfOtherMethodsAreRefused) {
   Connection connection(daemon.address());
   for (const char* const method :
        {"GetSttus", "getStatus", "datasetd.v1.ServerService.GetStatus", "",
-        "LoadDataset", "EstimateLoad", "PushDataset", "OpenFeed", "SendIndices",
-        "SendWeights"}) {
+        "LoadDataset", "EstimateLoad", "PushDataset", "OpenFeed",
+        "SendIndices"}) {
     EXPECT_EQ(connection.Call(method, "{}"),
               absl::StrCat("3: method '", method, "': datasetd_call calls ",
                            absl::StrJoin(CallableNames(), ", "),
@@ -196,7 +196,7 @@ TEST(CallTest, CallsEveryMethod) {
                 connection.client(),
                 R"({"dataset": "d", "batch_size": 1, "fields": {"image":
                   {"transforms": [{"vertical_flip": {}}]}}})",
-                nullptr, nullptr, 0, &feed, &text, &error),
+                nullptr, &feed, &text, &error),
             DATASETD_OK)
       << error.message;
   const std::string info = text;

@@ -27,6 +27,7 @@ using ::datasetd::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using HelloAnswer = FakeAttachServer::HelloAnswer;
 using enum absl::StatusCode;
 
@@ -332,39 +333,43 @@ TEST(UnsealedFeedTest, PagesThatMayBeCutAreRefused) {
               StatusIs(kInternal, HasSubstr("page is not sealed against")));
 }
 
-TEST_F(FeedTest, WeightsAreSentInBlocksBeforeTheLease) {
+template <typename T>
+std::string BytesOf(const std::vector<T>& numbers) {
+  return std::string(reinterpret_cast<const char*>(numbers.data()),
+                     numbers.size() * sizeof(T));
+}
+
+TEST_F(FeedTest, ArraysComeSealedWithTheLease) {
   std::vector<double> weights(300'000);
-  std::vector<int64_t> indices(weights.size());
+  std::vector<int64_t> samples(weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
     weights[i] = static_cast<double>(i);
-    indices[i] = static_cast<int64_t>(2 * i);
+    samples[i] = static_cast<int64_t>(2 * i);
   }
-  EXPECT_THAT(
-      client_->OpenFeed(SomeFeed(), {.weights = weights, .indices = indices}),
-      IsOk());
+  EXPECT_THAT(client_->OpenFeed(SomeFeed(), {.weights = weights,
+                                             .weighted_samples = samples}),
+              IsOk());
   const v1::WeightedOrder order =
       daemon_.open_requests().back().options().weighted_order();
   EXPECT_EQ(order.num_samples(), weights.size());
   EXPECT_TRUE(order.lists_samples());
-  uint64_t first = 0;
-  for (const v1::SendWeightsRequest& request : daemon_.weight_requests()) {
-    EXPECT_EQ(request.feed_id(), 1u);
-    EXPECT_EQ(request.first(), first);
-    // A daemon takes messages of 4 MiB.
-    EXPECT_LT(request.ByteSizeLong(), 2u << 20);
-    ASSERT_EQ(request.indices_size(), request.weights_size());
-    for (int i = 0; i < request.weights_size(); ++i, ++first) {
-      ASSERT_EQ(request.weights(i), weights[first]);
-      ASSERT_EQ(request.indices(i), indices[first]);
-    }
-  }
-  EXPECT_EQ(first, weights.size());
+  EXPECT_THAT(daemon_.attach().attach_arrays(),
+              ElementsAre(BytesOf(weights), BytesOf(samples)));
+
+  EXPECT_THAT(client_->OpenFeed(SomeFeed(), {.subset = samples}), IsOk());
+  EXPECT_EQ(daemon_.open_requests().back().options().subset_size(),
+            samples.size());
+  EXPECT_THAT(daemon_.attach().attach_arrays(), ElementsAre(BytesOf(samples)));
+
+  EXPECT_THAT(client_->OpenFeed(SomeFeed()), IsOk());
+  EXPECT_THAT(daemon_.attach().attach_arrays(), IsEmpty());
+
   EXPECT_THAT(
-      client_->OpenFeed(
-          SomeFeed(),
-          {.weights = weights, .indices = absl::MakeSpan(indices).first(7)}),
-      StatusIs(kInvalidArgument, HasSubstr("there are 300000 for 7 indices")));
-  EXPECT_EQ(daemon_.open_requests().size(), 1u);
+      client_->OpenFeed(SomeFeed(),
+                        {.weights = weights,
+                         .weighted_samples = absl::MakeSpan(samples).first(7)}),
+      StatusIs(kInvalidArgument, HasSubstr("there are 300000 for 7 samples")));
+  EXPECT_EQ(daemon_.open_requests().size(), 3u);
 }
 
 v1::FeedOptions SomeOrderedFeed() {

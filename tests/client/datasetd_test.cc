@@ -63,7 +63,7 @@ TEST_F(DatasetdTest, RequestsAndDescriptionsAreJson) {
             9u);
   ASSERT_EQ(datasetd_call(client_, "GetStatus", "{}", &text, nullptr),
             DATASETD_OK);
-  EXPECT_THAT(text, HasSubstr(R"("protocol_version":1)"));
+  EXPECT_THAT(text, HasSubstr(R"("protocol_version":2)"));
   datasetd_free(text);
 }
 
@@ -130,9 +130,9 @@ TEST_F(DatasetdTest, ProgressIsCalledAndCancels) {
 TEST_F(DatasetdTest, BatchesAndTensors) {
   datasetd_feed* feed = nullptr;
   char* info = nullptr;
-  ASSERT_EQ(datasetd_feed_open(client_, kFeedOptions, nullptr, nullptr, 0,
-                               &feed, &info, &error_),
-            DATASETD_OK)
+  ASSERT_EQ(
+      datasetd_feed_open(client_, kFeedOptions, nullptr, &feed, &info, &error_),
+      DATASETD_OK)
       << error_.message;
   EXPECT_THAT(info, HasSubstr(R"("batches_per_epoch":"1000")"));
   datasetd_free(info);
@@ -188,7 +188,7 @@ TEST_F(DatasetdTest, CopiesFieldsThatHoldNothing) {
   datasetd_feed* feed = nullptr;
   ASSERT_EQ(
       datasetd_feed_open(client_, R"({"dataset": "fake", "batch_size": 4})",
-                         nullptr, nullptr, 0, &feed, nullptr, &error_),
+                         nullptr, &feed, nullptr, &error_),
       DATASETD_OK);
   ASSERT_TRUE(daemon_.feed().PublishRows(3, 1));
   datasetd_batch batch = {};
@@ -228,19 +228,33 @@ TEST_F(DatasetdTest, CopiesFieldsThatHoldNothing) {
   }
 }
 
-TEST_F(DatasetdTest, WeightsAndTheirNumberBelongTogether) {
+TEST_F(DatasetdTest, AnArrayAndItsSizeBelongTogether) {
   datasetd_feed* feed = nullptr;
   const char* const options = R"({"dataset": "fake", "batch_size": 4})";
   const double weight = 1;
-  EXPECT_EQ(datasetd_feed_open(client_, options, &weight, nullptr, 0, &feed,
-                               nullptr, &error_),
-            DATASETD_INVALID_ARGUMENT);
-  EXPECT_THAT(error_.message, HasSubstr("weights: there are none"));
-  ASSERT_EQ(datasetd_feed_open(client_, options, nullptr, nullptr, 5, &feed,
-                               nullptr, &error_),
-            DATASETD_OK)
+  const int64_t sample = 1;
+  datasetd_feed_arrays arrays = {};
+  EXPECT_EQ(
+      datasetd_feed_open(client_, options, &arrays, &feed, nullptr, &error_),
+      DATASETD_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("struct_size is not set"));
+  arrays.struct_size = sizeof(arrays);
+  for (const bool is_weighted : {true, false}) {
+    arrays.weights = is_weighted ? &weight : nullptr;
+    arrays.subset = is_weighted ? nullptr : &sample;
+    EXPECT_EQ(
+        datasetd_feed_open(client_, options, &arrays, &feed, nullptr, &error_),
+        DATASETD_INVALID_ARGUMENT);
+    EXPECT_THAT(error_.message, HasSubstr("an array is empty"));
+  }
+  arrays.subset = nullptr;
+  arrays.subset_size = arrays.num_weights = 5;
+  ASSERT_EQ(
+      datasetd_feed_open(client_, options, &arrays, &feed, nullptr, &error_),
+      DATASETD_OK)
       << error_.message;
   EXPECT_FALSE(daemon_.open_requests()[0].options().has_weighted_order());
+  EXPECT_EQ(daemon_.open_requests()[0].options().subset_size(), 0u);
   datasetd_feed_close(feed);
 }
 
@@ -249,7 +263,7 @@ TEST_F(DatasetdTest, SendsIndices) {
   ASSERT_EQ(datasetd_feed_open(
                 client_,
                 R"({"dataset": "fake", "batch_size": 4, "client_order": {}})",
-                nullptr, nullptr, 0, &feed, nullptr, &error_),
+                nullptr, &feed, nullptr, &error_),
             DATASETD_OK)
       << error_.message;
   EXPECT_TRUE(daemon_.open_requests()[0].options().has_client_order());
@@ -273,15 +287,20 @@ TEST_F(DatasetdTest, SendsIndices) {
   datasetd_feed_close(feed);
 }
 
-TEST_F(DatasetdTest, SendsWeights) {
+TEST_F(DatasetdTest, SendsWeightsAndASubset) {
   const double weights[] = {0.5, 2};
-  const int64_t indices[] = {4, 3};
-  for (const int64_t* const listed : {indices, (const int64_t*)nullptr}) {
+  const int64_t samples[] = {4, 3};
+  datasetd_feed_arrays arrays = {};
+  arrays.struct_size = sizeof(arrays);
+  arrays.weights = weights;
+  arrays.num_weights = 2;
+  for (const int64_t* const listed : {samples, (const int64_t*)nullptr}) {
+    arrays.weighted_samples = listed;
     datasetd_feed* feed = nullptr;
     ASSERT_EQ(datasetd_feed_open(client_,
                                  R"({"dataset": "fake", "batch_size": 4,
                                         "weighted_order": {"num_draws": 9}})",
-                                 weights, listed, 2, &feed, nullptr, &error_),
+                                 &arrays, &feed, nullptr, &error_),
               DATASETD_OK)
         << error_.message;
     const v1::WeightedOrder order =
@@ -289,13 +308,25 @@ TEST_F(DatasetdTest, SendsWeights) {
     EXPECT_EQ(order.num_samples(), 2u);
     EXPECT_EQ(order.num_draws(), 9u);
     EXPECT_EQ(order.lists_samples(), listed != nullptr);
-    const v1::SendWeightsRequest request = daemon_.weight_requests().back();
-    EXPECT_EQ(request.first(), 0u);
-    EXPECT_EQ(request.weights(1), 2);
-    EXPECT_EQ(request.indices_size(), listed == nullptr ? 0 : 2);
+    EXPECT_EQ(daemon_.attach().attach_arrays().size(),
+              listed != nullptr ? 2u : 1u);
     datasetd_feed_close(feed);
   }
-  EXPECT_EQ(daemon_.weight_requests().size(), 2u);
+  datasetd_feed_arrays subset = {};
+  subset.struct_size = sizeof(subset);
+  subset.subset = samples;
+  subset.subset_size = 2;
+  datasetd_feed* feed = nullptr;
+  ASSERT_EQ(
+      datasetd_feed_open(client_, R"({"dataset": "fake", "batch_size": 4})",
+                         &subset, &feed, nullptr, &error_),
+      DATASETD_OK)
+      << error_.message;
+  EXPECT_EQ(daemon_.open_requests().back().options().subset_size(), 2u);
+  EXPECT_EQ(daemon_.attach().attach_arrays(),
+            std::vector<std::string>{std::string(
+                reinterpret_cast<const char*>(samples), sizeof(samples))});
+  datasetd_feed_close(feed);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "tests/client/fake_attach_server.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -52,6 +54,34 @@ void SendDescriptors(int socket, const void* data, size_t size,
   memcpy(CMSG_DATA(header), descriptors.data(),
          descriptors.size() * sizeof(int));
   (void)!sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+// Receives a packet, and adds what its descriptors hold, if they are sealed.
+ssize_t ReceiveArrays(int socket, char* bytes, size_t size,
+                      std::vector<std::string>* arrays) {
+  iovec vector = {bytes, size};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (received < 0 || header == nullptr) return received;
+  const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  for (size_t i = 0; i < count; ++i) {
+    int fd;
+    memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
+    const FileDescriptor array(fd);
+    constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    struct stat status = {};
+    if ((fcntl(fd, F_GET_SEALS) & kSeals) == kSeals) fstat(fd, &status);
+    std::string held(static_cast<size_t>(status.st_size), '\0');
+    (void)!pread(fd, held.data(), held.size(), 0);
+    arrays->push_back(std::move(held));
+  }
+  return received;
 }
 
 }  // namespace
@@ -121,7 +151,8 @@ void FakeAttachServer::SendLocked(int fd, const void* data, size_t size) {
 void FakeAttachServer::Serve(int id, int fd) {
   char bytes[512];
   for (;;) {
-    const ssize_t size = recv(fd, bytes, sizeof(bytes), 0);
+    std::vector<std::string> arrays;
+    const ssize_t size = ReceiveArrays(fd, bytes, sizeof(bytes), &arrays);
     if (size < static_cast<ssize_t>(sizeof(attach::Header))) return Close(id);
     attach::Header header;
     memcpy(&header, bytes, sizeof(header));
@@ -170,6 +201,7 @@ void FakeAttachServer::Serve(int id, int fd) {
       }
       case MessageType::kAttachFeed: {
         memcpy(&attach_request_, bytes, sizeof(attach_request_));
+        attach_arrays_ = std::move(arrays);
         if (answer_ == HelloAnswer::kSilence) break;
         if (feed_ == nullptr || !knows_token_) {
           attach::Refused refused = {};
@@ -294,6 +326,11 @@ std::vector<attach::ImportResult> FakeAttachServer::import_results() {
 attach::AttachFeed FakeAttachServer::attach_request() {
   const std::lock_guard lock(mutex_);
   return attach_request_;
+}
+
+std::vector<std::string> FakeAttachServer::attach_arrays() {
+  const std::lock_guard lock(mutex_);
+  return attach_arrays_;
 }
 
 }  // namespace datasetd::testing

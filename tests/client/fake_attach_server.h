@@ -60,8 +60,9 @@ class FakeAttachServer {
   bool AwaitNoLeases();
   int num_sessions();
   std::vector<attach::ImportResult> import_results();
-  // The last ATTACH_FEED.
+  // The last ATTACH_FEED, and what its descriptors hold.
   attach::AttachFeed attach_request();
+  std::vector<std::string> attach_arrays();
 
  private:
   void Accept();
@@ -88,6 +89,7 @@ class FakeAttachServer {
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
   std::vector<attach::ImportResult> import_results_ ABSL_GUARDED_BY(mutex_);
   attach::AttachFeed attach_request_ ABSL_GUARDED_BY(mutex_) = {};
+  std::vector<std::string> attach_arrays_ ABSL_GUARDED_BY(mutex_);
   int num_detached_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread acceptor_;
 };

@@ -66,11 +66,6 @@ std::vector<v1::LoadDatasetRequest> FakeDaemon::load_requests() {
   return load_requests_;
 }
 
-std::vector<v1::SendWeightsRequest> FakeDaemon::weight_requests() {
-  absl::MutexLock lock(&mutex_);
-  return weight_requests_;
-}
-
 std::vector<v1::SendIndicesRequest> FakeDaemon::index_requests() {
   absl::MutexLock lock(&mutex_);
   return index_requests_;
@@ -196,15 +191,6 @@ grpc::Status FakeDaemon::SendIndices(grpc::ServerContext* context,
   }
   HangIfAsked(*context);
   return status;
-}
-
-grpc::Status FakeDaemon::SendWeights(grpc::ServerContext* context,
-                                     const v1::SendWeightsRequest* request,
-                                     v1::SendWeightsResponse*) {
-  CheckToken(*context);
-  absl::MutexLock lock(&mutex_);
-  weight_requests_.push_back(*request);
-  return grpc::Status::OK;
 }
 
 grpc::Status FakeDaemon::GetStatus(grpc::ServerContext* context,

@@ -46,7 +46,6 @@ class FakeDaemon final : public v1::DatasetService::Service,
   std::vector<v1::OpenFeedRequest> open_requests();
   std::vector<v1::LoadDatasetRequest> load_requests();
   std::vector<v1::SendIndicesRequest> index_requests();
-  std::vector<v1::SendWeightsRequest> weight_requests();
   // Sets the status that ends the calls of SendIndices.
   void SetIndicesStatus(grpc::Status status);
   // Calls that came without the session's token.
@@ -71,9 +70,6 @@ class FakeDaemon final : public v1::DatasetService::Service,
   grpc::Status SendIndices(grpc::ServerContext* context,
                            const v1::SendIndicesRequest* request,
                            v1::SendIndicesResponse* response) override;
-  grpc::Status SendWeights(grpc::ServerContext* context,
-                           const v1::SendWeightsRequest* request,
-                           v1::SendWeightsResponse* response) override;
   grpc::Status GetStatus(grpc::ServerContext* context,
                          const v1::GetStatusRequest* request,
                          v1::GetStatusResponse* response) override;
@@ -94,7 +90,6 @@ class FakeDaemon final : public v1::DatasetService::Service,
   std::vector<v1::OpenFeedRequest> open_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::LoadDatasetRequest> load_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::SendIndicesRequest> index_requests_ ABSL_GUARDED_BY(mutex_);
-  std::vector<v1::SendWeightsRequest> weight_requests_ ABSL_GUARDED_BY(mutex_);
   grpc::Status indices_status_ ABSL_GUARDED_BY(mutex_);
   int num_bad_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<grpc::Server> server_;

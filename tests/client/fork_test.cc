@@ -193,8 +193,8 @@ TEST(ForkTest, ChildsCApiReadsNoJson) {
             return datasetd_call(client, "GetStatus", "{}", &json, &error);
           },
           [&] {
-            return datasetd_feed_open(client, "{}", nullptr, nullptr, 0, &feed,
-                                      &json, &error);
+            return datasetd_feed_open(client, "{}", nullptr, &feed, &json,
+                                      &error);
           },
       };
       for (const auto& call : calls) {

@@ -300,18 +300,17 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
 
   datasetd_feed* feed = nullptr;
   EXPECT_EQ(datasetd_feed_open(client, R"({"dataset": "r", "batch_size": 3})",
-                               nullptr, nullptr, 0, &feed, nullptr, &error),
+                               nullptr, &feed, nullptr, &error),
             DATASETD_INVALID_ARGUMENT);
   EXPECT_THAT(error.message,
               HasSubstr("its samples have sizes from 3x2 to 7x9"));
-  ASSERT_EQ(
-      datasetd_feed_open(client,
-                         R"({"dataset": "r", "batch_size": 3,
+  ASSERT_EQ(datasetd_feed_open(client,
+                               R"({"dataset": "r", "batch_size": 3,
                     "field_names": ["label", "image"], "fields": {"image":
                       {"transforms": [{"center_crop":
                                        {"height": 2, "width": 2}}]}}})",
-                         nullptr, nullptr, 0, &feed, info.receive(), &error),
-      DATASETD_OK)
+                               nullptr, &feed, info.receive(), &error),
+            DATASETD_OK)
       << error.message;
   EXPECT_THAT(info.get(), AllOf(HasSubstr(R"("shape":["3"])"),
                                 HasSubstr(R"("shape":["3","3","2","2"])"),

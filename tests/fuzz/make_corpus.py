@@ -121,7 +121,7 @@ def write_requests(out):
             to_dtype {{dtype: DTYPE_FLOAT32}}}}}}}}
         start {{epoch: 2 batch: 1}}}} excluded_exports: 2"""))
     add("open_subset", 0, encode("OpenFeedRequest", """options {
-        batch_size: 2 shuffle: true subset {indices: [3, 1, 4, 11]}
+        batch_size: 2 shuffle: true subset_size: 4
         name: "n"}"""))
     add("open_order", 0, encode("OpenFeedRequest", """options {
         batch_size: 2 client_order {draws_by_sample: true}}"""))
@@ -157,13 +157,14 @@ def write_requests(out):
         indices: [11, 0, 0] seed: 3 epoch: 2 field_names: ["label", "image"]
         fields {{key: "image" value {{{fixed} layout: LAYOUT_NHWC}}}}"""))
     add("read_wrong", 6, encode("ReadSamplesRequest", "indices: [0, 12, -1]"))
-    add("weights", 5, encode("SendWeightsRequest", """
-        feed_id: 1 weights: [0, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 0]"""))
-    add("weights_listed", 5, encode("SendWeightsRequest", """
-        feed_id: 1 weights: [0, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 0]
-        indices: [3, 3, 11, 0, 1, 2, 4, 5, 6, 7, 8, 9]"""))
-    add("weights_wrong", 5, encode("SendWeightsRequest", """
-        feed_id: 1 weights: [1, -1, nan, inf, 1e308, 1e308]"""))
+    weights = struct.pack("<12d", 0, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 0)
+    add("weights", 5, b"\0" + weights)
+    add("weights_wrong", 5, b"\0" + struct.pack(
+        "<12d", 1, -1, float("nan"), float("inf"), *[1e308] * 8))
+    add("weights_listed", 5, b"\1" + struct.pack("<4q", 3, 3, 11, 0))
+    add("weights_listed_wrong", 5, b"\1" + struct.pack("<2q", 3, 12))
+    add("subset", 5, b"\2" + struct.pack("<3q", 11, 0, 3))
+    add("subset_wrong", 5, b"\2" + struct.pack("<3q", 11, 0, 11))
 
 
 def main(out):
@@ -191,17 +192,22 @@ def main(out):
 
     # Commands of attach_fuzz: kind + 16 * connection.
     hello, lease, import_ok = b"\x03", b"\x15", b"\x18\x01\x00"
-    write(out, "attach", "session", hello + b"\x0e")
+    write(out, "attach", "session", hello + b"\x0f")
     write(out, "attach", "lease", hello + lease + import_ok + b"\x1a")
     write(out, "attach", "closing",
-          hello + lease + import_ok + b"\x19" + b"\x1d" + b"\x1a" + b"\x0e")
-    write(out, "attach", "lost", hello + lease + b"\x0f" + import_ok + b"\x1e")
+          hello + lease + import_ok + b"\x19" + b"\x1d" + b"\x1a" + b"\x0f")
+    write(out, "attach", "lost", hello + lease + b"\x0f" + import_ok + b"\x1f")
     write(out, "attach", "import_failed",
           hello + lease + b"\x18\x00\x05wrong" + b"\x1d")
     write(out, "attach", "guesses", hello + b"\x17\x03\x01\x01" +
           b"\x27\x00\x00\x02" + b"\x1d\x2d")
     write(out, "attach", "garbage", b"\x00\x20" + bytes(32) + b"\x12" +
           bytes(range(200)) + b"\x2b\x03\x00" + b"\x3c\x04")
+    # A right array, one that is too large, one without seals, two.
+    for name, how in (("array", 0), ("array_size", 1), ("array_seals", 4),
+                      ("array_twice", 8 + 2 * 16)):
+        write(out, "attach", name,
+              hello + b"\x1e" + bytes([how, 4, 2, 7]) + import_ok + b"\x1a")
     write(out, "attach", "twice", hello + hello + lease + lease + b"\x25")
 
 

@@ -102,11 +102,12 @@ def test_messages_out_of_order_end_a_session(daemon):
 
 def test_descriptors_sent_along_are_refused_and_closed(daemon):
     before = _settled_descriptors(daemon)
-    for count in (1, 4, 100):
+    for count, message in ((1, wire.hello()), (4, wire.hello()),
+                           (253, wire.hello()), (2, b"")):
         read_end, write_end = os.pipe()
         with wire.connect(daemon.attach_path) as connection:
             connection.sendmsg(
-                [wire.hello()],
+                [message],
                 [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
                   array.array("i", [write_end] * count))])
             os.close(write_end)

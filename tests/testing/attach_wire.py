@@ -5,16 +5,19 @@ the client, so that a test can say what no client would.
 """
 
 import array
+import fcntl
 import mmap
 import os
 import socket
 import struct
 
 MAGIC = 0x31544144
-VERSION = 1
+VERSION = 2
 HELLO, WELCOME, ATTACH_FEED, ATTACHED, IMPORT_RESULT = 1, 2, 3, 4, 5
 DETACHED, GOODBYE, REFUSED = 6, 7, 8
 TOKEN_BYTES = 16
+# Of arrays.
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 NUM_SLOTS_MAX = 64
 # The layout of the daemon page.
@@ -76,11 +79,14 @@ class Session:
         self.close()
 
 
-def attach_feed(path, token, feed_id):
-    """(connection, packet, descriptors): ATTACHED or REFUSED."""
+def attach_feed(path, token, feed_id, arrays=()):
+    """(connection, packet, descriptors): ATTACHED or REFUSED. `arrays` are
+    descriptors to send along."""
     connection = connect(path)
-    connection.send(
-        header(ATTACH_FEED) + token + struct.pack("<IQ", 0, feed_id))
+    connection.sendmsg(
+        [header(ATTACH_FEED) + token + struct.pack("<IQ", 0, feed_id)],
+        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", arrays))]
+        if arrays else [])
     descriptors = array.array("i")
     packet, control, _, _ = connection.recvmsg(
         512, socket.CMSG_SPACE(4 * descriptors.itemsize))
@@ -90,13 +96,23 @@ def attach_feed(path, token, feed_id):
     return connection, packet, list(descriptors)
 
 
+def memfd(data, seals=SEALS, flags=os.MFD_ALLOW_SEALING):
+    """A descriptor of memory that holds `data`, with these seals."""
+    fd = os.memfd_create("array", flags)
+    view = memoryview(data).cast("B")
+    while view:
+        view = view[os.write(fd, view):]
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
 class RawFeed:
     """An attached feed whose shared pages a test may scribble over."""
 
-    def __init__(self, path, token, feed_id):
+    def __init__(self, path, token, feed_id, arrays=()):
         self.feed_id = feed_id
         self.connection, packet, descriptors = attach_feed(
-            path, token, feed_id)
+            path, token, feed_id, arrays)
         kind = struct.unpack_from("<I", packet, 8)[0]
         assert kind == ATTACHED, parse_refused(packet)
         (self.daemon_fd, self.client_fd, self.event_fd,

@@ -52,9 +52,9 @@ class World:
         assert answer["code"] == 0, answer
         return answer["responses"][0]
 
-    def attach(self, feed_id):
+    def attach(self, feed_id, arrays=()):
         return wire.RawFeed(
-            self.daemon.attach_path, self.session.token, int(feed_id))
+            self.daemon.attach_path, self.session.token, int(feed_id), arrays)
 
     def open_and_attach(self, **options):
         """A feed, once all of its slots have a batch."""

@@ -100,8 +100,8 @@ int main(int argc, char** argv) {
                               ", \"batch_size\": 100, \"shuffle\": true, "
                               "\"seed\": \"1\", \"name\": \"count_labels\"}";
   datasetd_feed* raw_feed = nullptr;
-  Check(datasetd_feed_open(client.get(), options.c_str(), nullptr, nullptr, 0,
-                           &raw_feed, nullptr, &error),
+  Check(datasetd_feed_open(client.get(), options.c_str(), nullptr, &raw_feed,
+                           nullptr, &error),
         error);
   const Owned<datasetd_feed> feed(raw_feed);
 

@@ -29,6 +29,7 @@
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
+#include "tests/testing/sealed_memory.h"
 #include "tests/testing/temp_dir.h"
 
 namespace datasetd {
@@ -174,7 +175,11 @@ class World {
           break;
         }
         case 12:
-          SendDescriptors(fd, input.Byte() % 8);
+          SendDescriptors(fd, Packet(attach::Hello(), MessageType::kHello),
+                          std::vector<int>(input.Byte() % 8, fd));
+          break;
+        case 14:
+          SendArrays(fd, input);
           break;
         case 13:
           Drain(fd);
@@ -207,24 +212,40 @@ class World {
     (void)send(fd, packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
-  static void SendDescriptors(int fd, int count) {
-    std::string packet = Packet(attach::Hello(), MessageType::kHello);
+  static void SendDescriptors(int fd, std::string packet,
+                              const std::vector<int>& descriptors) {
     iovec part = {packet.data(), packet.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
     msghdr message = {};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    if (count > 0) {
+    const size_t size_bytes = descriptors.size() * sizeof(int);
+    if (!descriptors.empty()) {
       message.msg_control = control;
-      message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+      message.msg_controllen = CMSG_SPACE(size_bytes);
       cmsghdr* const header = CMSG_FIRSTHDR(&message);
       header->cmsg_level = SOL_SOCKET;
       header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(count * sizeof(int));
-      const std::vector<int> descriptors(count, fd);
-      std::memcpy(CMSG_DATA(header), descriptors.data(), count * sizeof(int));
+      header->cmsg_len = CMSG_LEN(size_bytes);
+      std::memcpy(CMSG_DATA(header), descriptors.data(), size_bytes);
     }
     (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  // Attaches a feed of a subset of two samples, with as many numbers, seals and
+  // descriptors as the input says.
+  void SendArrays(int fd, Input& input) {
+    attach::AttachFeed message = {};
+    std::copy(token_.begin(), token_.end(), message.token);
+    message.feed_id = OpenFeed(/*subset_size=*/2);
+    const uint8_t how = input.Byte();
+    std::vector<int64_t> indices(2 + (how & 1) - (how >> 1 & 1));
+    for (int64_t& index : indices) index = input.Byte() % 12 - 1;
+    const FileDescriptor array = testing::SealedMemory(
+        indices, (how & 4) != 0 ? F_SEAL_SHRINK : testing::kArraySeals);
+    SendDescriptors(
+        fd, Packet(message, MessageType::kAttachFeed),
+        std::vector<int>((how & 8) != 0 ? how >> 4 & 7 : 1, array.get()));
   }
 
   // Descriptors that come along are not taken.
@@ -259,13 +280,14 @@ class World {
 
   // For the session of the last token, as FeedService does it; 0 if it has
   // ended.
-  uint64_t OpenFeed() {
+  uint64_t OpenFeed(uint64_t subset_size = 0) {
     const auto caller = FindSession();
     if (!caller.ok()) return 0;
     v1::OpenFeedRequest request;
     request.mutable_options()->set_dataset("a");
     request.mutable_options()->set_batch_size(2);
     request.mutable_options()->set_prefetch(1);
+    request.mutable_options()->set_subset_size(subset_size);
     const auto opened = feeds_->Open(request, *caller);
     // The budget has room for as many as an input can open at once.
     Check(opened.ok() || absl::IsResourceExhausted(opened.status()), "open");
@@ -281,6 +303,7 @@ class World {
       fd = -1;
     }
     const absl::Time deadline = absl::Now() + absl::Seconds(4);
+    const MemoryBudget& budget = *devices_->devices()[0].budget;
     for (;;) {
       // The answer comes after all that was sent before.
       const int fd = Connect();
@@ -294,12 +317,14 @@ class World {
           feeds_->FreeSlab(info.feed.feed_id());
         }
       }
-      if (feeds_->num_feeds() == 0 && sessions_.num_sessions() <= 1) break;
+      // What reads the arrays of a feed that has ended returns their memory.
+      if (feeds_->num_feeds() == 0 && sessions_.num_sessions() <= 1 &&
+          budget.used_bytes_of_kind(MemoryKind::kScratch) == 0) {
+        break;
+      }
       Check(absl::Now() < deadline, "something stayed behind");
     }
-    const MemoryBudget& budget = *devices_->devices()[0].budget;
     Check(budget.used_bytes_of_kind(MemoryKind::kSlab) == 0, "slab");
-    Check(budget.used_bytes_of_kind(MemoryKind::kScratch) == 0, "scratch");
   }
 
   testing::SourceGate gate_;

@@ -26,6 +26,7 @@
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/memory_channel.h"
+#include "tests/testing/sealed_memory.h"
 
 namespace datasetd {
 namespace {
@@ -138,7 +139,7 @@ class World {
         SendIndices(message);
         break;
       case 5:
-        SendWeights(message);
+        ReadArrays(message);
         break;
       case 6:
         Read(message);
@@ -165,9 +166,9 @@ class World {
     if (!opened.ok()) return;
     Check(opened->slab().size_bytes() <= kMaxSlabBytes,
           "a slab beyond the limit");
-    if (options.has_weighted_order()) {
-      Check(!feeds_->Attach(opened->feed_id(), kSession).ok(),
-            "without weights");
+    if (options.has_weighted_order() || options.subset_size() != 0) {
+      const auto arrays = feeds_->TakeArrays(opened->feed_id(), kSession);
+      Check(arrays.ok() && !(*arrays)->Check({}).ok(), "without arrays");
       return;
     }
     Check(feeds_->Attach(opened->feed_id(), kSession).ok(), "attach");
@@ -276,23 +277,42 @@ class World {
     if (status.ok() && request.generation() == 0) AwaitBatch();
   }
 
-  void SendWeights(const std::string& message) {
-    v1::SendWeightsRequest request;
-    if (!request.ParseFromString(message)) return;
+  // What a client sends as the arrays of a feed: of weights, of their samples,
+  // or of a subset.
+  void ReadArrays(const std::string& message) {
+    if (message.empty()) return;
+    const std::string numbers = message.substr(1);
+    const auto size = static_cast<int64_t>(numbers.size() / 8);
+    if (size == 0) return;
+    const int kind = static_cast<uint8_t>(message[0]) % 3;
     v1::OpenFeedRequest open = SmallFeed();
-    auto& order = *open.mutable_options()->mutable_weighted_order();
-    order.set_num_samples(kNumSamples);
-    order.set_lists_samples(request.indices_size() > 0);
+    v1::FeedOptions& options = *open.mutable_options();
+    if (kind < 2) {
+      options.mutable_weighted_order()->set_num_samples(kind == 0 ? kNumSamples
+                                                                  : size);
+      options.mutable_weighted_order()->set_lists_samples(kind == 1);
+    } else {
+      options.set_subset_size(static_cast<uint64_t>(size));
+    }
     const auto opened = feeds_->Open(open, kCaller);
+    if (kind == 2 && size > kNumSamples) {
+      Check(!opened.ok(), "a subset larger than the dataset");
+      return;
+    }
     Check(opened.ok(), "open", opened.status());
-    const absl::Status status =
-        feeds_->SendWeights(opened->feed_id(), kSession,
-                            {.first = request.first(),
-                             .weights = request.weights(),
-                             .indices = request.indices()});
-    const bool is_attached = feeds_->Attach(opened->feed_id(), kSession).ok();
-    Check(!is_attached || status.ok(), "attached without weights", status);
-    if (is_attached) AwaitBatch();
+    const auto arrays = feeds_->TakeArrays(opened->feed_id(), kSession);
+    Check(arrays.ok(), "arrays", arrays.status());
+    std::vector<FileDescriptor> sent;
+    if (kind == 1) {
+      sent.push_back(
+          testing::SealedMemory(std::vector<double>(size_t(size), 1)));
+    }
+    sent.push_back(testing::SealedMemory(
+        std::vector<char>(numbers.begin(), numbers.begin() + 8 * size)));
+    if ((*arrays)->Check(sent).ok() && (*arrays)->Read(sent).ok()) {
+      Check(feeds_->Attach(opened->feed_id(), kSession).ok(), "attach");
+      AwaitBatch();
+    }
   }
 
   void Settle() {

@@ -208,10 +208,7 @@ TEST_F(AttachConnectionTest, WhatIsNoMessageIsNamed) {
   EXPECT_EQ(WhatIsWrong(Say(Make<attach::Welcome>(MessageType::kHello))),
             "a message out of order");
   const std::vector<char> large(sizeof(attach::ImportResult) + 9);
-  EXPECT_EQ(WhatIsWrong(Say(large.data(), large.size())),
-            "descriptors, or a message too long");
-  EXPECT_EQ(WhatIsWrong(Say(&hello, sizeof(hello), {client_.get()})),
-            "descriptors, or a message too long");
+  EXPECT_EQ(WhatIsWrong(Say(large.data(), large.size())), "a message too long");
   hello.header.magic = 1;
   EXPECT_EQ(WhatIsWrong(Say(hello)), "a message of another protocol");
   hello = Make<attach::Hello>(MessageType::kHello);
@@ -219,6 +216,36 @@ TEST_F(AttachConnectionTest, WhatIsNoMessageIsNamed) {
   const auto message = Say(hello);
   ASSERT_TRUE(std::holds_alternative<AttachConnection::OtherVersion>(message));
   EXPECT_EQ(std::get<AttachConnection::OtherVersion>(message).version, 99);
+}
+
+TEST_F(AttachConnectionTest, OnlyAnAttachBringsDescriptors) {
+  const auto request = Make<attach::AttachFeed>(MessageType::kAttachFeed);
+  const auto message = Say(&request, sizeof(request),
+                           {client_.get(), client_.get(), client_.get()});
+  EXPECT_TRUE(std::holds_alternative<attach::AttachFeed>(message));
+  EXPECT_FALSE(connection_->lost_descriptors());
+  EXPECT_EQ(connection_->TakeDescriptors().size(), 3);
+  EXPECT_EQ(connection_->TakeDescriptors().size(), 0);
+
+  const auto hello = Make<attach::Hello>(MessageType::kHello);
+  EXPECT_EQ(WhatIsWrong(Say(&hello, sizeof(hello), {client_.get()})),
+            "descriptors");
+  // They are the caller's to close.
+  EXPECT_EQ(connection_->TakeDescriptors().size(), 1);
+
+  ASSERT_TRUE(
+      SendSeqpacket(client_.get(), &request, sizeof(request), {client_.get()}));
+  EXPECT_EQ(WhatIsWrong(connection_->Receive(/*takes_descriptors=*/false)),
+            "descriptors");
+  EXPECT_EQ(connection_->TakeDescriptors().size(), 0);
+}
+
+// Which looks like the end of the connection.
+TEST_F(AttachConnectionTest, DescriptorsOfAnEmptyMessageAreKept) {
+  const char nothing = 0;
+  EXPECT_TRUE(std::holds_alternative<AttachConnection::End>(
+      Say(&nothing, 0, {client_.get()})));
+  EXPECT_EQ(connection_->TakeDescriptors().size(), 1);
 }
 
 TEST_F(AttachConnectionTest, WhatItIsToldFitsItsRoom) {

@@ -98,7 +98,7 @@ TEST_F(FeedPlanTest, TheSlabHasTwoSlotsMoreInWholePieces) {
   EXPECT_EQ(Plan(Options(4)).slab_bytes, 2 * kMib);
 }
 
-TEST_F(FeedPlanTest, ScratchCountsSlotsSubsetAndOrder) {
+TEST_F(FeedPlanTest, MemoryCountsSlotsSubsetAndOrder) {
   const v1::FeedOptions options = Options(4, "prefetch: 2");
   const int64_t scratch_bytes = Plan(options).scratch_bytes;
   EXPECT_EQ(scratch_bytes, 4 * 4 * 8 + Feed::LaunchBytes(4) +
@@ -106,9 +106,11 @@ TEST_F(FeedPlanTest, ScratchCountsSlotsSubsetAndOrder) {
   // The orders of two epochs.
   EXPECT_EQ(Plan(With(options, "shuffle: true")).scratch_bytes,
             scratch_bytes + 2 * kNumSamples * 2);
-  EXPECT_EQ(
-      Plan(With(options, "subset { indices: [ 9, 0, 4 ] }")).scratch_bytes,
-      scratch_bytes + 3 * 4);
+  const FeedPlan some = Plan(With(options, "subset_size: 3"));
+  EXPECT_EQ(some.scratch_bytes, scratch_bytes);
+  // A bit for each sample of the dataset, too.
+  EXPECT_GE(some.array_bytes, 3 * 4 + kNumSamples / 8);
+  EXPECT_LE(some.array_bytes, 3 * 4 + kNumSamples / 8 + 8);
   const FeedPlan plan = Plan(With(options, "client_order {}"));
   ASSERT_TRUE(plan.order.has_value());
   EXPECT_EQ(plan.scratch_bytes,
@@ -123,13 +125,13 @@ TEST_F(FeedPlanTest, WeightsAreCountedAndLimited) {
   FeedPlan plan = Plan(weighted("num_samples: 100"));
   ASSERT_TRUE(plan.weights.has_value());
   // Beside the weights, a guide of 2^4 + 1 places.
-  EXPECT_EQ(plan.scratch_bytes, scratch_bytes + kNumSamples * 8 + 17 * 4);
+  EXPECT_EQ(plan.scratch_bytes, scratch_bytes);
+  EXPECT_EQ(plan.array_bytes, kNumSamples * 8 + 17 * 4);
   EXPECT_EQ(plan.feed.sampler.num_draws, kNumSamples);
   EXPECT_EQ(plan.feed.sampler.num_samples, kNumSamples);
   plan =
       Plan(weighted("num_samples: 16777216 lists_samples: true num_draws: 7"));
-  EXPECT_EQ(plan.scratch_bytes,
-            scratch_bytes + (12 << 24) + ((1 << 22) + 1) * 4);
+  EXPECT_EQ(plan.array_bytes, (12 << 24) + ((1 << 22) + 1) * 4);
   EXPECT_EQ(plan.feed.sampler.num_draws, 7);
   EXPECT_EQ(plan.feed.sampler.num_samples, 1 << 24);
 
@@ -176,7 +178,7 @@ TEST_F(FeedPlanTest, ItSaysWhatTheFeedDrawsFrom) {
   EXPECT_EQ(all.feed.start.epoch, 2);
   EXPECT_EQ(all.feed.start.batch, 1);
   EXPECT_EQ(all.feed.sampler.world_size, 1);
-  const FeedPlan some = Plan(With(options, "subset { indices: [ 9, 0, 4 ] }"));
+  const FeedPlan some = Plan(With(options, "subset_size: 3"));
   EXPECT_EQ(some.feed.sampler.num_samples, 3);
 }
 
@@ -185,8 +187,9 @@ TEST_F(FeedPlanTest, WhatCannotBeServedIsNamed) {
       PlanFeed(Options(0), {}, dataset_),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("batch_size")));
   EXPECT_THAT(
-      PlanFeed(Options(4, "subset { indices: 100 }"), {}, dataset_),
-      StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("subset[0]: 100")));
+      PlanFeed(Options(4, "subset_size: 101"), {}, dataset_),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("subset_size is 101, and dataset 'a' has 100")));
   EXPECT_THAT(
       PlanFeed(Options(4, "field_names: 'mask'"), {}, dataset_),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'mask'")));
@@ -198,7 +201,7 @@ TEST_F(FeedPlanTest, WhatCannotBeServedIsNamed) {
       {"rank: 2 world_size: 3 unpadded: true start { batch: 10 }",
        "an epoch has 9 batches"},
       {"first_position: 100", "first_position is 100; with 100 samples"},
-      {"subset { indices: 7 } first_position: 1", "with 1 samples"},
+      {"subset_size: 1 first_position: 1", "with 1 samples"},
       {weighted + "first_position: 9", "first_position is 9; with 9 draws"},
       {weighted + "rank: 1", "rank is 1; with world_size 1"},
       {weighted + "start { batch: 4 }", "start: epoch 0, batch 4"},

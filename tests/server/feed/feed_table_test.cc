@@ -18,6 +18,7 @@
 #include "tests/testing/fake_source.h"
 #include "tests/testing/memory_channel.h"
 #include "tests/testing/ops.h"
+#include "tests/testing/sealed_memory.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -28,6 +29,7 @@ using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MemoryChannel;
 using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::Op;
+using ::datasetd::testing::SealedMemory;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
 using ::datasetd::testing::With;
@@ -601,7 +603,7 @@ TEST_F(FeedTableOrderTest, OptionsThatExcludeIt) {
   const std::pair<const char*, const char*> changes[] = {
       {"shuffle", "shuffle: true"},
       {"drop_last", "drop_last: true"},
-      {"subset", "subset { indices: [ 1, 2 ] }"},
+      {"subset", "subset_size: 2"},
       {"first_position", "first_position: 1"},
       {"batch_size", "batch_size: 262145"},
       {"batch_size", "batch_size: 0"},
@@ -617,90 +619,91 @@ TEST_F(FeedTableOrderTest, OptionsThatExcludeIt) {
   EXPECT_THAT(table_->Open(options, kAlice), IsOk());
 }
 
-class FeedTableWeightsTest : public FeedTableTest {
+class FeedTableArraysTest : public FeedTableTest {
  protected:
   static v1::OpenFeedRequest WeightedOptions(const std::string& text = "") {
     return With(Options("options { weighted_order { num_samples: 10 } }"),
                 text);
   }
-  uint64_t Open() {
-    const auto opened = table_->Open(WeightedOptions(), kAlice);
+  uint64_t Open(const v1::OpenFeedRequest& request = WeightedOptions()) {
+    const auto opened = table_->Open(request, kAlice);
     EXPECT_THAT(opened, IsOk());
-    EXPECT_EQ(opened->num_samples(), 10);
-    EXPECT_EQ(opened->batches_per_epoch(), 3);
     return opened->feed_id();
   }
-  absl::Status Send(uint64_t feed_id, const std::vector<double>& weights,
-                    uint64_t first = 0, const Caller& caller = kAlice) {
-    return table_->SendWeights(feed_id, caller.session_id,
-                               {.first = first, .weights = weights});
+  std::shared_ptr<OrderArrays> Take(uint64_t feed_id) {
+    const auto arrays = table_->TakeArrays(feed_id, kAlice.session_id);
+    EXPECT_THAT(arrays, IsOk());
+    return *arrays;
+  }
+  template <typename T>
+  static absl::Status Read(OrderArrays& arrays, const std::vector<T>& numbers) {
+    std::vector<FileDescriptor> descriptors;
+    descriptors.push_back(SealedMemory(numbers));
+    EXPECT_THAT(arrays.Check(descriptors), IsOk());
+    return arrays.Read(descriptors);
   }
 };
 
-TEST_F(FeedTableWeightsTest, AFeedIsAttachedOnceItHasAllWeights) {
+TEST_F(FeedTableArraysTest, AFeedIsAttachedOnceItsWeightsWereRead) {
   const uint64_t id = Open();
-  EXPECT_THAT(table_->Attach(id, kAlice.session_id),
-              StatusIs(kFailedPrecondition, HasSubstr("weights")));
-  EXPECT_THAT(Send(id, {0, 0, 0, 2}), IsOk());
-  EXPECT_THAT(table_->Attach(id, kAlice.session_id),
-              StatusIs(kFailedPrecondition));
-  EXPECT_THAT(Send(id, {0, 0, 0, 0, 0, 0}, 4), IsOk());
+  EXPECT_THAT(
+      Read(*Take(id), std::vector<double>({0, 0, 0, 2, 0, 0, 0, 0, 0, 0})),
+      IsOk());
   ASSERT_THAT(table_->Attach(id, kAlice.session_id), IsOk());
   // They are fixed now.
-  EXPECT_THAT(Send(id, {1}, 10), StatusIs(kNotFound));
+  EXPECT_THAT(table_->TakeArrays(id, kAlice.session_id), StatusIs(kNotFound));
   // A batch is counted before its samples are.
   while (totals().num_samples < 14) backend_->CompleteAll();
   EXPECT_EQ(totals().num_samples, 14);
   EXPECT_EQ(totals().num_batches, 4);
 }
 
-TEST_F(FeedTableWeightsTest, WeightsThatComeRenewTheDeadline) {
+TEST_F(FeedTableArraysTest, AFeedWithoutAnyIsAttachedAtOnce) {
+  const uint64_t id = Open(Options());
+  EXPECT_TRUE(Take(id)->is_empty());
+  EXPECT_THAT(table_->Attach(id, kAlice.session_id), IsOk());
+}
+
+TEST_F(FeedTableArraysTest, TheDeadlineDoesNotPassWhileTheyAreRead) {
   const uint64_t id = Open();
-  for (uint64_t i = 0; i < 9; ++i) {
-    clock_.Advance(absl::Seconds(9));
-    table_->ExpirePending();
-    EXPECT_THAT(Send(id, {1}, i), IsOk());
-  }
-  clock_.Advance(absl::Seconds(10));
+  const auto arrays = Take(id);
+  clock_.Advance(absl::Seconds(11));
   table_->ExpirePending();
-  table_->AwaitEnded(absl::Seconds(30));
-  EXPECT_THAT(Send(id, {1}, 9),
-              StatusIs(kNotFound, HasSubstr("attach_timeout")));
-  EXPECT_EQ(scratch_bytes(), 0);
+  EXPECT_THAT(Read(*arrays, std::vector<double>(10, 1)), IsOk());
+  EXPECT_THAT(table_->Attach(id, kAlice.session_id), IsOk());
 }
 
-TEST_F(FeedTableWeightsTest, WrongWeightsEndTheFeed) {
-  for (const double wrong : {-1.0, std::nan(""), HUGE_VAL}) {
-    const uint64_t id = Open();
-    EXPECT_GT(scratch_bytes(), 10 * sizeof(double));
-    EXPECT_THAT(
-        Send(id, {1, wrong}),
-        StatusIs(kInvalidArgument, HasSubstr("weights[1], of sample 1")));
-    table_->AwaitEnded(absl::Seconds(30));
-    EXPECT_EQ(table_->num_feeds(), 0);
-    EXPECT_EQ(scratch_bytes(), 0);
-    EXPECT_EQ(slab_bytes(), 0);
-    EXPECT_EQ(num_dataset_feeds(), 0);
-  }
-}
-
-TEST_F(FeedTableWeightsTest, OnlyItsSessionSendsAndOnlyToAFeedThatWants) {
+TEST_F(FeedTableArraysTest, TheEndOfAFeedCancelsReadingAndReturnsTheMemory) {
   const uint64_t id = Open();
-  const auto plain = table_->Open(Options(), kAlice);
-  ASSERT_THAT(plain, IsOk());
-  EXPECT_THAT(Send(id, {1}, 0, kBob), StatusIs(kNotFound));
-  EXPECT_THAT(Send(id + 7, {1}), StatusIs(kNotFound));
-  EXPECT_THAT(Send(plain->feed_id(), {1}),
-              StatusIs(kFailedPrecondition, HasSubstr("weighted_order")));
-  EXPECT_THAT(table_->List(), SizeIs(2));
+  auto arrays = Take(id);
+  table_->EndLease(id);
+  table_->AwaitEnded(absl::Seconds(30));
+  EXPECT_THAT(Read(*arrays, std::vector<double>(10, 1)), StatusIs(kCancelled));
+  EXPECT_THAT(table_->Attach(id, kAlice.session_id), StatusIs(kNotFound));
+  // Who still reads has the memory, which counts.
+  EXPECT_GE(scratch_bytes(), 10 * sizeof(double));
+  arrays.reset();
+  EXPECT_EQ(scratch_bytes(), 0);
+  EXPECT_EQ(slab_bytes(), 0);
+  EXPECT_EQ(num_dataset_feeds(), 0);
+}
+
+TEST_F(FeedTableArraysTest, OneConnectionOfItsSessionSendsThem) {
+  const uint64_t id = Open();
+  EXPECT_THAT(table_->TakeArrays(id, kBob.session_id), StatusIs(kNotFound));
+  EXPECT_THAT(table_->TakeArrays(id + 7, kAlice.session_id),
+              StatusIs(kNotFound, HasSubstr("attach_timeout")));
+  Take(id);
+  EXPECT_THAT(table_->TakeArrays(id, kAlice.session_id),
+              StatusIs(kNotFound, HasSubstr("by another connection")));
   EXPECT_THAT(table_->SendIndices(id, kAlice.session_id, {}),
               StatusIs(kFailedPrecondition));
 }
 
-TEST_F(FeedTableWeightsTest, OptionsThatExcludeThem) {
+TEST_F(FeedTableArraysTest, OptionsThatExcludeWeights) {
   const std::pair<const char*, const char*> changes[] = {
       {"shuffle", "shuffle: true"},
-      {"subset", "subset { indices: [ 1, 2 ] }"},
+      {"subset", "subset_size: 2"},
       {"client_order", "client_order {}"},
       {"first_position is 10", "first_position: 10"},
       {"num_samples is 9", "weighted_order { num_samples: 9 }"}};
@@ -712,26 +715,22 @@ TEST_F(FeedTableWeightsTest, OptionsThatExcludeThem) {
   }
 }
 
-TEST_F(FeedTableTest, ASubsetIsCheckedAndCounted) {
-  const auto open = [this](const std::vector<int64_t>& subset) {
-    v1::OpenFeedRequest request = Options("options { subset {} }");
-    *request.mutable_options()->mutable_subset()->mutable_indices() = {
-        subset.begin(), subset.end()};
-    return table_->Open(request, kAlice);
-  };
-  const auto opened = open({9, 0, 4, 3, 2});
+TEST_F(FeedTableArraysTest, ASubsetIsCountedAndItsSamplesAreMade) {
+  const auto opened =
+      table_->Open(Options("options { subset_size: 5 }"), kAlice);
   ASSERT_THAT(opened, IsOk());
   EXPECT_EQ(opened->num_samples(), 5);
   EXPECT_EQ(opened->batches_per_epoch(), 2);
-  EXPECT_THAT(open({}), StatusIs(kInvalidArgument, HasSubstr("1 to 1000000")));
-  EXPECT_THAT(open({1, 10}), StatusIs(kOutOfRange, HasSubstr("subset[1]: 10")));
-  EXPECT_THAT(open({-1}), StatusIs(kOutOfRange, HasSubstr("subset[0]: -1")));
-  EXPECT_THAT(open({1, 2, 1}),
-              StatusIs(kInvalidArgument,
-                       AllOf(HasSubstr("subset[2]"), HasSubstr("twice"))));
-  EXPECT_THAT(open(std::vector<int64_t>(1'000'001)),
-              StatusIs(kInvalidArgument));
-  EXPECT_THAT(table_->List(), SizeIs(1));
+  const uint64_t id = opened->feed_id();
+  ASSERT_THAT(Read(*Take(id), std::vector<int64_t>({9, 0, 4, 3, 2})), IsOk());
+  ASSERT_THAT(table_->Attach(id, kAlice.session_id), IsOk());
+  while (totals().num_samples < 5) backend_->CompleteAll();
+  EXPECT_THAT(table_->Open(Options("options { subset_size: 11 }"), kAlice),
+              StatusIs(kInvalidArgument, HasSubstr("subset_size is 11")));
+  EXPECT_THAT(
+      table_->Open(Options("options { subset_size: 18446744073709551615 }"),
+                   kAlice),
+      StatusIs(kInvalidArgument));
 }
 
 }  // namespace

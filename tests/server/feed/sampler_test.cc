@@ -433,7 +433,8 @@ std::shared_ptr<const WeightTable> SomeWeights(int64_t num_samples) {
       .num_samples = num_samples, .dataset_size = num_samples, .dataset = "d"});
   std::vector<double> weights(num_samples);
   for (int64_t i = 0; i < num_samples; ++i) weights[i] = i % 7;
-  EXPECT_TRUE(table->Append({.weights = weights}).ok());
+  EXPECT_TRUE(table->Append(weights).ok());
+  EXPECT_TRUE(table->Finish().ok());
   return table;
 }
 
@@ -516,15 +517,6 @@ TEST(SamplerTest, BatchesAreCountedBeforeThereAreWeights) {
   options.first_position = 11;
   EXPECT_EQ(Sampler::CountBatches(options).status().message(),
             "first_position is 11; with 11 draws it must be 0 or below that");
-}
-
-TEST(SamplerTest, ASubsetOfAnotherSizeIsRefused) {
-  EXPECT_THAT(
-      Sampler::Create(
-          {.num_samples = 3,
-           .batch_size = 1,
-           .subset = std::make_shared<std::vector<uint32_t>>(2, 1)}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("subset")));
 }
 
 }  // namespace

@@ -33,8 +33,11 @@ std::vector<int64_t> Draws(const std::vector<double>& weights, int64_t count,
                            uint64_t seed, uint64_t epoch, uint64_t first = 0,
                            uint64_t step = 1) {
   WeightTable table(Of(static_cast<int64_t>(weights.size())));
-  EXPECT_THAT(table.Append({.weights = weights}), IsOk());
-  EXPECT_TRUE(table.is_complete());
+  // In blocks.
+  const size_t half = weights.size() / 2;
+  EXPECT_THAT(table.Append(absl::MakeSpan(weights).first(half)), IsOk());
+  EXPECT_THAT(table.Append(absl::MakeSpan(weights).subspan(half)), IsOk());
+  EXPECT_THAT(table.Finish(), IsOk());
   std::vector<int64_t> samples(static_cast<size_t>(count));
   table.Draw(seed, epoch, first, step, absl::MakeSpan(samples));
   return samples;
@@ -90,66 +93,51 @@ TEST(WeightTableTest, ListedSamplesMayRepeat) {
   options.lists_samples = true;
   options.dataset_size = 100;
   WeightTable table(options);
-  ASSERT_THAT(table.Append({.weights = {1., 0., 2.}, .indices = {40, 7, 99}}),
-              IsOk());
-  EXPECT_FALSE(table.is_complete());
-  ASSERT_THAT(table.Append({.first = 3, .weights = {1.}, .indices = {40}}),
-              IsOk());
-  EXPECT_TRUE(table.is_complete());
+  ASSERT_THAT(table.Append({1., 0., 2., 1.}), IsOk());
+  ASSERT_THAT(table.AppendSamples({40, 7, 99}), IsOk());
+  ASSERT_THAT(table.AppendSamples({40}), IsOk());
+  ASSERT_THAT(table.Finish(), IsOk());
   std::vector<int64_t> samples(200);
   table.Draw(1, 1, 0, 1, absl::MakeSpan(samples));
   EXPECT_THAT(samples, Each(::testing::AnyOf(40, 99)));
 }
 
-TEST(WeightTableTest, BlocksMakeTheSameTable) {
-  const std::vector<double> weights = {0.1, 0.2, 0.3, 0, 0.7, 0.9, 1e-9};
-  WeightTable table(Of(7));
-  for (size_t i = 0; i < weights.size(); ++i) {
-    EXPECT_FALSE(table.is_complete());
-    ASSERT_THAT(table.Append({.first = i, .weights = {weights[i]}}), IsOk());
-  }
-  std::vector<int64_t> samples(100);
-  table.Draw(3, 4, 0, 1, absl::MakeSpan(samples));
-  EXPECT_EQ(samples, Draws(weights, 100, 3, 4));
-}
-
-TEST(WeightTableTest, WrongBlocksAreRefusedWhole) {
-  WeightTable table(Of(3));
-  const auto refuse = [&](const WeightTable::Block& block, const char* text) {
-    EXPECT_THAT(table.Append(block),
+TEST(WeightTableTest, WrongWeightsAreNamed) {
+  const auto refuse = [](const std::vector<double>& weights, const char* text) {
+    WeightTable table(Of(static_cast<int64_t>(weights.size())));
+    EXPECT_THAT(table.Append(weights), IsOk());
+    EXPECT_THAT(table.Finish(),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
   };
-  ASSERT_THAT(table.Append({.weights = {0.}}), IsOk());
-  refuse({.first = 0, .weights = {1.}}, "begins at 0, and 1 weights");
-  refuse({.first = 2, .weights = {1.}}, "begins at 2, and 1 weights");
-  refuse({.first = 1}, "the block has 0, and 2 of 3 are missing");
-  refuse({.first = 1, .weights = {1., 1., 1.}}, "the block has 3, and 2 of 3");
-  refuse({.first = 1, .weights = {1., -1.}},
-         "weights[2], of sample 2 of dataset 'd': it is -1; expected");
-  refuse({.first = 1, .weights = {NAN, 1.}}, "weights[1], of sample 1");
-  refuse({.first = 1, .weights = {1., INFINITY}}, "it is inf; expected");
-  refuse({.first = 1, .weights = {kMax, kMax}}, "the sum up to it is not");
-  refuse({.first = 1, .weights = {0., 0.}}, "their sum is 0");
-  refuse({.first = 1, .weights = {1.}, .indices = {1}}, "expected 0, without");
-  ASSERT_THAT(table.Append({.first = 1, .weights = {0., 2.}}), IsOk());
-  std::vector<int64_t> samples(50);
-  table.Draw(1, 1, 0, 1, absl::MakeSpan(samples));
-  EXPECT_THAT(samples, Each(2));
-  refuse({.first = 3, .weights = {1.}}, "and 0 of 3 are missing");
+  refuse({1, -1},
+         "weights[1] is -1; expected a finite number from 0 (sample 1 of "
+         "dataset 'd')");
+  refuse({NAN, 1}, "weights[0] is nan; expected");
+  refuse({1, INFINITY}, "weights[1] is inf; expected");
+  refuse({kMax, kMax}, "the sum up to it is not finite");
+  refuse({0, 0}, "their sum is 0");
+}
+
+TEST(WeightTableTest, AWeightIsNamedByItsListedSample) {
+  WeightTable::Options options = Of(2);
+  options.lists_samples = true;
+  options.dataset_size = 100;
+  WeightTable table(options);
+  ASSERT_THAT(table.Append({1., -2.}), IsOk());
+  ASSERT_THAT(table.AppendSamples({40, 7}), IsOk());
+  EXPECT_THAT(table.Finish(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("(sample 7 of")));
 }
 
 TEST(WeightTableTest, ListedSamplesAreOfTheDataset) {
   WeightTable::Options options = Of(2);
   options.lists_samples = true;
-  WeightTable table(options);
-  EXPECT_THAT(table.Append({.weights = {1.}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("expected 1, with lists_samples")));
   for (const int64_t index : {int64_t{-1}, int64_t{2}, INT64_MAX, INT64_MIN}) {
-    EXPECT_THAT(
-        table.Append({.weights = {1., 1.}, .indices = {0, index}}),
-        StatusIs(absl::StatusCode::kOutOfRange,
-                 AllOf(HasSubstr("indices[1]"), HasSubstr("2 samples"))));
+    WeightTable table(options);
+    EXPECT_THAT(table.AppendSamples({0, index}),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         AllOf(HasSubstr("samples[1] of the weights"),
+                               HasSubstr("2 samples"))));
   }
 }
 

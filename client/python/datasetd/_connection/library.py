@@ -61,6 +61,22 @@ class CClientOptions(ctypes.Structure):
     ]
 
 
+class CFeedArrays(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("subset", ctypes.c_void_p),
+        ("subset_size", ctypes.c_uint64),
+        ("weights", ctypes.c_void_p),
+        ("weighted_samples", ctypes.c_void_p),
+        ("num_weights", ctypes.c_uint64),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.struct_size = ctypes.sizeof(CFeedArrays)
+
+
 class CBatch(ctypes.Structure):
     num_samples: int
     num_padding: int
@@ -162,9 +178,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [
             _P,
             ctypes.c_char_p,
-            _P,
-            _P,
-            ctypes.c_uint64,
+            ctypes.POINTER(CFeedArrays),
             ctypes.POINTER(_P),
             _TEXT,
             _ERROR,

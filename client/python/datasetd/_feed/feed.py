@@ -56,10 +56,12 @@ class Feed:
         images: Container[str],
         held: Held,
         waited: Waited,
+        subset: "Optional[array.array[int]]" = None,
         weighted: Optional[Weighted] = None,
     ) -> None:
         """Opens the feed; `options` is a FeedOptions message, `images` the
-        names of the fields that are images. Errors as DataLoader."""
+        names of the fields that are images. `subset` and `weighted` restrict
+        and weight the daemon's order. Errors as DataLoader."""
         self._library = library = _library.load()
         dlpack.bind(library)
         # Looked up once, since it is called for every batch.
@@ -78,20 +80,11 @@ class Feed:
         self._free = weakref.finalize(self, _free, library, handle)
         self._free.atexit = False
         self.connection = session.connection()
-        weights = samples = None
-        num_weights = 0
-        if weighted is not None:
-            weights = weighted.weights.ctypes.data
-            num_weights = len(weighted.weights)
-            if weighted.samples is not None:
-                samples = weighted.samples.ctypes.data
         info = _library.parse_answer(
             session.call_text(
                 "feed_open",
                 encode(options),
-                weights,
-                samples,
-                num_weights,
+                ctypes.byref(_arrays(subset, weighted)),
                 ctypes.byref(handle),
             )
         )
@@ -286,6 +279,21 @@ class Feed:
             with self._lock:
                 self._transfer.drop()
                 self._free()
+
+
+def _arrays(
+    subset: "Optional[array.array[int]]", weighted: Optional[Weighted]
+) -> _library.CFeedArrays:
+    """Returns pointers to the numbers, which the caller keeps."""
+    arrays = _library.CFeedArrays()
+    if subset is not None:
+        arrays.subset, arrays.subset_size = subset.buffer_info()
+    if weighted is not None:
+        arrays.weights = weighted.weights.ctypes.data
+        arrays.num_weights = len(weighted.weights)
+        if weighted.samples is not None:
+            arrays.weighted_samples = weighted.samples.ctypes.data
+    return arrays
 
 
 def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import copy
 import dataclasses
 import weakref
@@ -44,6 +45,8 @@ class Job:
     reconnect_seconds: float
     held: Held
     images: FrozenSet[str]  # names, of a batch's images
+    # Of the daemon's order; None: all samples, not weighted.
+    subset: "Optional[array.array[int]]"
     weighted: Optional[Weighted]
     # Returns how many rows of the batch at an index are padding, of a client's
     # order; None: none are.
@@ -174,6 +177,7 @@ class ReconnectingFeed:
                 job.images,
                 job.held,
                 job.waited,
+                job.subset,
                 job.weighted,
             )
         except (InvalidArgument, OutOfRange):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Dict, Iterable, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Optional, Tuple
 
 from .._datasets.dataset import Dataset
 from .._datasets.parts import check_node
@@ -20,31 +20,6 @@ from .._ranks import nodes
 from .._ranks.agreement import Agreement
 from .._ranks.ranks import Ranks
 from ..errors import InvalidArgument
-
-_MAX_SUBSET_SIZE = 1_000_000  # the daemon's
-
-
-def _check_subset(indices: "array.array[int]") -> None:
-    """Checks the subset of an order that the daemon makes."""
-    if not indices:
-        raise InvalidArgument("subset: there are no indices")
-    if len(indices) > _MAX_SUBSET_SIZE:
-        raise InvalidArgument(
-            f"subset: there are {len(indices)} samples; without sampler= there "
-            f"can be {_MAX_SUBSET_SIZE}: give subset = "
-            "dataset.select(indices) as the dataset, and sampler=range(len("
-            "subset)), or torch.utils.data.RandomSampler(subset) to shuffle"
-        )
-    if len(set(indices)) == len(indices):
-        return
-    seen: Set[int] = set()
-    for place, index in enumerate(indices):
-        if index in seen:
-            raise InvalidArgument(
-                f"subset[{place}]: {index} is there twice; sampler= may repeat "
-                "samples"
-            )
-        seen.add(index)
 
 
 class JobOrder:
@@ -76,6 +51,8 @@ class JobOrder:
         self._subset_hash: Optional[str] = None
         if subset is not None:
             self.samples = index_array("subset", subset)
+            if not self.samples:
+                raise InvalidArgument("subset: there are no indices")
             self._subset_hash = digest(self.samples).hex()
             self._num_samples = len(self.samples)
         self.weighted: Optional[Weighted] = None
@@ -156,10 +133,15 @@ class JobOrder:
             options["client_order"] = {
                 "draws_by_sample": draws_by_sample or self.is_partition
             }
-        elif self.samples is not None and self.weighted is None:
-            _check_subset(self.samples)
-            options["subset"] = {"indices": self.samples.tolist()}
         return options
+
+    @property
+    def subset(self) -> "Optional[array.array[int]]":
+        """The samples to which the daemon's order is restricted; None: all, or
+        those that weights or a partition's rows name."""
+        if self.weighted is not None or self.is_partition:
+            return None
+        return self.samples
 
     # -- Seed, epoch, ranks ---------------------------------------------------
 

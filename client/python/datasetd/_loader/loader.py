@@ -109,8 +109,7 @@ class DataLoader(JobLoader[ArrayT]):
         draws. "balanced": all classes of the label field are equally frequent.
         Excludes shuffle and samplers.
       subset: distinct sample indices: the loader behaves as if the dataset
-        held only these samples, in this order. At most 1,000,000, also of a
-        Subset as the dataset, without sampler, weights or partition.
+        held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
         does not change what random ops draw.
       views: a dict of lists of transforms: several augmentations of each image,
@@ -393,6 +392,7 @@ class DataLoader(JobLoader[ArrayT]):
             seconds,
             held,
             images,
+            order.subset,
             order.weighted,
             order.partition.num_padding
             if order.partition is not None and order.is_partition

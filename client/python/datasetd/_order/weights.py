@@ -53,7 +53,7 @@ class Weighted:
         if samples is not None:
             self.samples = numpy.array(samples, numpy.int64)
         self.hash = hashlib.blake2b(
-            values.astype("<f8").tobytes(), digest_size=16
+            values.astype("<f8", copy=False).data, digest_size=16
         ).hexdigest()
 
 
