@@ -26,15 +26,18 @@ absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
        options.subset_size() != 0)) {
     return absl::InvalidArgumentError(
         "weighted_order: samples are drawn by weight, so that shuffle, "
-        "subset_size and client_order must not be set; lists_samples is for weights of "
+        "subset_size and client_order must not be set; lists_samples is for "
+        "weights of "
         "some samples");
   }
   if (!options.has_client_order()) return absl::OkStatus();
   if (options.shuffle() || options.drop_last() || options.subset_size() != 0 ||
-      options.first_position() != 0 || options.unpadded()) {
+      options.first_position() != 0 || options.unpadded() ||
+      options.has_rows_per_epoch()) {
     return absl::InvalidArgumentError(
         "client_order: the client makes the order, so that shuffle, drop_last, "
-        "subset_size, first_position and unpadded must not be set");
+        "subset_size, first_position, unpadded and rows_per_epoch must not be "
+        "set");
   }
   if (options.batch_size() < 1 ||
       options.batch_size() > ClientOrder::kMaxBatchSize) {

@@ -52,6 +52,9 @@ SamplerOptions PlanSampler(const v1::FeedOptions& options,
   sampler.rank = options.rank();
   sampler.world_size = WorldSize(options);
   sampler.first_position = options.first_position();
+  if (options.has_rows_per_epoch()) {
+    sampler.rows_per_epoch = options.rows_per_epoch();
+  }
   return sampler;
 }
 

@@ -72,6 +72,18 @@ absl::Status Validate(const SamplerOptions& options) {
         "drop_last and unpadded exclude each other: unpadded gives every "
         "sample, and drop_last leaves some out");
   }
+  if (options.rows_per_epoch.has_value() &&
+      (options.unpadded || options.first_position != 0 ||
+       options.num_draws.has_value())) {
+    return absl::InvalidArgumentError(
+        "rows_per_epoch says how many rows there are, so that unpadded, "
+        "first_position and weights must not be set; num_draws is for weights");
+  }
+  if (options.rows_per_epoch.value_or(0) > kMaxNumSamples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows_per_epoch is ", *options.rows_per_epoch,
+                     "; it must be within 0..", kMaxNumSamples));
+  }
   if (options.num_draws.has_value()) return ValidateDraws(options);
   if (options.first_position >= static_cast<uint64_t>(options.num_samples)) {
     return absl::InvalidArgumentError(
@@ -82,17 +94,26 @@ absl::Status Validate(const SamplerOptions& options) {
   return absl::OkStatus();
 }
 
+uint64_t NumPositions(const SamplerOptions& options) {
+  return options.num_draws.value_or(
+             static_cast<uint64_t>(options.num_samples)) -
+         options.first_position;
+}
+
+// This rank's rows whose positions are not wrapped around.
+uint64_t NumUnpadded(const SamplerOptions& options) {
+  const uint64_t num_positions = NumPositions(options);
+  const auto rank = static_cast<uint64_t>(options.rank);
+  const auto world_size = static_cast<uint64_t>(options.world_size);
+  return rank < num_positions ? (num_positions - rank - 1) / world_size + 1 : 0;
+}
+
 // This rank's rows per epoch. REQUIRES: Validate(options) is OK.
 uint64_t NumRows(const SamplerOptions& options) {
-  const uint64_t num_positions =
-      options.num_draws.value_or(static_cast<uint64_t>(options.num_samples)) -
-      options.first_position;
+  if (options.rows_per_epoch.has_value()) return *options.rows_per_epoch;
+  if (options.unpadded) return NumUnpadded(options);
+  const uint64_t num_positions = NumPositions(options);
   const auto world_size = static_cast<uint64_t>(options.world_size);
-  if (options.unpadded) {
-    const auto rank = static_cast<uint64_t>(options.rank);
-    return rank < num_positions ? (num_positions - rank - 1) / world_size + 1
-                                : 0;
-  }
   const bool has_rest = num_positions % world_size != 0;
   return num_positions / world_size + (has_rest && !options.drop_last ? 1 : 0);
 }
@@ -212,10 +233,9 @@ Sampler::Sampler(const SamplerOptions& options)
       weights_(options.weights),
       num_rows_(NumRows(options)),
       num_batches_(NumBatches(options)) {
-  // Cannot overflow: (num_rows_ - 1) * world_size_ is below the number of
-  // positions.
-  last_is_padding_ = weights_ == nullptr && num_rows_ > 0 &&
-                     Position(num_rows_ - 1) >= num_samples_;
+  num_unpadded_rows_ = weights_ != nullptr
+                           ? num_rows_
+                           : std::min(num_rows_, NumUnpadded(options));
   if (NeedsTables(options)) {
     tables_ = std::make_unique<Tables>(seed_, options.num_samples);
   }
@@ -229,7 +249,8 @@ Sampler::BatchShape Sampler::Shape(uint64_t batch) const {
   const uint64_t num_left = num_rows_ - first_row;
   BatchShape shape;
   shape.num_samples = std::min(batch_size_, num_left);
-  shape.num_padding = num_left <= batch_size_ && last_is_padding_ ? 1 : 0;
+  const uint64_t end = first_row + shape.num_samples;
+  shape.num_padding = end - std::clamp(num_unpadded_rows_, first_row, end);
   return shape;
 }
 
@@ -249,27 +270,22 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
                                   static_cast<uint64_t>(shape.num_samples),
           "the rows are the batch's");
   const uint64_t first_row = batch * batch_size_ + first;
-  // Only the last row may be padding.
-  const bool is_padded =
-      shape.num_padding > 0 &&
-      first + indices.size() == static_cast<uint64_t>(shape.num_samples);
   if (weights_ != nullptr) {
     weights_->Draw(seed_, epoch, Position(first_row), world_size_, indices);
   } else if (tables_ != nullptr) {
     const uint16_t* order = tables_->Use(epoch);
     Gather(
-        first_row, is_padded, [order](uint64_t p) { return order[p]; },
-        indices);
+        first_row, [order](uint64_t p) { return order[p]; }, indices);
   } else if (shuffle_) {
     const KeyedPermutation order(seed_, epoch,
                                  static_cast<uint32_t>(num_samples_));
     Gather(
-        first_row, is_padded,
+        first_row,
         [&order](uint64_t p) { return order(static_cast<uint32_t>(p)); },
         indices);
   } else {
     Gather(
-        first_row, is_padded, [](uint64_t p) { return p; }, indices);
+        first_row, [](uint64_t p) { return p; }, indices);
   }
   if (subset_ != nullptr) {
     Require(subset_->size() == num_samples_, "the subset is there");
@@ -294,17 +310,18 @@ int64_t Sampler::TableNanoseconds(uint64_t epoch) const {
 }
 
 template <typename Order>
-void Sampler::Gather(uint64_t first_row, bool is_padded, Order order,
+void Sampler::Gather(uint64_t first_row, Order order,
                      absl::Span<int64_t> indices) const {
-  const size_t num_unpadded = indices.size() - (is_padded ? 1 : 0);
+  const size_t num_unpadded =
+      std::clamp(num_unpadded_rows_, first_row, first_row + indices.size()) -
+      first_row;
   const uint64_t stride = world_size_;
   uint64_t position = Position(first_row);
   int64_t* out = indices.data();
-  for (size_t i = 0; i < num_unpadded; ++i, position += stride) {
-    out[i] = order(position);
-  }
-  if (is_padded) {
-    out[num_unpadded] = order(position % num_samples_);
+  size_t i = 0;
+  for (; i < num_unpadded; ++i, position += stride) out[i] = order(position);
+  for (; i < indices.size(); ++i, position += stride) {
+    out[i] = order(position % num_samples_);
   }
 }
 

@@ -17,10 +17,14 @@
 // A batch_size above floor(N / w) with drop_last gives no batches, which is
 // legal.
 //
-// Only the last round of w positions is padded: a rank has at most one padding
-// row per epoch, the last row of its last batch. With w > N, the ranks from N
-// on have only that row. Unless unpadded, all ranks have the same number of
-// batches, of the same sizes.
+// Without rows_per_epoch only the last round of w positions is padded: a rank
+// has at most one padding row per epoch, the last row of its last batch. With w
+// > N, the ranks from N on have only that row. Unless unpadded, all ranks have
+// the same number of batches, of the same sizes.
+//
+// With rows_per_epoch every rank gets that many rows instead: positions that
+// are left are left out, and positions from N on wrap around, as often as it
+// takes.
 //
 // With a subset, positions are positions in the subset.
 //
@@ -58,10 +62,13 @@ struct SamplerOptions {
   int64_t rank = 0;             // 0..world_size - 1
   int64_t world_size = 1;       // at least 1
   uint64_t first_position = 0;  // below num_samples, or num_draws
+  // Below 2^32. Excludes unpadded, first_position and num_draws.
+  std::optional<uint64_t> rows_per_epoch;
   // Distinct sample indices, num_samples of them when Fill is called. Null: 0,
   // 1, 2, ...
   Subset subset;
-  // Finished when Fill is called; excludes shuffle and subset. Null: no weights.
+  // Finished when Fill is called; excludes shuffle and subset. Null: no
+  // weights.
   std::shared_ptr<const WeightTable> weights;
   std::optional<uint64_t> num_draws;  // per epoch; set if there are weights
 };
@@ -90,7 +97,7 @@ class Sampler {
 
   struct BatchShape {
     int64_t num_samples = 0;  // 1..batch_size
-    int64_t num_padding = 0;  // 0 or 1: the last row, wrapped around
+    int64_t num_padding = 0;  // the last rows, wrapped around
   };
   // REQUIRES: batch < batches_per_epoch().
   BatchShape Shape(uint64_t batch) const;
@@ -127,13 +134,12 @@ class Sampler {
 
   explicit Sampler(const SamplerOptions& options);
   // Position of this rank's row in the padded order. Below num_samples (or
-  // num_draws) + world_size, so below 2^64.
+  // num_draws) + world_size, or rows_per_epoch * world_size, so below 2^64.
   uint64_t Position(uint64_t row) const {
     return first_position_ + rank_ + row * world_size_;
   }
-  // is_padded: the last of the rows is padding.
   template <typename Order>
-  void Gather(uint64_t first_row, bool is_padded, Order order,
+  void Gather(uint64_t first_row, Order order,
               absl::Span<int64_t> indices) const;
 
   const Subset subset_;
@@ -147,7 +153,7 @@ class Sampler {
   const std::shared_ptr<const WeightTable> weights_;  // null: none
   const uint64_t num_rows_;  // per epoch, equal for all ranks
   const uint64_t num_batches_;
-  bool last_is_padding_;
+  uint64_t num_unpadded_rows_;      // the first of these
   std::unique_ptr<Tables> tables_;  // null where none is used
 };
 

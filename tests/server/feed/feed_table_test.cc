@@ -605,6 +605,7 @@ TEST_F(FeedTableOrderTest, OptionsThatExcludeIt) {
       {"drop_last", "drop_last: true"},
       {"subset", "subset_size: 2"},
       {"first_position", "first_position: 1"},
+      {"rows_per_epoch", "rows_per_epoch: 1"},
       {"batch_size", "batch_size: 262145"},
       {"batch_size", "batch_size: 0"},
       {"rank is 1, world_size 1", "rank: 1"},

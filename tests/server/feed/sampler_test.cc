@@ -438,6 +438,65 @@ std::shared_ptr<const WeightTable> SomeWeights(int64_t num_samples) {
   return table;
 }
 
+TEST(SamplerTest, RowsPerEpochWrapAroundOrAreCut) {
+  // The second has no table.
+  for (const int64_t num_samples : {int64_t{10}, int64_t{66'000}}) {
+    for (const bool shuffle : {false, true}) {
+      SamplerOptions options = {.num_samples = num_samples,
+                                .batch_size = num_samples + 3,
+                                .shuffle = shuffle,
+                                .seed = 8};
+      const std::vector<int64_t> order =
+          Collect(*Make(options), options.batch_size, 1).indices;
+      ASSERT_EQ(static_cast<int64_t>(order.size()), num_samples);
+      for (const bool drop_last : {false, true}) {
+        for (const int64_t rank : {0, 2}) {
+          for (const uint64_t num_rows :
+               {uint64_t{0}, uint64_t{2}, uint64_t(num_samples) + 1}) {
+            options.batch_size = 4;
+            options.drop_last = drop_last;
+            options.rank = rank;
+            options.world_size = 3;
+            options.rows_per_epoch = num_rows;
+            const RankEpoch epoch = Collect(*Make(options), 4, 1);
+            const size_t wanted =
+                drop_last ? num_rows - num_rows % 4 : num_rows;
+            ASSERT_EQ(epoch.indices.size(), wanted);
+            std::vector<int64_t> padding;
+            for (size_t row = 0; row < wanted; ++row) {
+              const size_t position = rank + row * 3;
+              ASSERT_EQ(epoch.indices[row], order[position % num_samples]);
+              if (position >= static_cast<size_t>(num_samples)) {
+                padding.push_back(static_cast<int64_t>(row));
+              }
+            }
+            EXPECT_EQ(epoch.padding_rows, padding);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, RowsPerEpochThatCannotBe) {
+  const SamplerOptions good = {
+      .num_samples = 5, .batch_size = 1, .rows_per_epoch = 0xFFFFFFFF};
+  EXPECT_EQ(*Sampler::CountBatches(good), 0xFFFFFFFF);
+  const auto message = [&](void (*change)(SamplerOptions&)) {
+    SamplerOptions options = good;
+    change(options);
+    return std::string(Sampler::CountBatches(options).status().message());
+  };
+  EXPECT_EQ(message([](SamplerOptions& o) { o.rows_per_epoch = 1ull << 32; }),
+            "rows_per_epoch is 4294967296; it must be within 0..4294967295");
+  for (void (*const change)(SamplerOptions&) :
+       {+[](SamplerOptions& o) { o.unpadded = true; },
+        +[](SamplerOptions& o) { o.first_position = 1; },
+        +[](SamplerOptions& o) { o.num_draws = 3; }}) {
+    EXPECT_THAT(message(change), HasSubstr("must not be set"));
+  }
+}
+
 TEST(SamplerTest, RanksShareTheDrawsByWeight) {
   constexpr int64_t kNum = 23;
   const auto weights = SomeWeights(kNum);

@@ -310,15 +310,6 @@ def detached(held: Union[Handle, Detached], indices: Any) -> Detached:
     )
 
 
-def set_padding(batch: Batch[Any], count: int) -> None:
-    """Says that the last `count` rows are padding."""
-    held = batch._handle
-    if isinstance(held, Detached):
-        batch._handle = held._replace(num_padding=count)
-    else:
-        held.num_padding = count
-
-
 def _rebuilt(
     names: Tuple[str, ...], values: Tuple[Any, ...], held: Optional[Detached]
 ) -> Batch[Any]:

@@ -6,9 +6,9 @@ import array
 import copy
 import dataclasses
 import weakref
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
-from .._batches.batch import Batch, set_padding
+from .._batches.batch import Batch
 from .._batches.held import Held
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
@@ -48,9 +48,6 @@ class Job:
     # Of the daemon's order; None: all samples, not weighted.
     subset: "Optional[array.array[int]]"
     weighted: Optional[Weighted]
-    # Returns how many rows of the batch at an index are padding, of a client's
-    # order; None: none are.
-    num_padding: Optional[Callable[[int], int]]
     # Whether Batch.valid is a value of each batch.
     with_valid: bool = False
 
@@ -61,7 +58,9 @@ class Job:
 
     def change(self, **options: Any) -> None:
         """Sets options of feeds that are opened, or begun, from now on."""
-        self.options = {**self.options, **options}
+        changed = {**self.options, **options}
+        if changed != self.options:
+            self.options = changed
 
     def check_open(self) -> None:
         """Raises Closed after close()."""
@@ -251,8 +250,6 @@ class ReconnectingFeed:
             except LOST as error:
                 self._lose(error)
                 continue
-            if self._job.num_padding is not None:
-                set_padding(batch, self._job.num_padding(batch.index))
             return batch.with_valid() if self._job.with_valid else batch
 
     def begin(

@@ -52,10 +52,7 @@ class Collective:
         )
         if of_node is None:
             return
-        num_draws = self._order.num_draws()
-        if num_draws is not None:
-            self._feeds.set_num_draws(num_draws)
-        self._feeds.divide(*of_node)
+        self._feeds.divide(*of_node, **self._order.rows_options())
 
     def settle(self) -> None:
         """Fixes the ranks. They agree on a seed if there are more than when it
@@ -71,7 +68,6 @@ class Collective:
             return
         self._feeds.set_seed(self._order.seed_of(seed))
         self._share.seed = seed
-        self._order.set_seed(seed)
 
     def check(self, identity: Mapping[str, Any]) -> None:
         """Compares what must be equal on all ranks; see Agreement."""

@@ -127,7 +127,6 @@ class Feeds:
         position, first = start.position(), start.first_position
         queue = self._order.new_queue()
         if queue is not None:
-            self._order.set_epoch(position[0])
             queue.order.begin(position[1], None, None, None)
             return _drawn(queue)
         return self._sent(position, first)
@@ -182,14 +181,11 @@ class Feeds:
         if self._fetcher is not None:
             self._fetcher.timeout = seconds
 
-    def divide(self, rank: int, world_size: int) -> None:
-        """Divides the daemon's order by these ranks."""
-        self._job.change(rank=rank, world_size=world_size)
+    def divide(self, rank: int, world_size: int, **rows: Any) -> None:
+        """Divides the daemon's order by these ranks; `rows` are FeedOptions of
+        their number of rows."""
+        self._job.change(rank=rank, world_size=world_size, **rows)
         self.newest.update()
-
-    def set_num_draws(self, num_draws: int) -> None:
-        """Sets how often feeds draw by weights in an epoch, from now on."""
-        self._job.change(weighted_order={"num_draws": str(num_draws)})
 
     def _at(self, start: NextEpoch, keep: bool) -> ReconnectingFeed:
         """Returns a feed at the next position that no iterator uses; with
@@ -199,7 +195,6 @@ class Feeds:
         feed = self.newest
         if feed.is_under_way() or (keep and feed.position != position):
             feed = self._opened(position)
-        self._order.set_epoch(position[0])
         if feed.queue is not None:
             feed.queue.sampler_epoch = self._order.sampler_epoch()
         feed.begin(position, start.order_state)

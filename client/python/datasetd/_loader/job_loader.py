@@ -435,14 +435,11 @@ class JobLoader(Fixed, Generic[ArrayT]):
         """Returns how many samples the next epoch repeats, over all ranks."""
         self._collective.follow()
         order = self._order
-        if order.partition is not None and order.is_partition:
+        if order.weighted:
+            return 0
+        if order.partition is not None:
             return order.partition.num_padding_of_all()
-        if (
-            order.drop_last
-            or order.weighted
-            or not order.pad
-            or not order.is_global
-        ):
+        if order.drop_last or not order.pad or order.is_given:
             return 0
         first = self._start.first_position
         return -(self.num_samples - first) % self.world_size

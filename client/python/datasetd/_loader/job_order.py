@@ -24,11 +24,11 @@ from ..errors import InvalidArgument
 
 class JobOrder:
     """The order of a loader's batches: the daemon's, which may draw by weights,
-    or one that is sent, of a sampler or of a partition.
+    or one that is sent, of the user's sampler.
 
     Attributes: batch_size, shuffle, drop_last, pad; partition, weighted, and
     samples, the indices of a subset, each None if there is none; is_given,
-    whether a sampler of the user decides, which the loader cannot run anew.
+    whether a sampler decides.
     """
 
     def __init__(
@@ -75,15 +75,8 @@ class JobOrder:
         node = nodes.resolve("partition", given)
         check_node(self._dataset.name, node)
         self.partition = Partition(
-            node,
-            self._num_samples,
-            None if self.samples is None else self.samples.tolist(),
-            self.batch_size,
-            self.shuffle,
-            self.drop_last,
+            node, self._num_samples, self.batch_size, self.drop_last
         )
-        if self.weighted is None:
-            self._batch_sampler = self.partition
 
     def take(self, sampler: Any, batch_sampler: Any, subset: Any) -> None:
         """Takes the indices of the user's sampler or batch_sampler, which count
@@ -95,18 +88,15 @@ class JobOrder:
     @property
     def given(self) -> Tuple[Any, Any]:
         """The user's sampler and batch sampler; each None if there is none."""
-        if not self.is_given:
-            return None, None
         return self._sampler, self._batch_sampler
 
     def has_sampler_state(self) -> bool:
         """True if the user's sampler keeps the state of its iteration."""
-        source = self._batch_sampler or self._sampler
-        return self.is_given and has_state(source)
+        return has_state(self._batch_sampler or self._sampler)
 
     def new_queue(self) -> Optional[OrderQueue]:
         """Returns the order of one more feed; None: the daemon makes it."""
-        if self._sampler is None and self._batch_sampler is None:
+        if not self.is_given:
             return None
         order = SamplerOrder(
             self._sampler,
@@ -124,24 +114,20 @@ class JobOrder:
         is_sent = self.new_queue() is not None
         options: Dict[str, Any] = {
             "batch_size": self.batch_size,
-            "shuffle": self.shuffle and not self.is_partition,
+            "shuffle": self.shuffle,
             "drop_last": self.drop_last and not is_sent,
         }
         if not self.pad:
             options["unpadded"] = True
         if is_sent:
-            options["client_order"] = {
-                "draws_by_sample": draws_by_sample or self.is_partition
-            }
+            options["client_order"] = {"draws_by_sample": draws_by_sample}
         return options
 
     @property
     def subset(self) -> "Optional[array.array[int]]":
         """The samples to which the daemon's order is restricted; None: all, or
-        those that weights or a partition's rows name."""
-        if self.weighted is not None or self.is_partition:
-            return None
-        return self.samples
+        those of weights."""
+        return None if self.weighted is not None else self.samples
 
     # -- Seed, epoch, ranks ---------------------------------------------------
 
@@ -150,14 +136,6 @@ class JobOrder:
         if self.partition is None:
             return seed
         return seed_of(seed, self.partition.node.number)
-
-    def set_seed(self, seed: int) -> None:
-        if self.partition is not None:
-            self.partition.seed = self.seed_of(seed)
-
-    def set_epoch(self, epoch: int) -> None:
-        if self.partition is not None:
-            self.partition.set_epoch(epoch)
 
     def tell_sampler(self, epoch: int) -> None:
         """Passes the epoch to a sampler that has set_epoch."""
@@ -177,11 +155,10 @@ class JobOrder:
     def _told(self) -> Any:
         """Returns the user's sampler that has set_epoch; None: there is
         none."""
-        if self.is_given:
-            inner = getattr(self._batch_sampler, "sampler", None)
-            for sampler in (self._sampler, self._batch_sampler, inner):
-                if callable(getattr(sampler, "set_epoch", None)):
-                    return sampler
+        inner = getattr(self._batch_sampler, "sampler", None)
+        for sampler in (self._sampler, self._batch_sampler, inner):
+            if callable(getattr(sampler, "set_epoch", None)):
+                return sampler
         return None
 
     def is_for_ranks(self) -> bool:
@@ -248,28 +225,22 @@ class JobOrder:
         )
         return partition.ranks
 
-    def num_draws(self) -> Optional[int]:
-        """Returns the draws by weight of this node in an epoch; None: as many
-        as the daemon decides. REQUIRES: a partition has agreed."""
-        if self.weighted is None or self.partition is None:
-            return None
-        return self.partition.num_rows * self.partition.ranks.world_size
+    def rows_options(self) -> Dict[str, Any]:
+        """Returns what FeedOptions says of a partition's rows. REQUIRES: it has
+        agreed."""
+        assert self.partition is not None
+        num_rows = self.partition.num_rows
+        if self.weighted is not None:
+            num_draws = num_rows * self.partition.ranks.world_size
+            return {"weighted_order": {"num_draws": str(num_draws)}}
+        return {"rows_per_epoch": str(num_rows)}
 
     # -- What it is -----------------------------------------------------------
 
     @property
-    def is_partition(self) -> bool:
-        """True if the batches are a partition's, in the daemon's order."""
-        return self.partition is not None and self.weighted is None
-
-    @property
     def is_global(self) -> bool:
         """True if the daemon makes one order, which all ranks divide."""
-        return (
-            self.partition is None
-            and self._sampler is None
-            and self._batch_sampler is None
-        )
+        return self.partition is None and not self.is_given
 
     @property
     def kind(self) -> str:

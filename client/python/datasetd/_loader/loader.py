@@ -381,7 +381,6 @@ class DataLoader(JobLoader[ArrayT]):
         seconds = reconnect_seconds(reconnect)
         # After the other checks, so that a mistake draws nothing.
         share.choose_seed(seed, generator, shuffle or weights is not None)
-        order.set_seed(share.seed)
         options.update(share.ranks._asdict())
         options["seed"] = str(order.seed_of(share.seed))
         job = Job(
@@ -394,9 +393,6 @@ class DataLoader(JobLoader[ArrayT]):
             images,
             order.subset,
             order.weighted,
-            order.partition.num_padding
-            if order.partition is not None and order.is_partition
-            else None,
             bool(with_valid),
         )
         feeds = Feeds(

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import array
 import hashlib
-import importlib.util
 import itertools
 import json
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .._ranks import nodes as _nodes
 from .._ranks.agreement import Agreement
 from .._ranks.ranks import ALONE, Ranks
 from .._warnings import warn_once
-from ..errors import FailedPrecondition, InvalidArgument
-from .daemon_order import Order
-from .sampling import MAX_BATCH_SIZE
-
-# Positions are looked up in the order at once, in about this number.
-_LOOKUP_ROWS = 1 << 15
+from ..errors import FailedPrecondition
 
 # Must be equal on all ranks of a node.
 _OF_NODE = {
@@ -38,7 +31,7 @@ def seed_of(seed: int, node: int) -> int:
 
 
 class Partition:
-    """The rows of this rank, in every epoch, as a batch_sampler.
+    """How many rows this rank has in every epoch.
 
     The ranks of a node divide the order of the node's samples: rank r of w of
     the node takes positions r, r + w, ... Every rank of the job has as many
@@ -53,28 +46,13 @@ class Partition:
         self,
         node: _nodes.Node,
         num_samples: int,
-        samples: Any,
         batch_size: int,
-        shuffle: bool,
         drop_last: bool,
     ) -> None:
-        """`samples` are this node's, `num_samples` of them; None: all."""
-        if importlib.util.find_spec("numpy") is None:
-            raise InvalidArgument("partition= needs NumPy, which is missing")
-        if batch_size > MAX_BATCH_SIZE:
-            raise InvalidArgument(
-                f"batch_size={batch_size}; expected 1 to {MAX_BATCH_SIZE} "
-                "with partition="
-            )
+        """`num_samples` is of this node."""
         self.node = node
-        self.batch_size = batch_size
         self._num_samples = num_samples
-        self._samples: Any = None
-        if samples is not None:
-            import numpy
-
-            self._samples = numpy.array(samples, numpy.int64)
-        self._shuffle = shuffle
+        self._batch_size = batch_size
         self._drop_last = drop_last
         self._job: Optional[Ranks] = None
         # Set by agree().
@@ -83,9 +61,6 @@ class Partition:
         self.total = num_samples  # samples of all nodes
         self._num_ranks: List[int] = []  # by node
         self._hashes: Dict[str, str] = {}
-        # Set by the loader.
-        self.seed = 0
-        self.epoch = 0
 
     # -- Agreement ------------------------------------------------------------
 
@@ -156,52 +131,14 @@ class Partition:
     def __len__(self) -> int:
         """Batches per epoch, of every rank."""
         if self._drop_last:
-            return self.num_rows // self.batch_size
-        return -(-self.num_rows // self.batch_size)
-
-    def num_padding(self, index: int) -> int:
-        """Returns how many rows of a batch, its last ones, repeat samples."""
-        rank, size = self.ranks
-        # The first row whose position wraps around.
-        first = max(0, -(-(self._num_samples - rank) // size))
-        end = min((index + 1) * self.batch_size, self.num_rows)
-        return max(0, end - max(first, index * self.batch_size))
+            return self.num_rows // self._batch_size
+        return -(-self.num_rows // self._batch_size)
 
     def num_padding_of_all(self) -> int:
         """Returns how many samples an epoch repeats, over all ranks."""
         if self._drop_last:
             return 0
         return self.num_rows * sum(self._num_ranks) - self.total
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __iter__(self) -> Iterator["array.array[int]"]:
-        order = None
-        if self._shuffle:
-            order = Order(self.seed, self.epoch, self._num_samples)
-        return self._batches(order)
-
-    def _batches(self, order: Optional[Order]) -> Iterator["array.array[int]"]:
-        import numpy
-
-        rank, size = self.ranks
-        num_rows = self.num_rows
-        if self._drop_last:
-            num_rows -= num_rows % self.batch_size
-        step = max(1, _LOOKUP_ROWS // self.batch_size) * self.batch_size
-        for begin in range(0, num_rows, step):
-            rows = numpy.arange(
-                begin, min(begin + step, num_rows), dtype=numpy.uint64
-            )
-            places = rank + rows * numpy.uint64(size)
-            places %= numpy.uint64(self._num_samples)
-            chosen = places if order is None else order(places)
-            if self._samples is not None:
-                chosen = self._samples[chosen]
-            block = array.array("q", chosen.astype("i8").tobytes())
-            for first in range(0, len(block), self.batch_size):
-                yield block[first : first + self.batch_size]
 
     def __repr__(self) -> str:
         return f"node {self.node.number} of {self.node.num_nodes}"
