@@ -80,6 +80,14 @@ int OpenLock(const std::string& directory, int flags) {
               O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0600);
 }
 
+// Returns the contents of a lock: the boot ID of the daemon's machine, and a
+// newline once the daemon serves.
+std::string ReadLock(int lock) {
+  char text[64];
+  const ssize_t size = pread(lock, text, sizeof(text), 0);
+  return std::string(text, static_cast<size_t>(std::max<ssize_t>(0, size)));
+}
+
 // Returns the pid of the daemon that serves the directory; nullopt if none
 // does, 0 if it is outside of this PID namespace.
 std::optional<pid_t> ServingDaemon(const std::string& directory) {
@@ -132,9 +140,11 @@ absl::StatusOr<Election> Elect(const std::string& directory) {
         return Unusable(absl::StatusCode::kFailedPrecondition, directory,
                         absl::StrCat("flock: ", std::strerror(errno)));
       }
-      if (const auto pid = ServingDaemon(directory)) {
-        return Election{FileDescriptor(), *pid};
-      }
+      // One whose starter is gone by then ends, though its socket is there.
+      const auto pid = absl::EndsWith(ReadLock(lock.get()), "\n")
+                           ? ServingDaemon(directory)
+                           : std::nullopt;
+      if (pid.has_value()) return Election{FileDescriptor(), *pid};
       if (getppid() != parent) {
         return absl::CancelledError("the process that started this has ended");
       }
@@ -177,10 +187,8 @@ void RemoveIfAbandoned(const std::string& directory) {
       !IsAt(lock.get(), directory + kLock)) {
     return;
   }
-  char id[64];
-  const ssize_t size = pread(lock.get(), id, sizeof(id), 0);
-  if (size < 0) return;
-  const absl::string_view boot(id, static_cast<size_t>(size));
+  const std::string contents = ReadLock(lock.get());
+  const absl::string_view boot = absl::StripAsciiWhitespace(contents);
   if (boot.empty() || boot == BootId()) RemoveDirectory(directory);
 }
 
@@ -350,6 +358,10 @@ std::optional<int> PrivateDaemon::Start(const std::string& directory,
 bool PrivateDaemon::Announce() {
   const bool is_heard = write(starter_.get(), "R", 1) == 1;
   starter_.Reset();
+  if (is_heard) {
+    lseek(lock_.get(), 0, SEEK_END);
+    (void)!write(lock_.get(), "\n", 1);
+  }
   return is_heard;
 }
 

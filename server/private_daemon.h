@@ -45,7 +45,8 @@ class PrivateDaemon {
   // A descriptor for poll(), which reports POLLERR when the process that was
   // started is gone; -1 after Announce.
   int starter() const { return starter_.get(); }
-  // Reports that the daemon serves. False if there is nobody to hear it.
+  // Reports that the daemon serves. False if its starter is gone: then it must
+  // end.
   bool Announce();
   // Removes the directory. REQUIRES: the sockets are closed.
   void Remove() const;

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -199,6 +200,28 @@ def test_a_starter_waits_for_the_one_that_has_the_lock(place):
     pid = int(second.communicate(timeout=60)[0])
     harness.poll_until(lambda: _processes(place) == [pid], "one daemon")
     _await_nothing(place)
+
+
+def test_a_starter_relies_on_no_daemon_that_may_end_with_its_own_starter(
+        place):
+    """One that listens, and has not told its starter yet."""
+    directory = f"{place}/d"
+    os.mkdir(directory, 0o700)
+    with open(f"{directory}/{_LOCK}", "w", buffering=1) as lock, (
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as listener:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("boot-id")
+        lock.flush()
+        listener.bind(f"{directory}/attach.sock")
+        listener.listen()
+        process = _start(directory)
+        harness.poll_until(
+            lambda: _opens(process, f"{directory}/{_LOCK}"), "its wait")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        lock.write("\n")
+        output, _ = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, f"{os.getpid()}\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
