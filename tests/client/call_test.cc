@@ -170,7 +170,7 @@ TEST(CallTest, CallsEveryMethod) {
   const auto program = ctl::FindDaemon("");
   ASSERT_THAT(program, IsOk());
   const auto daemon = ctl::PrivateDaemon::Start(
-      {.program = *program, .arguments = {"--device=cpu"}}, -1);
+      {.program = *program, .arguments = {"--device=cpu"}});
   ASSERT_THAT(daemon, IsOk());
   Connection connection((*daemon)->address());
   datasetd_error error = {};

@@ -50,7 +50,7 @@ FeedHarness::FeedHarness(const FakeFeed::Options& options, Device device)
   parts.lease = ValueOrDie(client::Lease::Attach(
       ValueOrDie(client::ResolveAddress(directory_.File("datasetd.sock"))),
       FakeAttachServer::token(), response.feed_id(),
-      {.timeout = absl::Seconds(10)}, &descriptors));
+      /*arrays=*/{}, {.timeout = absl::Seconds(10)}, &descriptors));
   parts.event = std::move(descriptors.event);
   parts.layout = ValueOrDie(client::SlotLayout::Create(
       response.layout(), response.slab().size_bytes()));

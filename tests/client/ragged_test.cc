@@ -91,8 +91,7 @@ class RaggedTest : public ::testing::Test {
     const auto program = ctl::FindDaemon("");
     ASSERT_THAT(program, IsOk());
     auto daemon = ctl::PrivateDaemon::Start(
-        {.program = *program, .arguments = {"--device=cpu", "--data_root=/"}},
-        -1);
+        {.program = *program, .arguments = {"--device=cpu", "--data_root=/"}});
     ASSERT_THAT(daemon, IsOk());
     daemon_ = *std::move(daemon);
     address_ = daemon_->address();
