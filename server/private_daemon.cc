@@ -337,7 +337,6 @@ std::optional<int> PrivateDaemon::Start(const std::string& directory,
   reader.Reset();
   setsid();
   umask(077);
-  (void)!chdir("/");
   const FileDescriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   dup2(null.get(), STDIN_FILENO);
   dup2(log->writer.get(), STDOUT_FILENO);
@@ -358,6 +357,8 @@ std::optional<int> PrivateDaemon::Start(const std::string& directory,
 bool PrivateDaemon::Announce() {
   const bool is_heard = write(starter_.get(), "R", 1) == 1;
   starter_.Reset();
+  // No earlier: paths may be relative, also those of libraries.
+  (void)!chdir("/");
   if (is_heard) {
     lseek(lock_.get(), 0, SEEK_END);
     (void)!write(lock_.get(), "\n", 1);

@@ -17,6 +17,7 @@ ROOMS = {
         "transforms",
     ],
     "_commands": [
+        "_client",
         "_daemon",
         "_datasets",
         "_loader",

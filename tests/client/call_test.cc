@@ -2,6 +2,7 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor_database.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <memory>
@@ -19,12 +20,14 @@
 #include "gtest/gtest.h"
 #include "tests/client/fake_daemon.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
 
 namespace datasetd::client {
 namespace {
 
 using ::datasetd::testing::FakeDaemon;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::TempDir;
 using ::google::protobuf::DescriptorPool;
 using ::google::protobuf::MethodDescriptor;
 using ::testing::AllOf;
@@ -167,12 +170,16 @@ TEST(CallTest, ListsHaveAllPages) {
 }
 
 TEST(CallTest, CallsEveryMethod) {
+  const TempDir folder;
   const auto program = ctl::FindDaemon("");
   ASSERT_THAT(program, IsOk());
-  const auto daemon = ctl::PrivateDaemon::Start(
-      {.program = *program, .arguments = {"--device=cpu"}});
+  auto daemon = ctl::PrivateDaemon::Start(
+      {.program = *program,
+       .directory = folder.File("daemon"),
+       .arguments = {"--device=cpu",
+                     absl::StrCat("--exit_with_parent=", getpid())}});
   ASSERT_THAT(daemon, IsOk());
-  Connection connection((*daemon)->address());
+  Connection connection(daemon->address());
   datasetd_error error = {};
   error.struct_size = sizeof(error);
   datasetd_push* push = nullptr;
@@ -236,6 +243,7 @@ TEST(CallTest, CallsEveryMethod) {
   EXPECT_EQ(
       datasetd_call(connection.client(), "GetStatus", "{}", nullptr, &error),
       DATASETD_OK);
+  daemon->Stop();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // daemon of the test's own.
 
 #include <dlpack/dlpack.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,7 +93,10 @@ class RaggedTest : public ::testing::Test {
     const auto program = ctl::FindDaemon("");
     ASSERT_THAT(program, IsOk());
     auto daemon = ctl::PrivateDaemon::Start(
-        {.program = *program, .arguments = {"--device=cpu", "--data_root=/"}});
+        {.program = *program,
+         .directory = folder_.File("daemon"),
+         .arguments = {"--device=cpu", "--data_root=/",
+                       absl::StrCat("--exit_with_parent=", getpid())}});
     ASSERT_THAT(daemon, IsOk());
     daemon_ = *std::move(daemon);
     address_ = daemon_->address();
@@ -102,8 +107,12 @@ class RaggedTest : public ::testing::Test {
     }
   }
 
+  void TearDown() override {
+    if (daemon_.has_value()) daemon_->Stop();
+  }
+
   TempDir folder_;
-  std::unique_ptr<ctl::PrivateDaemon> daemon_;
+  std::optional<ctl::PrivateDaemon> daemon_;
   std::string address_;
 };
 

@@ -234,7 +234,9 @@ class Batch(Tuple[ArrayT, ...]):
 
     @property
     def _group_size(self) -> int:
-        held = self._held()
+        return self._group_size_of(self._held())
+
+    def _group_size_of(self, held: Union[Handle, Detached]) -> int:
         if isinstance(held, Detached):
             return held.group_size
         return self._origin.indices_info.group_size
@@ -293,7 +295,7 @@ class Batch(Tuple[ArrayT, ...]):
         if dataset_index is not None:
             dataset_index = change(dataset_index)
         return detached(
-            held, change(indices), self._group_size, dataset_index
+            held, change(indices), self._group_size_of(held), dataset_index
         )
 
     def record_stream(self, stream: Any) -> None:

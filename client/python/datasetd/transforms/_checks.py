@@ -15,18 +15,17 @@ from typing import (
     List,
     NamedTuple,
     Optional,
+    Protocol,
     Sequence,
     Tuple,
     Union,
 )
 
 from ..errors import InvalidArgument
-from ._described import Parameter
+from ._described import Op, Parameter
 
 if TYPE_CHECKING:
     from typing_extensions import TypeGuard  # typing's from Python 3.10 on
-
-    from ._base import Transform
 
 Size = Union[int, Sequence[int]]
 Padding = Union[int, Sequence[int]]
@@ -48,8 +47,18 @@ class InterpolationMode(enum.Enum):
     BICUBIC = "bicubic"
 
 
+class Described(Protocol):
+    """An op, a Transform."""
+
+    @property
+    def _op(self) -> Op: ...
+
+    @property
+    def _names(self) -> Dict[str, str]: ...
+
+
 def fail(
-    op: Transform, name: str, value: Any, expected: str
+    op: Described, name: str, value: Any, expected: str
 ) -> InvalidArgument:
     return InvalidArgument(
         f"{op._op.title}: {name}={value!r}; expected {expected}"
@@ -78,7 +87,7 @@ def is_sequence(value: Any) -> "TypeGuard[Sequence[Any]]":
     )
 
 
-def _described(op: Transform, name: str) -> Parameter:
+def _described(op: Described, name: str) -> Parameter:
     return op._op.parameters[op._names.get(name, name)]
 
 
@@ -98,7 +107,7 @@ def _within(described: Parameter) -> str:
     return f" from {low:.10g} to {high:.10g}"
 
 
-def plain(op: Transform, name: str, value: Any) -> Any:
+def plain(op: Described, name: str, value: Any) -> Any:
     """Returns what is no sequence checked, and other arguments as they are."""
     described = op._op.parameters.get(op._names.get(name, name))
     if described is None or described.parts:
@@ -108,33 +117,33 @@ def plain(op: Transform, name: str, value: Any) -> Any:
     return check(op, name, value) if check else value
 
 
-def boolean(op: Transform, name: str, value: Any) -> bool:
+def boolean(op: Described, name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise fail(op, name, value, "True or False")
     return value
 
 
-def integer(op: Transform, name: str, value: Any) -> int:
+def integer(op: Described, name: str, value: Any) -> int:
     described = _described(op, name)
     if not is_int(value) or not _is_allowed(described, value):
         raise fail(op, name, value, "an int" + _within(described))
     return int(value)
 
 
-def number(op: Transform, name: str, value: Any, others: str = "") -> float:
+def number(op: Described, name: str, value: Any, others: str = "") -> float:
     described = _described(op, name)
     if not is_number(value) or not _is_allowed(described, value):
         raise fail(op, name, value, "a number" + _within(described) + others)
     return float(value)
 
 
-def _text(op: Transform, name: str, value: Any) -> str:
+def _text(op: Described, name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise fail(op, name, value, "the name of a field")
     return value
 
 
-def choice(op: Transform, name: str, value: Any) -> Any:
+def choice(op: Described, name: str, value: Any) -> Any:
     choices = tuple(_described(op, name).choices)
     # torchvision's enum is one, too, by its value.
     key = getattr(value, "value", value)
@@ -151,11 +160,11 @@ def choice(op: Transform, name: str, value: Any) -> Any:
     return choices[choices.index(key)]
 
 
-def interpolation(op: Transform, value: Any) -> str:
+def interpolation(op: Described, value: Any) -> str:
     return str(choice(op, "interpolation", value))
 
 
-_PLAIN: Dict[str, Callable[[Transform, str, Any], Any]] = {
+_PLAIN: Dict[str, Callable[[Described, str, Any], Any]] = {
     "bool": boolean,
     "choice": choice,
     "double": number,
@@ -165,7 +174,7 @@ _PLAIN: Dict[str, Callable[[Transform, str, Any], Any]] = {
 }
 
 
-def interval(op: Transform, name: str, value: Any) -> Tuple[float, float]:
+def interval(op: Described, name: str, value: Any) -> Tuple[float, float]:
     """(min, max), which may be equal."""
     low, high = pair(op, name, value, "(min, max) in that order, numbers")
     if low > high:
@@ -173,7 +182,7 @@ def interval(op: Transform, name: str, value: Any) -> Tuple[float, float]:
     return low, high
 
 
-def spread(op: Transform, name: str, value: Any) -> Tuple[float, float]:
+def spread(op: Described, name: str, value: Any) -> Tuple[float, float]:
     """(min, max). A number d is (-d, d)."""
     if is_sequence(value):
         return interval(op, name, value)
@@ -190,7 +199,7 @@ def spread(op: Transform, name: str, value: Any) -> Tuple[float, float]:
 
 
 def pair(
-    op: Transform, name: str, value: Any, form: str = "(x, y), two numbers"
+    op: Described, name: str, value: Any, form: str = "(x, y), two numbers"
 ) -> Tuple[float, float]:
     described = _described(op, name)
     items = list(value) if is_sequence(value) else []
@@ -201,11 +210,11 @@ def pair(
     return float(items[0]), float(items[1])
 
 
-def center(op: Transform, value: Any) -> Optional[Tuple[float, float]]:
+def center(op: Described, value: Any) -> Optional[Tuple[float, float]]:
     return None if value is None else pair(op, "center", value)
 
 
-def size(op: Transform, value: Any, name: str = "size") -> Tuple[int, int]:
+def size(op: Described, value: Any, name: str = "size") -> Tuple[int, int]:
     parameters = op._op.parameters
     described = parameters.get(name) or parameters["height"]
     items = list(value) if is_sequence(value) else [value]
@@ -216,7 +225,7 @@ def size(op: Transform, value: Any, name: str = "size") -> Tuple[int, int]:
     return int(items[0]), int(items[-1])
 
 
-def padding(op: Transform, value: Any) -> Tuple[int, int, int, int]:
+def padding(op: Described, value: Any) -> Tuple[int, int, int, int]:
     """(left, top, right, bottom)."""
     described = _described(op, "padding")
     items = list(value) if is_sequence(value) else [value]
@@ -234,7 +243,7 @@ def padding(op: Transform, value: Any) -> Tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def floats(op: Transform, name: str, value: Any) -> List[float]:
+def floats(op: Described, name: str, value: Any) -> List[float]:
     expected = "a number, or one per channel"
     items = list(value) if is_sequence(value) else [value]
     result = []
@@ -264,7 +273,7 @@ class FillByKind(NamedTuple):
 Fills = Union[List[float], Dict[str, List[float]], FillByKind]
 
 
-def fill(op: Transform, value: Any) -> Fills:
+def fill(op: Described, value: Any) -> Fills:
     """A list, or lists by field or by kind. None is 0; with an interpolation
     it is an empty list: the image is taken as zeros outside, and no fill is
     blended in at its edges."""
@@ -301,7 +310,7 @@ def dtype_name(value: Any) -> str:
     return text[len("torch.") :] if text.startswith("torch.") else text
 
 
-def dtype(op: Transform, value: Any, others: Tuple[str, ...] = ()) -> str:
+def dtype(op: Described, value: Any, others: Tuple[str, ...] = ()) -> str:
     """`others`: dtypes that are not those of images."""
     name = dtype_name(value)
     if name not in (*IMAGE_DTYPES, *others):
@@ -309,7 +318,7 @@ def dtype(op: Transform, value: Any, others: Tuple[str, ...] = ()) -> str:
     return name
 
 
-def fields(op: Transform, value: Any) -> Optional[Tuple[str, ...]]:
+def fields(op: Described, value: Any) -> Optional[Tuple[str, ...]]:
     if value is None:
         return None
     names = [value] if isinstance(value, str) else value
