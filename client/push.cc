@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -56,6 +58,9 @@ class Push::Call {
     writer_ = session->datasets()->AsyncPushDataset(&context_, &response_,
                                                     queue_.get(), this);
     name_ = header.name();
+    for (const v1::Field& field : header.fields()) {
+      sample_bytes_.push_back(SampleBytes(field));
+    }
     is_open_ = Await();
     if (!is_open_) return;
     *request_.mutable_header() = header;
@@ -90,22 +95,33 @@ class Push::Call {
   bool is_this_process() const { return session_->CheckProcess().ok(); }
 
   absl::Status Write(absl::Span<const uint8_t> bytes) {
-    DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
-    if (is_finished_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("pushing dataset '", name_, "' has ended"));
+    DATASETD_RETURN_IF_ERROR(CheckOpen());
+    if (!hasher_.has_value()) return Append(bytes);
+    DATASETD_RETURN_IF_ERROR(hasher_->Write(bytes));
+    return BreakSilence();
+  }
+
+  absl::Status WriteSamples(absl::Span<const uint8_t* const> fields,
+                            int64_t num_samples) {
+    DATASETD_RETURN_IF_ERROR(CheckOpen());
+    if (fields.size() != sample_bytes_.size() || num_samples < 0 ||
+        absl::c_linear_search(sample_bytes_, 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("pushing dataset '", name_, "': ", num_samples,
+                       " samples of ", fields.size(),
+                       " fields, expected 0 or more of ", sample_bytes_.size(),
+                       ", of which each has one size and is not "
+                       "encoded"));
     }
     if (hasher_.has_value()) {
-      DATASETD_RETURN_IF_ERROR(hasher_->Write(bytes));
-      // An empty block tells the daemon that this goes on.
-      return MonotonicNow() - sent_ < kSilence ? absl::OkStatus() : Flush();
+      DATASETD_RETURN_IF_ERROR(hasher_->WriteSamples(fields, num_samples));
+      return BreakSilence();
     }
-    while (!bytes.empty()) {
-      const size_t size = std::min(bytes.size(), kBlockBytes - block_.size());
-      block_.append(reinterpret_cast<const char*>(bytes.data()), size);
-      bytes.remove_prefix(size);
-      if (block_.size() < kBlockBytes) break;
-      DATASETD_RETURN_IF_ERROR(Flush());
+    for (size_t i = 0; i < static_cast<size_t>(num_samples); ++i) {
+      for (size_t f = 0; f < fields.size(); ++f) {
+        DATASETD_RETURN_IF_ERROR(Append(absl::MakeConstSpan(
+            fields[f] + i * sample_bytes_[f], sample_bytes_[f])));
+      }
     }
     return absl::OkStatus();
   }
@@ -127,6 +143,29 @@ class Push::Call {
   }
 
  private:
+  absl::Status CheckOpen() const {
+    DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
+    if (!is_finished_) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("pushing dataset '", name_, "' has ended"));
+  }
+
+  // An empty block tells the daemon that hashing goes on.
+  absl::Status BreakSilence() {
+    return MonotonicNow() - sent_ < kSilence ? absl::OkStatus() : Flush();
+  }
+
+  absl::Status Append(absl::Span<const uint8_t> bytes) {
+    while (!bytes.empty()) {
+      const size_t size = std::min(bytes.size(), kBlockBytes - block_.size());
+      block_.append(reinterpret_cast<const char*>(bytes.data()), size);
+      bytes.remove_prefix(size);
+      if (block_.size() < kBlockBytes) break;
+      DATASETD_RETURN_IF_ERROR(Flush());
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Flush() {
     request_.mutable_block()->swap(block_);
     block_.clear();
@@ -181,7 +220,8 @@ class Push::Call {
   v1::PushDatasetResponse response_;
   std::unique_ptr<grpc::ClientAsyncWriter<v1::PushDatasetRequest>> writer_;
   CallQueue queue_;
-  std::string block_;  // bytes not sent yet
+  std::string block_;                 // bytes not sent yet
+  std::vector<size_t> sample_bytes_;  // by field; 0: they differ
   // If the daemon compares digests, and takes no samples.
   std::optional<PushHasher> hasher_;
   absl::Duration sent_ = MonotonicNow();
@@ -223,6 +263,11 @@ Push::~Push() {
 
 absl::Status Push::Write(absl::Span<const uint8_t> bytes) {
   return call_->Write(bytes);
+}
+
+absl::Status Push::WriteSamples(absl::Span<const uint8_t* const> fields,
+                                int64_t num_samples) {
+  return call_->WriteSamples(fields, num_samples);
 }
 
 absl::StatusOr<v1::Dataset> Push::Finish() { return call_->Finish(); }

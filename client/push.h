@@ -39,6 +39,12 @@ class Push {
   // Copies `bytes`; blocks while the daemon is behind. Errors as Begin.
   absl::Status Write(absl::Span<const uint8_t> bytes);
 
+  // Likewise the next samples by field: those of field f, one after the other,
+  // are at fields[f]. INVALID_ARGUMENT unless all fields have one size and are
+  // not encoded. REQUIRES: Write was called for whole samples.
+  absl::Status WriteSamples(absl::Span<const uint8_t* const> fields,
+                            int64_t num_samples);
+
   // Returns the READY dataset. Errors as Begin. REQUIRES: called at most once.
   absl::StatusOr<v1::Dataset> Finish();
 

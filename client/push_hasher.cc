@@ -16,28 +16,29 @@ constexpr size_t kMinBufferBytes = 16 << 10;
 
 }  // namespace
 
+size_t SampleBytes(const v1::Field& field) {
+  auto bytes =
+      static_cast<size_t>(DtypeSizeBytes(static_cast<Dtype>(field.dtype())));
+  for (const int64_t extent : field.shape()) {
+    if (extent < 1 || field.is_encoded()) return 0;
+    bytes *= static_cast<size_t>(extent);
+  }
+  return bytes;
+}
+
 PushHasher::PushHasher(const v1::PushHeader& header)
     : num_samples_(header.num_samples()),
       hasher_(static_cast<size_t>(header.fields_size()),
               ContentHasher::DefaultNumThreads()) {
   for (const v1::Field& field : header.fields()) {
-    auto bytes =
-        static_cast<size_t>(DtypeSizeBytes(static_cast<Dtype>(field.dtype())));
-    for (const int64_t extent : field.shape()) {
-      bytes *= static_cast<size_t>(extent);
-    }
-    fields_.push_back({.sample_bytes = bytes});
+    fields_.emplace_back().sample_bytes = SampleBytes(field);
   }
   buffer_bytes_ = std::max(kMinBufferBytes, kBufferBytes / fields_.size());
 }
 
 absl::Status PushHasher::Write(absl::Span<const uint8_t> bytes) {
   while (!bytes.empty()) {
-    if (num_written_ == num_samples_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("more was sent than the ", num_samples_,
-                       " samples that the header declares"));
-    }
+    if (num_written_ == num_samples_) return TooMany();
     Field& field = fields_[field_];
     const size_t size = std::min({bytes.size(), field.sample_bytes - offset_,
                                   buffer_bytes_ - field.buffer.size()});
@@ -52,6 +53,31 @@ absl::Status PushHasher::Write(absl::Span<const uint8_t> bytes) {
     if (field_ == 0) ++num_written_;
   }
   return absl::OkStatus();
+}
+
+absl::Status PushHasher::WriteSamples(absl::Span<const uint8_t* const> fields,
+                                      int64_t num_samples) {
+  if (field_ != 0 || offset_ != 0) {
+    return absl::InvalidArgumentError(
+        "samples by field: the bytes before end within a sample");
+  }
+  if (num_samples > num_samples_ - num_written_) return TooMany();
+  ContentHasher::Ticket ticket = 0;
+  for (size_t f = 0; f < fields_.size(); ++f) {
+    if (!fields_[f].buffer.empty()) Hash(f);
+    const size_t bytes =
+        static_cast<size_t>(num_samples) * fields_[f].sample_bytes;
+    ticket = hasher_.Add(f, absl::MakeConstSpan(fields[f], bytes));
+  }
+  hasher_.Await(ticket);
+  num_written_ += num_samples;
+  return absl::OkStatus();
+}
+
+absl::Status PushHasher::TooMany() const {
+  return absl::InvalidArgumentError(
+      absl::StrCat("more was sent than the ", num_samples_,
+                   " samples that the header declares"));
 }
 
 void PushHasher::Hash(size_t field) {

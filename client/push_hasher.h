@@ -1,8 +1,8 @@
 // The digests of the fields of a push, which a daemon compares with those of a
 // dataset that it has.
 //
-// Copies the samples to buffers of the fields, about 6 MiB, which threads of
-// its own hash. Not thread-safe.
+// Threads of its own hash the samples: those that are given by field where they
+// are, others in buffers of about 6 MiB. Not thread-safe.
 
 #ifndef DATASETD_CLIENT_PUSH_HASHER_H_
 #define DATASETD_CLIENT_PUSH_HASHER_H_
@@ -20,6 +20,9 @@
 
 namespace datasetd::client {
 
+// The bytes of a sample of the field; 0 if they differ.
+size_t SampleBytes(const v1::Field& field);
+
 class PushHasher {
  public:
   // REQUIRES: the daemon accepted the header, and asked for digests.
@@ -28,6 +31,12 @@ class PushHasher {
   // The next bytes of the samples, cut anywhere. INVALID_ARGUMENT if they are
   // more than the header declares.
   absl::Status Write(absl::Span<const uint8_t> bytes);
+
+  // The next samples: those of field f are at fields[f]. INVALID_ARGUMENT as
+  // Write, or if the last Write ended within a sample. REQUIRES: one pointer of
+  // each field.
+  absl::Status WriteSamples(absl::Span<const uint8_t* const> fields,
+                            int64_t num_samples);
 
   // INVALID_ARGUMENT if samples are missing. REQUIRES: the last call.
   absl::StatusOr<v1::PushDigests> Finish();
@@ -42,6 +51,7 @@ class PushHasher {
     ContentHasher::Ticket ticket = 0;
   };
 
+  absl::Status TooMany() const;
   // Has the field's buffer hashed, and gives it another one.
   void Hash(size_t field);
 

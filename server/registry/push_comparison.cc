@@ -16,7 +16,8 @@ absl::Status Differs(const std::string& name, const std::string& difference) {
   return absl::AlreadyExistsError(absl::StrCat(
       "dataset '", name, "' ", difference,
       ": choose another name, or unload it first; in Python if_exists='keep' "
-      "takes what is there, and 'replace' pushes these samples in its place"));
+      "takes what is there, 'replace' pushes these samples in its place, and "
+      "name=None makes a name of the content"));
 }
 
 std::string Names(const std::vector<FieldSpec>& fields) {

@@ -479,3 +479,29 @@ def test_a_stream_that_is_compared_and_is_not_what_the_header_says(client):
     # What is there stays as it was.
     assert _send(client, header, sample * 2)["spec_id"] == made[0]["spec_id"]
     assert _send(client, plain, bytes(24))["spec_id"] == made[1]["spec_id"]
+
+
+def test_samples_by_field_that_are_not_what_the_header_says(client):
+    header = {"name": _name(), "num_samples": 3, "accepts_same": True,
+              "fields": [{"name": "x", "dtype": "DTYPE_INT32", "shape": [2]}]}
+    rows = np.arange(6, dtype=np.int32).reshape(3, 2)
+
+    def send(*blocks):
+        with client._session.connection().used() as handle:
+            sender = pushing._Sender(handle, header)
+            try:
+                for arrays in blocks:
+                    sender.write_rows(arrays)
+                return sender.finish()
+            finally:
+                sender.close()
+
+    made = send([rows[:1]], [rows[1:]])
+    for blocks, match in (
+        ([[rows, rows]], "3 samples of 2 fields, expected 0 or more of 1"),
+        ([[rows], [rows[:1]]], "more was sent than the 3"),
+        ([[rows[:2]]], "ended after 2 of 3"),
+    ):
+        with pytest.raises(datasetd.InvalidArgument, match=match):
+            send(*blocks)
+    assert send([rows])["spec_id"] == made["spec_id"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Iterator, List, Mapping, Tuple, Union
 
 from ..errors import InvalidArgument
@@ -99,21 +100,17 @@ class Columns:
                 sender.write_block(data)
                 yield rows, len(data)
             return
-        row_dtype = self._row_dtype()
+        row_bytes = self._row_bytes()
         for arrays in self._blocks():
-            sender.write_rows(arrays, row_dtype)
-            yield len(arrays[0]), len(arrays[0]) * row_dtype.itemsize
+            sender.write_rows(arrays)
+            yield len(arrays[0]), len(arrays[0]) * row_bytes
 
-    def _row_dtype(self) -> Any:
-        """Returns the dtype of a sample on the wire: its fields without
-        gaps."""
+    def _row_bytes(self) -> int:
         import numpy
 
-        return numpy.dtype(
-            [
-                (spec.name, numpy_dtype(spec), spec.shape)
-                for spec in self._specs
-            ]
+        return sum(
+            numpy.dtype(numpy_dtype(spec)).itemsize * math.prod(spec.shape)
+            for spec in self._specs
         )
 
     def _encoded_blocks(self) -> Iterator[Tuple[int, bytes]]:
@@ -136,7 +133,7 @@ class Columns:
     def _blocks(self) -> Iterator[List[Any]]:
         """Yields the fields' rows, about 1 MiB at a time. REQUIRES: none is
         encoded."""
-        rows = max(1, _BLOCK_BYTES // max(1, self._row_dtype().itemsize))
+        rows = max(1, _BLOCK_BYTES // max(1, self._row_bytes()))
         for pieces in self._pieces(rows):
             count = sum(end - begin for begin, end in pieces)
             yield [

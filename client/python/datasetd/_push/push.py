@@ -36,7 +36,7 @@ from ..errors import (
 )
 from ..sources._base import Note
 from . import concat, encoded
-from .columns import Columns, contiguous, copy_rows
+from .columns import Columns, contiguous
 from .data import classes_of, columns_of, is_map_style, notes_of, part_of
 from .field_names import FieldNames
 from .labels import Labels
@@ -103,22 +103,16 @@ class _Sender:
     def write_sample(self, parts: List[bytes]) -> None:
         self.write(b"".join(parts))
 
-    def write_rows(self, arrays: List[Any], row_dtype: Any) -> None:
-        """Sends rows. Releases the GIL while arrays are copied and sent."""
-        import numpy
-
-        if len(arrays) == 1:
-            rows = contiguous(arrays[0])
-        else:
-            rows = numpy.empty(len(arrays[0]), row_dtype)
-            for name, array in zip(row_dtype.names, arrays):
-                copy_rows(rows[name], array)
-        self._call(
-            "push_write",
-            self._handle,
-            ctypes.c_void_p(rows.ctypes.data),
-            rows.nbytes,
+    def write_rows(self, arrays: List[Any]) -> None:
+        """Sends rows of all fields. Releases the GIL."""
+        rows = [contiguous(array) for array in arrays]
+        pointers = (ctypes.c_void_p * len(rows))(
+            *(array.ctypes.data for array in rows)
         )
+        self._call(
+            "push_write_samples", self._handle, pointers, len(rows),
+            len(rows[0]),
+        )  # fmt: skip
 
     def _flush(self) -> None:
         if not self._block:
