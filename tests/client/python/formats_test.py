@@ -217,7 +217,7 @@ def test_another_users_dataset_of_that_name_is_compared(
         client.unload_dataset(name, force=True)
     with client.push_dataset(name, {"image": _IMAGES[:5]}):
         monkeypatch.setattr("os.getuid", lambda: 12345)
-        with pytest.raises(datasetd.AlreadyExists, match="other content"):
+        with pytest.raises(datasetd.AlreadyExists, match="'replace' pushes these"):
             datasetd.load("npz", path, options=_CHOSEN)
 
 
