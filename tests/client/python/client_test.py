@@ -5,7 +5,7 @@ import types
 
 import datasetd
 import pytest
-from conftest import NUM_SAMPLES, load, loader, run_python
+from conftest import NUM_SAMPLES, STOP, load, loader, run_python
 from datasetd import _descriptions
 from datasetd._connection import library
 from datasetd._feed import fetch
@@ -80,13 +80,12 @@ def test_the_time_to_connect_is_checked(timeout):
         datasetd.connect("/nowhere", timeout=timeout)
 
 
-_CLOSES_MEANWHILE = """
+_CLOSES_MEANWHILE = STOP + """
 import os, signal, sys, threading
 import datasetd
 with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
     client = daemon.connect()
-    os.kill(daemon.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+    stop(daemon)
     is_waiting = threading.Event()
     results = []
     def load():

@@ -1,5 +1,6 @@
 """A private daemon on the host backend, and small datasets for it."""
 
+import inspect
 import os
 import pathlib
 import re
@@ -121,10 +122,36 @@ def run_examples(page, daemon, **options):
     return printed
 
 
+def states(pid):
+    """The states of a process's threads; empty once it has ended."""
+    try:
+        return [
+            (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def is_alive(pid):
+    """False for a zombie, too: a daemon is init's child."""
+    return any(state != "Z" for state in states(pid))
+
+
+def await_end(pid):
+    poll_until(lambda: not is_alive(pid), f"the end of {pid}")
+
+
 def stop(process):
-    """SIGSTOP to a child, and its effect: no thread of it runs any more."""
+    """SIGSTOP, and its effect: no thread of it runs any more."""
     os.kill(process.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    poll_until(lambda: set(states(process.pid)) == {"T"}, "the stop")
+
+
+# stop(), for scripts.
+STOP = "import os, pathlib, signal, time\n" + "".join(
+    map(inspect.getsource, (poll_until, states, stop))
+)
 
 
 @pytest.fixture(scope="session")

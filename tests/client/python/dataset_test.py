@@ -11,7 +11,7 @@ import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import run_examples, run_python
+from conftest import await_end, run_examples, run_python
 from datasetd import transforms as T
 
 _NUMBERS = itertools.count()
@@ -478,7 +478,7 @@ def test_closing_after_the_daemon_was_stopped():
         with client.push_dataset("held", [1, 2, 3]):
             pid = client.status()["pid"]
             os.kill(pid, signal.SIGTERM)
-            local._process.wait()
+            await_end(pid)
         with pytest.raises((datasetd.DaemonGone, datasetd.DaemonDraining)):
             client.get_dataset("held")
 

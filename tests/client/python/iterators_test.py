@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import (
     NUM_SAMPLES,
+    await_end,
     copies,
     indices_of,
     load,
@@ -142,7 +143,7 @@ def test_an_epoch_that_a_lost_daemon_kept_from_beginning(data_root):
         del iterator
         state = batches.state_dict()
         os.kill(local.pid, signal.SIGKILL)
-        local._process.wait()
+        await_end(local.pid)
         with pytest.raises(datasetd.DaemonGone):
             next(iter(batches))
         assert batches.state_dict() == state

@@ -12,19 +12,17 @@ import time
 
 import datasetd
 import pytest
-from conftest import NUM_SAMPLES, load, loader, poll_until
+from conftest import (
+    NUM_SAMPLES,
+    await_end,
+    is_alive,
+    load,
+    loader,
+    poll_until,
+)
 
 # A daemon that does not end by then is killed.
 KILL_SECONDS = 10
-
-
-def is_alive(pid):
-    """False for a zombie, too: the daemon is init's child."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-        return stat.rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def get_loader(data_root):
@@ -101,7 +99,7 @@ def test_batches_that_are_held_do_not_delay_its_end(data_root):
     # Not by close(), which closes the loader first.
     start = time.monotonic()
     os.kill(daemon.pid, signal.SIGTERM)
-    poll_until(lambda: not is_alive(daemon.pid), "the daemon's end")
+    await_end(daemon.pid)
     assert time.monotonic() - start < 3  # of 5 that other daemons take
     assert held.num_samples
     daemon.close()
@@ -135,7 +133,7 @@ def test_close_closes_the_loaders_first(data_root):
 def test_it_says_that_it_has_ended():
     with datasetd.start_local(device="cpu") as daemon:
         os.kill(daemon.pid, signal.SIGKILL)
-        poll_until(lambda: not is_alive(daemon.pid), "the daemon's end")
+        await_end(daemon.pid)
         start = time.monotonic()
         with pytest.raises(
             datasetd.DaemonGone, match="has ended: (.|\n)* ready"
@@ -216,7 +214,7 @@ def test_it_ends_with_its_process(data_root):
     process, pid = start_script(data_root)
     process.kill()
     process.communicate()
-    poll_until(lambda: not is_alive(pid), "the daemon's end")
+    await_end(pid)
 
 
 @pytest.fixture(name="short_tmp")
@@ -238,7 +236,7 @@ def test_a_killed_process_leaves_nothing(
         os.kill(pid, signal.SIGKILL)
     process.kill()
     process.communicate()
-    poll_until(lambda: not is_alive(pid), "the daemon's end")
+    await_end(pid)
     if is_daemon_killed:
         assert list(short_tmp.iterdir())
         with datasetd.start_local(device="cpu") as daemon:

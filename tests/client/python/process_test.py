@@ -14,7 +14,15 @@ import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import SlowSamples, copies, indices_of, load, loader, stop
+from conftest import (
+    SlowSamples,
+    await_end,
+    copies,
+    indices_of,
+    load,
+    loader,
+    stop,
+)
 from datasetd._daemon.start import find_daemon
 from datasetd._feed import recovery
 
@@ -62,7 +70,7 @@ def test_reconnect_goes_on_at_the_exact_next_batch(data_root, tmp_path):
             iterator = iter(batches)
             rows = [next(iterator).indices.clone() for _ in range(4)]
             os.kill(daemon.pid, signal.SIGKILL)
-            daemon._process.wait()
+            await_end(daemon.pid)
             with successor(daemon, data_root):
                 rows += [batch.indices.clone() for batch in iterator]
         np.testing.assert_array_equal(np.concatenate(rows), expected)
@@ -102,7 +110,7 @@ def test_a_state_with_another_seed_while_the_daemon_is_gone(data_root):
         with loader(dataset, seed=None, reconnect=30) as batches:
             assert batches.seed != state["seed"]
             os.kill(daemon.pid, signal.SIGKILL)
-            daemon._process.wait()
+            await_end(daemon.pid)
             with successor(daemon, data_root):
                 batches.load_state_dict(state)
                 rows = indices_of(copies(batches))
@@ -124,7 +132,7 @@ def test_a_dataset_that_still_loads_when_another_loader_is_back(
         under_way = iter(batches)
         next(under_way)
         os.kill(daemon.pid, signal.SIGKILL)
-        daemon._process.wait()
+        await_end(daemon.pid)
         slow = SlowSamples()
 
         def sleep(seconds):
@@ -197,7 +205,7 @@ def test_a_daemon_that_comes_back_too_late(data_root, order):
             iterator = iter(batches)
             rows = [next(iterator).indices.clone() for _ in range(4)]
             os.kill(daemon.pid, signal.SIGKILL)
-            daemon._process.wait()
+            await_end(daemon.pid)
             for _ in range(2):
                 with pytest.raises(datasetd.DaemonGone):
                     for batch in iterator:

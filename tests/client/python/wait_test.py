@@ -8,7 +8,7 @@ import threading
 
 import datasetd
 import pytest
-from conftest import load, loader, poll_until, run_python, stop
+from conftest import STOP, load, loader, poll_until, run_python, stop
 
 # A stopped daemon makes no batch, and its connections stay.
 WAIT_SCRIPT = """
@@ -157,12 +157,9 @@ def test_an_iterator_goes_on_after_a_timeout_of_its_indices(
             assert batches.state_dict()["epoch"] == 2
 
 
-_WAITS = """
+_WAITS = STOP + """
 import os, signal, sys
 import datasetd
-def stop(process):
-    os.kill(process.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
     dataset = daemon.connect().load_dataset(
         "hundred", format="npy", path=sys.argv[1] + "/hundred")
@@ -219,7 +216,7 @@ def test_ctrl_c_while_the_daemon_does_not_answer(data_root, wait):
         process.wait()
 
 
-_HANDLER = """
+_HANDLER = STOP + """
 import os, signal, sys
 import datasetd
 with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
@@ -231,8 +228,7 @@ with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
             print("timeout")
         os.kill(daemon.pid, signal.SIGCONT)
     signal.signal(signal.SIGALRM, handle)
-    os.kill(daemon.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+    stop(daemon)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     print(client.status()["pid"] == daemon.pid)
 """
