@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/dataset/load_cancelled.h"
+#include "server/load/load_estimate.h"
 #include "server/load/load_request.h"
 #include "server/registry/dataset_registry.h"
 
@@ -93,12 +94,11 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
   DATASETD_RETURN_IF_ERROR(
       CheckAdmission(call->request.spec->name(), call->caller));
   auto entry = std::make_shared<DatasetEntry>();
-  entry->spec = call->request.spec;
-  entry->owner = call->caller;
+  entry->SetRequest(call->request.spec, call->caller);
   DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, {}));
   entry->request_id = call->request_id;
   entry->placement = call->placement;
-  entry->device = call->placement.devices.Text();
+  entry->dataset.set_device(call->placement.devices.Text());
   entry->scan = call->scan;
   entry->calls.push_back(call);
   entry->waiting.push_back(call);
@@ -238,7 +238,7 @@ DatasetRegistry::EntryPtr DatasetRegistry::Join(
       return AddEntry(call);
     }
     DATASETD_RETURN_IF_ERROR(CheckSame(*present, *call));
-    if (present->is_planned && present->spec_id != opened->spec_id) {
+    if (present->is_planned && present->dataset.spec_id() != opened->spec_id) {
       return DatasetTable::FilesChanged(*present);
     }
     DATASETD_RETURN_IF_ERROR(Attach(*present, call));
@@ -340,22 +340,21 @@ absl::Status DatasetRegistry::ReserveTexts(
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
+absl::StatusOr<v1::LoadEstimate> DatasetRegistry::Estimate(
     v1::DatasetSpec spec, const Caller& caller,
     std::shared_ptr<SourceScan> scan) {
   DATASETD_ASSIGN_OR_RETURN(LoadRequest request,
                             CheckRequest(std::move(spec), caller));
-  if (scan == nullptr) scan = std::make_shared<SourceScan>();
   DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
                             sources_.FindPlacement(*request.spec));
   const MemoryBudget::Terms terms = TermsOf(*request.spec, caller);
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource source,
       sources_.OpenFiles(std::move(request), std::move(placement), caller.uid,
-                         std::move(scan)));
-  return std::make_unique<LoadEstimator>(
-      std::move(source), terms,
-      DecodeAccount{.budget = &decode_budget_, .uid = caller.uid});
+                         scan));
+  return EstimateLoad(
+      source, terms,
+      DecodeAccount{.budget = &decode_budget_, .uid = caller.uid}, *scan);
 }
 
 }  // namespace datasetd

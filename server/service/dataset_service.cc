@@ -15,8 +15,8 @@
 #include "base/status_macros.h"
 #include "proto/push_metadata.h"
 #include "server/dataset/sorted_options.h"
-#include "server/load/load_estimator.h"
 #include "server/load/load_request.h"
+#include "server/load/source_scan.h"
 #include "server/readers/images/pushed_images.h"
 #include "server/readers/pushed_source.h"
 #include "server/service/grpc_status.h"
@@ -177,7 +177,7 @@ absl::Status DatasetService::Load(
   if (info->state == DatasetState::kFailed) return info->error;
   await_saved_();
   v1::LoadDatasetResponse response;
-  DatasetInfoToProto(*info, true, response.mutable_dataset());
+  *response.mutable_dataset() = std::move(info->dataset);
   writer->Write(response);
   return absl::OkStatus();
 }
@@ -203,7 +203,7 @@ absl::StatusOr<DatasetInfo> DatasetService::AwaitLoad(
       }
       if (context_->is_draining()) return ShuttingDown();
       v1::LoadDatasetResponse response;
-      DatasetInfoToProto(info, false, response.mutable_dataset());
+      *response.mutable_dataset() = std::move(info.dataset);
       writer->Write(response);  // if the client is gone, IsCancelled reports it
     }
   };
@@ -211,38 +211,6 @@ absl::StatusOr<DatasetInfo> DatasetService::AwaitLoad(
   // Releasing the last hold cancels the load.
   if (!info.ok()) datasets_->Cancel(load);
   return info;
-}
-
-absl::Status DatasetService::Scan(
-    grpc::ServerContext* call, SourceScan* scan,
-    const std::function<absl::Status()>& open,
-    const std::function<void(int64_t num_entries)>& tell) {
-  Mutex mutex;
-  bool is_done = false;
-  absl::Status status;
-  const auto run = [&] {
-    BecomeBackgroundThread("scan");
-    absl::Status result = open();
-    MutexLock lock(&mutex);
-    status = std::move(result);
-    is_done = true;
-  };
-  DATASETD_ASSIGN_OR_RETURN(std::thread opener, StartThread(run));
-  while (true) {
-    {
-      MutexLock lock(&mutex);
-      if (mutex.AwaitWithTimeout(Condition(&is_done), kProgressPeriod)) break;
-    }
-    if (call->IsCancelled() || context_->is_draining()) {
-      scan->is_cancelled.store(true, std::memory_order_relaxed);
-    }
-    tell(scan->num_entries.load(std::memory_order_relaxed));
-  }
-  opener.join();
-  if (absl::IsCancelled(status) && context_->is_draining()) {
-    return ShuttingDown();
-  }
-  return status;
 }
 
 grpc::Status DatasetService::PushDataset(
@@ -278,10 +246,10 @@ absl::Status DatasetService::Push(
   DATASETD_ASSIGN_OR_RETURN(const uint64_t id,
                             PushSamples(call, reader, push, caller));
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, push.spec.name(), caller));
-  DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
+  DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
                             datasets_->Await(id, absl::ZeroDuration()));
   await_saved_();
-  DatasetInfoToProto(info, true, response->mutable_dataset());
+  *response->mutable_dataset() = std::move(info.dataset);
   return absl::OkStatus();
 }
 
@@ -345,36 +313,41 @@ absl::Status DatasetService::Estimate(
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             estimates_.Take(caller.uid));
   const auto scan = std::make_shared<SourceScan>();
-  std::unique_ptr<LoadEstimator> estimator;
-  DATASETD_RETURN_IF_ERROR(Scan(
-      call, scan.get(),
-      [&]() -> absl::Status {
-        DATASETD_ASSIGN_OR_RETURN(
-            estimator, datasets_->Estimate(request.spec(), caller, scan));
-        return absl::OkStatus();
-      },
-      [&](int64_t num_entries) {
-        v1::EstimateLoadResponse response;
-        response.set_num_entries_scanned(num_entries);
-        writer->Write(response);
-      }));
+  Mutex mutex;
+  absl::StatusOr<v1::LoadEstimate> estimate;
+  bool is_done = false;
+  DATASETD_ASSIGN_OR_RETURN(std::thread runner, StartThread([&] {
+                              BecomeBackgroundThread("scan");
+                              auto result = datasets_->Estimate(request.spec(),
+                                                                caller, scan);
+                              MutexLock lock(&mutex);
+                              estimate = std::move(result);
+                              is_done = true;
+                            }));
+  v1::EstimateLoadResponse response;
   while (true) {
-    const bool is_done = estimator->Await(kProgressPeriod);
-    v1::EstimateLoadResponse response;
-    response.set_num_samples_scanned(estimator->num_scanned());
-    response.set_num_samples(estimator->num_samples());
-    if (is_done) {
-      *response.mutable_estimate() = estimator->Result();
+    {
+      MutexLock lock(&mutex);
+      if (mutex.AwaitWithTimeout(Condition(&is_done), kProgressPeriod)) break;
     }
+    if (call->IsCancelled() || context_->is_draining()) scan->Cancel();
+    response.set_num_samples(scan->num_samples);
+    response.set_num_samples_scanned(scan->num_samples_scanned);
+    response.set_num_entries_scanned(
+        response.num_samples() == 0 ? scan->num_entries.load() : 0);
     writer->Write(response);
-    if (is_done) return absl::OkStatus();
-    if (call->IsCancelled()) {
-      return absl::CancelledError("the client gave up the call");
-    }
-    if (context_->is_draining()) {
-      return ShuttingDown();
-    }
   }
+  runner.join();
+  if (absl::IsCancelled(estimate.status()) && context_->is_draining()) {
+    return ShuttingDown();
+  }
+  DATASETD_RETURN_IF_ERROR(estimate.status());
+  response.set_num_entries_scanned(0);
+  response.set_num_samples(scan->num_samples);
+  response.set_num_samples_scanned(scan->num_samples_scanned);
+  *response.mutable_estimate() = *std::move(estimate);
+  writer->Write(response);
+  return absl::OkStatus();
 }
 
 // A session may end after it was authenticated and before it took the hold; its
@@ -392,10 +365,10 @@ grpc::Status DatasetService::GetDataset(grpc::ServerContext* call,
                                         v1::GetDatasetResponse* response) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-    DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
+    DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
                               datasets_->Hold(request->name(), caller));
     DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, request->name(), caller));
-    DatasetInfoToProto(info, true, response->mutable_dataset());
+    *response->mutable_dataset() = std::move(info.dataset);
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());
@@ -408,10 +381,10 @@ grpc::Status DatasetService::ListDatasets(
   if (!caller.ok()) return ToGrpcStatus(caller.status());
   const size_t page_size = PageSize(request->page_size());
   // One more, to know whether there is another page.
-  const std::vector<DatasetInfo> infos =
+  std::vector<DatasetInfo> infos =
       datasets_->List(*caller, request->page_token(), page_size + 1);
   for (size_t i = 0; i < std::min(infos.size(), page_size); ++i) {
-    DatasetInfoToProto(infos[i], false, response->add_datasets());
+    *response->add_datasets() = std::move(infos[i].dataset);
   }
   if (infos.size() > page_size) {
     response->set_next_page_token(infos[page_size - 1].spec->name());

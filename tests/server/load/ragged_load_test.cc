@@ -17,11 +17,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/cache/dataset_cache.h"
-#include "server/dataset/field_message.h"
 #include "server/load/load_plan.h"
 #include "server/load/sample_loader.h"
 #include "server/load/sample_scan.h"
@@ -113,15 +113,16 @@ class RaggedLoadTest : public ::testing::Test {
     num_bytes_ = counters.num_bytes;
     return dataset;
   }
-  absl::StatusOr<LoadPlan> Plan(const FakeEncodedSource& source) {
+  absl::StatusOr<LoadPlan> Plan(FakeEncodedSource& source) {
     auto plan = PlanSource(CheckRequest(spec_).value(), source.info());
     if (!plan.ok() || !plan->needs_sizes()) return plan;
     plan->num_workers = num_threads_;
     const std::atomic<bool> is_cancelled = false;
-    auto sizes = FindSampleSizes(source, *plan, {.budget = &decode_budget_},
-                                 is_cancelled);
-    if (!sizes.ok()) return sizes.status();
-    plan = PlanSource(CheckRequest(spec_).value(), source.info(), *sizes);
+    std::atomic<int64_t> num_scanned = 0;
+    SampleScan scan(&source, &*plan, {.budget = &decode_budget_});
+    DATASETD_RETURN_IF_ERROR(scan.Run(is_cancelled, num_scanned));
+    DATASETD_RETURN_IF_ERROR(scan.result().mismatch);
+    plan = PlanSource(CheckRequest(spec_).value(), source.info(), scan.sizes());
     if (plan.ok()) plan->num_workers = num_threads_;
     return plan;
   }
@@ -253,7 +254,7 @@ TEST_F(RaggedLoadTest, ReplacedSamplesShareThePlaceOfTheGoodOne) {
 }
 
 TEST_F(RaggedLoadTest, ASampleThatHasChangedSinceIsABadOne) {
-  const FakeEncodedSource before(100, SizeOf);
+  FakeEncodedSource before(100, SizeOf);
   FakeEncodedSource now(100, [](int64_t i) {
     return i == 42 ? ImageSize{3, 5} : SizeOf(i);
   });
@@ -288,9 +289,10 @@ TEST_F(RaggedLoadTest, LookingAtHeadersIsCancelledToo) {
     if (index == 1000) is_cancelled = true;
     ++num_probed;
   });
-  EXPECT_THAT(
-      FindSampleSizes(source, *plan, {.budget = &decode_budget_}, is_cancelled),
-      StatusIs(absl::StatusCode::kCancelled));
+  std::atomic<int64_t> num_scanned = 0;
+  SampleScan scan(&source, &*plan, {.budget = &decode_budget_});
+  EXPECT_THAT(scan.Run(is_cancelled, num_scanned),
+              StatusIs(absl::StatusCode::kCancelled));
   EXPECT_LT(num_probed, 900'000);
 }
 
@@ -398,26 +400,23 @@ class RaggedRegistryTest : public ::testing::Test {
 };
 
 TEST_F(RaggedRegistryTest, BudgetAndDryRunCountWhatIsResident) {
-  const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
-  ASSERT_THAT(estimator, IsOk());
-  ASSERT_TRUE((*estimator)->Await(absl::Seconds(60)));
-  const v1::LoadEstimate estimate = (*estimator)->Result();
+  const auto estimated = registry_->Estimate(NamedSpec("a"), kAlice);
+  ASSERT_THAT(estimated, IsOk());
+  const v1::LoadEstimate& estimate = *estimated;
   EXPECT_EQ(estimate.problem(), "");
   const DatasetInfo info = Load();
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
-  EXPECT_EQ(info.resident_bytes, BytesOf(AllSamples()) + 24 * kNumSamples);
-  EXPECT_EQ(used_bytes(), static_cast<uint64_t>(info.resident_bytes));
-  EXPECT_EQ(estimate.resident_bytes(), info.resident_bytes);
-  v1::LoadEstimate resident;
-  for (const FieldSpec& field : info.fields) {
-    FieldToMessage(field, resident.add_fields());
-  }
-  EXPECT_EQ(estimate.fields_size(), resident.fields_size());
+  EXPECT_EQ(info.dataset.resident_bytes(),
+            BytesOf(AllSamples()) + 24 * kNumSamples);
+  EXPECT_EQ(used_bytes(), static_cast<uint64_t>(info.dataset.resident_bytes()));
+  EXPECT_EQ(estimate.resident_bytes(), info.dataset.resident_bytes());
+  ASSERT_EQ(estimate.fields_size(), info.dataset.fields_size());
   for (int f = 0; f < estimate.fields_size(); ++f) {
     EXPECT_EQ(estimate.fields(f).DebugString(),
-              resident.fields(f).DebugString());
+              info.dataset.fields(f).DebugString());
   }
-  EXPECT_EQ(info.fields[0].largest, (ImageSize{109, 139}));
+  EXPECT_EQ(info.dataset.fields(0).largest().height(), 109);
+  EXPECT_EQ(info.dataset.fields(0).largest().width(), 139);
 }
 
 TEST_F(RaggedRegistryTest, TheHostsIndicesAreChargedAsLongAsTheyAreThere) {
@@ -448,11 +447,9 @@ TEST_F(RaggedRegistryTest, TheHostsIndicesAreChargedAsLongAsTheyAreThere) {
 
 TEST_F(RaggedRegistryTest, SizesOfSparseFilesAreAddedUpToTheLargestNumber) {
   files_.assign(3, {.path = "/fake/sparse", .size_bytes = int64_t{1} << 62});
-  const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
-  ASSERT_THAT(estimator, IsOk());
-  ASSERT_TRUE((*estimator)->Await(absl::Seconds(60)));
-  EXPECT_EQ((*estimator)->Result().source_bytes(),
-            std::numeric_limits<int64_t>::max());
+  const auto estimate = registry_->Estimate(NamedSpec("a"), kAlice);
+  ASSERT_THAT(estimate, IsOk());
+  EXPECT_EQ(estimate->source_bytes(), std::numeric_limits<int64_t>::max());
 }
 
 TEST_F(RaggedRegistryTest, OverBudgetIsToldBeforeASampleIsDecoded) {
@@ -476,10 +473,12 @@ TEST_F(RaggedRegistryTest, TheCacheBringsThemBackAsTheyWere) {
   ASSERT_EQ(second.state, DatasetState::kReady) << second.error;
   EXPECT_EQ(num_decoded_, 0);
   EXPECT_EQ(cache_->counters().num_hits, 1u);
-  EXPECT_EQ(second.content_hash, first.content_hash);
-  EXPECT_EQ(second.fields, first.fields);
-  EXPECT_EQ(second.resident_bytes, first.resident_bytes);
-  EXPECT_EQ(used_bytes(), static_cast<uint64_t>(first.resident_bytes));
+  EXPECT_EQ(second.dataset.content_hash(), first.dataset.content_hash());
+  EXPECT_EQ(second.dataset.fields(0).DebugString(),
+            first.dataset.fields(0).DebugString());
+  EXPECT_EQ(second.dataset.resident_bytes(), first.dataset.resident_bytes());
+  EXPECT_EQ(used_bytes(),
+            static_cast<uint64_t>(first.dataset.resident_bytes()));
   const auto use = registry_->Use("a", kAlice);
   ASSERT_THAT(use, IsOk());
   for (int64_t i = 0; i < kNumSamples; ++i) {
@@ -507,8 +506,9 @@ TEST_F(RaggedRegistryTest, ADamagedEntryIsReadFromTheSourceAgain) {
     const DatasetInfo second = Load();
     ASSERT_EQ(second.state, DatasetState::kReady) << second.error;
     EXPECT_EQ(num_decoded_, kNumSamples);
-    EXPECT_EQ(second.content_hash, first.content_hash);
-    EXPECT_EQ(used_bytes(), static_cast<uint64_t>(first.resident_bytes));
+    EXPECT_EQ(second.dataset.content_hash(), first.dataset.content_hash());
+    EXPECT_EQ(used_bytes(),
+              static_cast<uint64_t>(first.dataset.resident_bytes()));
     AwaitStored();
   }
 }
