@@ -494,7 +494,7 @@ class FeedTableMixtureTest : public FeedTableTest {
   FeedTableMixtureTest() { LoadReady(NamedSpec("b"), kBob); }
   int num_feeds(const std::string& name) {
     for (const DatasetInfo& info : registry_->List()) {
-      if (info.spec->name() == name) return info.num_feeds;
+      if (info.dataset.name() == name) return info.dataset.num_feeds();
     }
     return -1;
   }
