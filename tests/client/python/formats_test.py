@@ -139,7 +139,7 @@ def test_load_attaches_by_the_files(client, daemon, tmp_path, monkeypatch):
     with client.load_dataset("named", "npz", path, options=_CHOSEN):
         _write_npz(path)
         with pytest.raises(
-            datasetd.AlreadyExists, match="9 samples; these are 60"
+            datasetd.AlreadyExists, match="9 samples, and these are 60"
         ):
             client.load_dataset("named", "npz", path, options=_CHOSEN)
 
