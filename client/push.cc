@@ -3,18 +3,49 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/connection/session.h"
 #include "client/connection/unary_call.h"
+#include "client/push_hasher.h"
 #include "proto/push_metadata.h"
 
 namespace datasetd::client {
 namespace {
 
 constexpr size_t kBlockBytes = 1 << 20;
+// Between tries of a push that accepts the same dataset.
+constexpr absl::Duration kShortestPause = absl::Milliseconds(5);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
+// The daemon ends pushes of clients that it does not hear of.
+constexpr absl::Duration kSilence = absl::Seconds(1);
+
+absl::Status Cancelled(const std::string& name) {
+  return absl::CancelledError(
+      absl::StrCat("pushing dataset '", name, "' was cancelled"));
+}
+
+// That the user has too many calls or pushes is said for so long before it is
+// believed: where all ranks of a job push at once, one of them makes a dataset
+// with which the others are compared.
+constexpr absl::Duration kBusyTime = absl::Seconds(10);
+
+// As the daemon says it.
+bool IsBusy(const absl::Status& status) {
+  return IsRefusedForNow(status.code(), status.message()) ||
+         (absl::IsResourceExhausted(status) &&
+          absl::StartsWith(status.message(), "pushes: "));
+}
 
 }  // namespace
 
@@ -27,6 +58,9 @@ class Push::Call {
     writer_ = session->datasets()->AsyncPushDataset(&context_, &response_,
                                                     queue_.get(), this);
     name_ = header.name();
+    for (const v1::Field& field : header.fields()) {
+      sample_bytes_.push_back(SampleBytes(field));
+    }
     is_open_ = Await();
     if (!is_open_) return;
     *request_.mutable_header() = header;
@@ -37,11 +71,16 @@ class Push::Call {
 
   // Blocks until the daemon sends metadata with this key, after it has reserved
   // the name and the memory.
-  absl::Status Begin() {
+  absl::Status Begin(const v1::PushHeader& header) {
     if (is_open_) {
       writer_->ReadInitialMetadata(this);
-      is_open_ = Await() &&
-                 context_.GetServerInitialMetadata().count(kPushBegunKey) > 0;
+      is_open_ = Await();
+    }
+    if (is_open_) {
+      const auto& metadata = context_.GetServerInitialMetadata();
+      const auto begun = metadata.find(kPushBegunKey);
+      is_open_ = begun != metadata.end();
+      if (is_open_ && begun->second == kPushByDigests) hasher_.emplace(header);
     }
     return is_open_ ? absl::OkStatus() : Status();
   }
@@ -56,23 +95,43 @@ class Push::Call {
   bool is_this_process() const { return session_->CheckProcess().ok(); }
 
   absl::Status Write(absl::Span<const uint8_t> bytes) {
-    DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
-    if (is_finished_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("pushing dataset '", name_, "' has ended"));
+    DATASETD_RETURN_IF_ERROR(CheckOpen());
+    if (!hasher_.has_value()) return Append(bytes);
+    DATASETD_RETURN_IF_ERROR(hasher_->Write(bytes));
+    return BreakSilence();
+  }
+
+  absl::Status WriteSamples(absl::Span<const uint8_t* const> fields,
+                            int64_t num_samples) {
+    DATASETD_RETURN_IF_ERROR(CheckOpen());
+    if (fields.size() != sample_bytes_.size() || num_samples < 0 ||
+        absl::c_linear_search(sample_bytes_, 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("pushing dataset '", name_, "': ", num_samples,
+                       " samples of ", fields.size(),
+                       " fields, expected 0 or more of ", sample_bytes_.size(),
+                       ", of which each has one size and is not "
+                       "encoded"));
     }
-    while (!bytes.empty()) {
-      const size_t size = std::min(bytes.size(), kBlockBytes - block_.size());
-      block_.append(reinterpret_cast<const char*>(bytes.data()), size);
-      bytes.remove_prefix(size);
-      if (block_.size() < kBlockBytes) break;
-      DATASETD_RETURN_IF_ERROR(Flush());
+    if (hasher_.has_value()) {
+      DATASETD_RETURN_IF_ERROR(hasher_->WriteSamples(fields, num_samples));
+      return BreakSilence();
+    }
+    for (size_t i = 0; i < static_cast<size_t>(num_samples); ++i) {
+      for (size_t f = 0; f < fields.size(); ++f) {
+        DATASETD_RETURN_IF_ERROR(Append(absl::MakeConstSpan(
+            fields[f] + i * sample_bytes_[f], sample_bytes_[f])));
+      }
     }
     return absl::OkStatus();
   }
 
   absl::StatusOr<v1::Dataset> Finish() {
     DATASETD_RETURN_IF_ERROR(Write({}));
+    if (hasher_.has_value()) {
+      DATASETD_ASSIGN_OR_RETURN(*request_.mutable_digests(), hasher_->Finish());
+      DATASETD_RETURN_IF_ERROR(Send());
+    }
     if (!block_.empty()) DATASETD_RETURN_IF_ERROR(Flush());
     if (is_open_) {
       writer_->WritesDone(this);
@@ -84,12 +143,40 @@ class Push::Call {
   }
 
  private:
+  absl::Status CheckOpen() const {
+    DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
+    if (!is_finished_) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("pushing dataset '", name_, "' has ended"));
+  }
+
+  // An empty block tells the daemon that hashing goes on.
+  absl::Status BreakSilence() {
+    return MonotonicNow() - sent_ < kSilence ? absl::OkStatus() : Flush();
+  }
+
+  absl::Status Append(absl::Span<const uint8_t> bytes) {
+    while (!bytes.empty()) {
+      const size_t size = std::min(bytes.size(), kBlockBytes - block_.size());
+      block_.append(reinterpret_cast<const char*>(bytes.data()), size);
+      bytes.remove_prefix(size);
+      if (block_.size() < kBlockBytes) break;
+      DATASETD_RETURN_IF_ERROR(Flush());
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Flush() {
+    request_.mutable_block()->swap(block_);
+    block_.clear();
+    return Send();
+  }
+
+  absl::Status Send() {
     if (is_open_) {
-      request_.mutable_block()->swap(block_);
-      block_.clear();
       writer_->Write(request_, this);
       is_open_ = Await();
+      sent_ = MonotonicNow();
     }
     // The daemon ended the call; its status tells why.
     return is_open_ ? absl::OkStatus() : Status();
@@ -98,10 +185,7 @@ class Push::Call {
   // Final status of the call.
   absl::Status Status() {
     const grpc::Status status = Drain();
-    if (is_cancelled_) {
-      return absl::CancelledError(
-          absl::StrCat("pushing dataset '", name_, "' was cancelled"));
-    }
+    if (is_cancelled_) return Cancelled(name_);
     absl::Status told = session_->ToStatus(status);
     if (!absl::IsCancelled(told)) return told;
     return absl::AbortedError(
@@ -136,7 +220,11 @@ class Push::Call {
   v1::PushDatasetResponse response_;
   std::unique_ptr<grpc::ClientAsyncWriter<v1::PushDatasetRequest>> writer_;
   CallQueue queue_;
-  std::string block_;  // bytes not sent yet
+  std::string block_;                 // bytes not sent yet
+  std::vector<size_t> sample_bytes_;  // by field; 0: they differ
+  // If the daemon compares digests, and takes no samples.
+  std::optional<PushHasher> hasher_;
+  absl::Duration sent_ = MonotonicNow();
   bool is_open_ = false;
   bool is_cancelled_ = false;
   bool is_finished_ = false;
@@ -145,9 +233,25 @@ class Push::Call {
 absl::StatusOr<Push> Push::Begin(Session* session, const v1::PushHeader& header,
                                  WaitFunction on_wait) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
-  auto call = std::make_unique<Call>(session, header, std::move(on_wait));
-  DATASETD_RETURN_IF_ERROR(call->Begin());
-  return Push(std::move(call));
+  absl::Duration pause = kShortestPause;
+  absl::Duration deadline = absl::InfiniteDuration();
+  while (true) {
+    auto call = std::make_unique<Call>(session, header, on_wait);
+    const absl::Status status = call->Begin(header);
+    if (status.ok()) return Push(std::move(call));
+    if (!header.accepts_same()) return status;
+    if (absl::IsAborted(status)) {
+      deadline = absl::InfiniteDuration();
+    } else if (IsBusy(status)) {
+      deadline = std::min(deadline, MonotonicNow() + kBusyTime);
+      if (MonotonicNow() >= deadline) return status;
+    } else {
+      return status;
+    }
+    absl::SleepFor(pause);
+    pause = std::min(2 * pause, kLongestPause);
+    if (on_wait && !on_wait()) return Cancelled(header.name());
+  }
 }
 
 Push::Push(std::unique_ptr<Call> call) : call_(std::move(call)) {}
@@ -159,6 +263,11 @@ Push::~Push() {
 
 absl::Status Push::Write(absl::Span<const uint8_t> bytes) {
   return call_->Write(bytes);
+}
+
+absl::Status Push::WriteSamples(absl::Span<const uint8_t* const> fields,
+                                int64_t num_samples) {
+  return call_->WriteSamples(fields, num_samples);
 }
 
 absl::StatusOr<v1::Dataset> Push::Finish() { return call_->Finish(); }

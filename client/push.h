@@ -25,8 +25,10 @@ class Push {
  public:
   // Blocks until the daemon has checked the header and reserved the memory, so
   // that a taken name or a small budget fails before the first sample is sent.
-  // Errors as DatasetService.PushDataset, and CANCELLED if on_wait returned
-  // false, which ends the push at any time. `session` must outlive the push.
+  // With header.accepts_same, waits for loads and pushes of the name, and for
+  // its turn to be compared. Errors as
+  // DatasetService.PushDataset, and CANCELLED if on_wait returned false, which
+  // ends the push at any time. `session` must outlive the push.
   static absl::StatusOr<Push> Begin(Session* session,
                                     const v1::PushHeader& header,
                                     WaitFunction on_wait);
@@ -36,6 +38,12 @@ class Push {
 
   // Copies `bytes`; blocks while the daemon is behind. Errors as Begin.
   absl::Status Write(absl::Span<const uint8_t> bytes);
+
+  // Likewise the next samples by field: those of field f, one after the other,
+  // are at fields[f]. INVALID_ARGUMENT unless all fields have one size and are
+  // not encoded. REQUIRES: Write was called for whole samples.
+  absl::Status WriteSamples(absl::Span<const uint8_t* const> fields,
+                            int64_t num_samples);
 
   // Returns the READY dataset. Errors as Begin. REQUIRES: called at most once.
   absl::StatusOr<v1::Dataset> Finish();

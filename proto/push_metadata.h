@@ -5,10 +5,13 @@
 
 namespace datasetd {
 
-// The daemon sends initial metadata with this key (and any value) after it has
-// checked the header and reserved the memory, before it reads the first block.
-// A refused push ends without it.
+// The daemon sends initial metadata with this key after it has checked the
+// header and reserved the memory, before it reads the first block. A refused
+// push ends without it.
 inline constexpr char kPushBegunKey[] = "datasetd-push-begun";
+// Its values: the daemon waits for blocks, or for digests in their place.
+inline constexpr char kPushByBlocks[] = "blocks";
+inline constexpr char kPushByDigests[] = "digests";
 
 }  // namespace datasetd
 

@@ -287,6 +287,19 @@ int32_t datasetd_push_write(datasetd_push* push, const void* data,
                 error);
 }
 
+int32_t datasetd_push_write_samples(datasetd_push* push,
+                                    const void* const* fields,
+                                    uint64_t num_fields, uint64_t num_samples,
+                                    datasetd_error* error) {
+  std::vector<const uint8_t*> pointers;
+  for (uint64_t f = 0; f < num_fields; ++f) {
+    pointers.push_back(static_cast<const uint8_t*>(fields[f]));
+  }
+  return Return(
+      push->push.WriteSamples(pointers, static_cast<int64_t>(num_samples)),
+      error);
+}
+
 int32_t datasetd_push_finish(datasetd_push* push, char** dataset_json,
                              datasetd_error* error) {
   return ReturnJson(push->push.Finish(), dataset_json, error);

@@ -167,6 +167,14 @@ DATASETD_API int32_t datasetd_push_begin(datasetd_client* client,
 DATASETD_API int32_t datasetd_push_write(datasetd_push* push, const void* data,
                                          uint64_t size_bytes,
                                          datasetd_error* error);
+/* Sends the next samples by field: `fields` has a pointer for each field of the
+ * header, to its samples one after the other. All fields have one size and are
+ * not encoded. */
+DATASETD_API int32_t datasetd_push_write_samples(datasetd_push* push,
+                                                 const void* const* fields,
+                                                 uint64_t num_fields,
+                                                 uint64_t num_samples,
+                                                 datasetd_error* error);
 /* Blocks until the dataset is READY; `dataset_json` receives it. */
 DATASETD_API int32_t datasetd_push_finish(datasetd_push* push,
                                           char** dataset_json,

@@ -23,13 +23,6 @@ constexpr absl::Duration kShortestAttempt = absl::Seconds(1);
 
 constexpr char kBrokenOff[] = "waiting for the daemon's answer was broken off";
 
-// As the daemon's CallGuard says it.
-bool IsRefusedForNow(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
-         absl::StartsWith(status.error_message(),
-                          "this user has too many calls at a time");
-}
-
 // Returns the path of the method that takes messages of this type.
 std::string PathOf(const google::protobuf::Descriptor* type) {
   const google::protobuf::FileDescriptor* const file = type->file();
@@ -50,7 +43,8 @@ std::string PathOf(const google::protobuf::Descriptor* type) {
 // on_wait returned false.
 bool ShouldRetry(absl::Duration deadline, const CallLimits& limits,
                  absl::Duration* pause, grpc::Status* status) {
-  if (!IsRefusedForNow(*status) ||
+  if (!IsRefusedForNow(static_cast<absl::StatusCode>(status->error_code()),
+                       status->error_message()) ||
       deadline - MonotonicNow() < *pause + kShortestAttempt) {
     return false;
   }
@@ -87,6 +81,12 @@ grpc::Status Call(Session* session, const google::protobuf::Message& request,
 }
 
 }  // namespace
+
+// As the daemon's CallGuard says it.
+bool IsRefusedForNow(absl::StatusCode code, absl::string_view message) {
+  return code == absl::StatusCode::kResourceExhausted &&
+         absl::StartsWith(message, "this user has too many calls at a time");
+}
 
 CallQueue::~CallQueue() {
   queue_.Shutdown();

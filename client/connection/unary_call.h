@@ -11,6 +11,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "client/connection/call_limits.h"
 #include "client/connection/session.h"
 
@@ -32,6 +34,9 @@ class CallQueue {
  private:
   grpc::CompletionQueue queue_;
 };
+
+// True if the daemon refused the call because its user has too many at a time.
+bool IsRefusedForNow(absl::StatusCode code, absl::string_view message);
 
 // Calls the method that takes messages of `request`'s type. CANCELLED if
 // on_wait returned false before the answer arrived; RESOURCE_EXHAUSTED if the

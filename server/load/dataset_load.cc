@@ -68,6 +68,23 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   return dataset;
 }
 
+absl::StatusOr<Dataset::Contents> DatasetLoad::Hash(
+    const std::function<absl::Status(const LoadPlan& plan)>& check,
+    LoadCounters& counters) {
+  const Reserver reserve =
+      [&](const LoadPlan& plan) -> absl::StatusOr<PlacedMemory> {
+    DATASETD_RETURN_IF_ERROR(check(plan));
+    return PlacedMemory();
+  };
+  DATASETD_RETURN_IF_ERROR(Receive(reserve));
+  if (source_.plan.needs_sizes()) {
+    DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
+  }
+  return HashSamples(source_.plan, *source_.reader,
+                     source_.placement.devices.first().backend.get(), counters,
+                     account_);
+}
+
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
     DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
   // A new push has no entry, and the source of a restored one is the entry.

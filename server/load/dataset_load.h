@@ -48,6 +48,14 @@ class DatasetLoad {
                                                      const Reserver& reserve,
                                                      LoadCounters& counters);
 
+  // Reads the samples of a push as Run does, and returns the contents that the
+  // dataset would have, without memory. Calls `check` with each plan after the
+  // source's; its error ends the load. REQUIRES: called instead of Run. Errors
+  // as HashSamples and FindSampleSizes.
+  absl::StatusOr<Dataset::Contents> Hash(
+      const std::function<absl::Status(const LoadPlan& plan)>& check,
+      LoadCounters& counters);
+
  private:
   bool IsMapped() const {
     return source_.placement.residency == v1::RESIDENCY_MAPPED;

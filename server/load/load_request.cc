@@ -22,6 +22,8 @@ std::string Part(absl::string_view text) {
   return absl::StrCat(text.size(), ":", text, "\n");
 }
 
+}  // namespace
+
 std::string PretransformsHash(const Pretransforms& pretransforms) {
   std::vector<FieldPipeline> pipelines;
   for (const auto& [field, ops] : pretransforms) {
@@ -29,8 +31,6 @@ std::string PretransformsHash(const Pretransforms& pretransforms) {
   }
   return TransformsHash(pipelines);
 }
-
-}  // namespace
 
 absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
                                          const Caller& caller) {

@@ -21,6 +21,8 @@ namespace datasetd {
 // By field.
 using Pretransforms = std::map<std::string, Transforms>;
 
+std::string PretransformsHash(const Pretransforms& pretransforms);
+
 // A request that CheckRequest accepted.
 struct LoadRequest {
   // As it was sent, without defaults, since the manifest keeps it; but for the

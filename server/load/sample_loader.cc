@@ -5,15 +5,14 @@
 #include <deque>
 #include <iterator>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
+#include "base/content_hasher.h"
 #include "base/digest.h"
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
-#include "server/dataset/content_hasher.h"
 #include "server/dataset/load_cancelled.h"
 #include "server/dataset/ragged_index.h"
 #include "server/files/aligned_buffer.h"
@@ -28,34 +27,6 @@ namespace {
 // Chunks that are begun before the oldest one is copied; no more than
 // LoadPlan::num_input_buffers.
 constexpr size_t kNumChunksAhead = 2;
-// More threads slow down reading and copying.
-constexpr int kMaxHashThreads = 4;
-
-int NumHashThreads() {
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2,
-                    1, kMaxHashThreads);
-}
-
-// The hash of names, dtypes, shapes and every field's bytes.
-std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
-                        ContentHasher& fields) {
-  std::string text = absl::StrCat("datasetd content 2\n", num_samples, "\n");
-  for (size_t f = 0; f < plan.fields.size(); ++f) {
-    const FieldSpec& field = plan.fields[f].resident;
-    absl::StrAppend(&text, field.name.size(), ":", field.name, " ",
-                    DtypeName(field.dtype));
-    for (const int64_t extent : field.shape) {
-      absl::StrAppend(&text, " ", extent);
-    }
-    absl::StrAppend(&text,
-                    field.is_mask    ? " mask "
-                    : field.is_image ? " image "
-                                     : " tensor ",
-                    ToHex(fields.Finish(f)), "\n");
-  }
-  return HexDigest(text);
-}
-
 // A chunk in staging memory.
 struct Staging {
   std::unique_ptr<HostMemory> memory;
@@ -68,14 +39,18 @@ struct Staging {
 
 class Loader {
  public:
-  Loader(const LoadPlan& plan, const Placement& placement, SampleSource& source,
+  // Without a placement the samples are hashed alone.
+  Loader(const LoadPlan& plan, const Placement* placement, SampleSource& source,
          Backend* backend, LoadCounters& counters, const DecodeAccount& account,
          SampleStore* store);
   ~Loader() { counters_.SetStreams({}); }
 
   absl::Status Allocate();
   absl::Status Run();
-  // REQUIRES: Run has returned OK; called once.
+  // What was read: numbers, fields, hash, reports. REQUIRES: Run has returned
+  // OK; called once.
+  Dataset::Contents TakeContents();
+  // REQUIRES: as TakeContents, and a placement.
   absl::StatusOr<std::shared_ptr<const Dataset>> TakeDataset(
       const std::string& name, const std::string& expected_hash,
       std::vector<Reservation>&& reservations);
@@ -90,6 +65,12 @@ class Loader {
   bool IsPacked(size_t field) const {
     return plan_.fields[field].resident.is_packed();
   }
+  // True if the fields lie whole on the device, or in the store.
+  bool IsWhole() const {
+    return placement_ != nullptr && placement_->is_whole();
+  }
+  // Allocates the memory that keeps a field.
+  absl::Status AllocateField(size_t field);
   // True if the field is read to an input buffer.
   bool HasInput(size_t field) const {
     return !plan_.is_encoded && plan_.fields[field].is_transformed;
@@ -119,7 +100,7 @@ class Loader {
   absl::Status WaitFor(Staging& staging);
 
   const LoadPlan& plan_;
-  const Placement& placement_;
+  const Placement* const placement_;
   SampleSource& source_;
   Backend* const backend_;
   SampleStore* const store_;  // may be null
@@ -155,7 +136,7 @@ std::vector<int64_t> FixedSampleBytes(const LoadPlan& plan) {
   return bytes;
 }
 
-Loader::Loader(const LoadPlan& plan, const Placement& placement,
+Loader::Loader(const LoadPlan& plan, const Placement* placement,
                SampleSource& source, Backend* backend, LoadCounters& counters,
                const DecodeAccount& account, SampleStore* store)
     : plan_(plan),
@@ -169,34 +150,18 @@ Loader::Loader(const LoadPlan& plan, const Placement& placement,
               FixedSampleBytes(plan)) {}
 
 absl::Status Loader::Allocate() {
-  const int64_t num_samples = source_.info().num_samples;
   const size_t num_fields = plan_.fields.size();
-  if (!placement_.is_whole()) {
-    DATASETD_RETURN_IF_ERROR(writer_.Allocate(placement_, num_fields, backend_,
+  if (placement_ != nullptr && !placement_->is_whole()) {
+    DATASETD_RETURN_IF_ERROR(writer_.Allocate(*placement_, num_fields, backend_,
                                               account_.uid,
                                               counters_.is_cancelled));
   }
   for (size_t f = 0; f < num_fields; ++f) {
-    const LoadPlan::FieldPlan& field = plan_.fields[f];
     Dataset::Contents::Packed& packed = packed_.emplace_back();
-    if (placement_.is_whole()) {
-      const int64_t field_bytes =
-          IsPacked(f) ? field.resident.packed_bytes
-                      : num_samples * field.resident.sample_bytes();
-      DATASETD_ASSIGN_OR_RETURN(
-          auto memory, store_ != nullptr ? store_->Allocate(f, field_bytes)
-                                         : backend_->Allocate(field_bytes));
-      memory_.push_back(std::move(memory));
-    }
+    if (IsWhole()) DATASETD_RETURN_IF_ERROR(AllocateField(f));
     if (IsPacked(f)) {
-      if (placement_.is_whole()) {
-        DATASETD_ASSIGN_OR_RETURN(
-            packed.memory,
-            backend_->Allocate(num_samples *
-                               static_cast<int64_t>(sizeof(RaggedSample))));
-      }
-      packed.index.emplace(PixelBytes(field.resident));
-      if (plan_.is_encoded) packed.index->Reserve(num_samples);
+      packed.index.emplace(PixelBytes(plan_.fields[f].resident));
+      if (plan_.is_encoded) packed.index->Reserve(source_.info().num_samples);
     }
   }
   staging_.resize(static_cast<size_t>(plan_.num_staging_buffers));
@@ -212,11 +177,29 @@ absl::Status Loader::Allocate() {
     input.Reserve(static_cast<size_t>(plan_.input_bytes));
   }
   packed_bytes_.resize(num_fields);
-  hasher_.emplace(num_fields, NumHashThreads());
+  hasher_.emplace(num_fields, ContentHasher::DefaultNumThreads());
   DATASETD_ASSIGN_OR_RETURN(
       stream_, backend_->CreateStream(
                    nullptr, {.uid = account_.uid, .is_background = true}));
   counters_.SetStreams({stream_.get()});
+  return absl::OkStatus();
+}
+
+absl::Status Loader::AllocateField(size_t field) {
+  const int64_t num_samples = source_.info().num_samples;
+  const FieldSpec& resident = plan_.fields[field].resident;
+  const int64_t field_bytes = IsPacked(field)
+                                  ? resident.packed_bytes
+                                  : num_samples * resident.sample_bytes();
+  DATASETD_ASSIGN_OR_RETURN(
+      auto memory, store_ != nullptr ? store_->Allocate(field, field_bytes)
+                                     : backend_->Allocate(field_bytes));
+  memory_.push_back(std::move(memory));
+  if (!IsPacked(field)) return absl::OkStatus();
+  DATASETD_ASSIGN_OR_RETURN(
+      packed_[field].memory,
+      backend_->Allocate(num_samples *
+                         static_cast<int64_t>(sizeof(RaggedSample))));
   return absl::OkStatus();
 }
 
@@ -451,7 +434,8 @@ absl::Status Loader::Place(Staging& staging, int64_t count) {
 
 absl::Status Loader::Write(size_t field, absl::Span<const uint8_t> samples,
                            int64_t count) {
-  if (placement_.is_whole()) {
+  if (placement_ == nullptr) return absl::OkStatus();
+  if (IsWhole()) {
     const int64_t offset =
         IsPacked(field)
             ? packed_bytes_[field]
@@ -468,34 +452,41 @@ absl::Status Loader::Write(size_t field, absl::Span<const uint8_t> samples,
   return writer_.Append(field, samples, places, *stream_);
 }
 
-absl::StatusOr<std::shared_ptr<const Dataset>> Loader::TakeDataset(
-    const std::string& name, const std::string& expected_hash,
-    std::vector<Reservation>&& reservations) {
+Dataset::Contents Loader::TakeContents() {
   Dataset::Contents contents;
-  contents.name = name;
-  contents.backend = backend_;
-  for (const ServedDevice* const device : placement_.devices) {
-    contents.backends.push_back(device->backend.get());
-  }
   contents.num_samples = num_placed_;
   contents.packed = std::move(packed_);
+  std::vector<Digest> digests;
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     contents.fields.push_back(plan_.fields[f].resident);
+    digests.push_back(hasher_->Finish(f));
     if (contents.packed[f].index.has_value()) {
       contents.packed[f].index->Describe(&contents.fields[f]);
     }
   }
-  contents.content_hash = ContentHash(plan_, num_placed_, *hasher_);
+  contents.content_hash = ContentHash(plan_, num_placed_, digests);
+  contents.bad_samples =
+      plan_.is_encoded ? filter_.report() : source_.info().bad_samples;
+  contents.notes = source_.info().notes;
+  AddExifNote(workers_->num_unapplied_exif(), contents.notes);
+  return contents;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> Loader::TakeDataset(
+    const std::string& name, const std::string& expected_hash,
+    std::vector<Reservation>&& reservations) {
+  Dataset::Contents contents = TakeContents();
+  contents.name = name;
+  contents.backend = backend_;
+  for (const ServedDevice* const device : placement_->devices) {
+    contents.backends.push_back(device->backend.get());
+  }
   if (!expected_hash.empty() && contents.content_hash != expected_hash) {
     return absl::DataLossError(
         absl::StrCat("the samples have the content hash ",
                      contents.content_hash, ", expected ", expected_hash));
   }
-  contents.bad_samples =
-      plan_.is_encoded ? filter_.report() : source_.info().bad_samples;
-  contents.notes = source_.info().notes;
-  AddExifNote(workers_->num_unapplied_exif(), contents.notes);
-  if (placement_.is_whole()) {
+  if (IsWhole()) {
     contents.memory = {std::make_move_iterator(memory_.begin()),
                        std::make_move_iterator(memory_.end())};
   } else {
@@ -510,6 +501,25 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Loader::TakeDataset(
 
 }  // namespace
 
+std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
+                        absl::Span<const Digest> fields) {
+  std::string text = absl::StrCat("datasetd content 2\n", num_samples, "\n");
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    const FieldSpec& field = plan.fields[f].resident;
+    absl::StrAppend(&text, field.name.size(), ":", field.name, " ",
+                    DtypeName(field.dtype));
+    for (const int64_t extent : field.shape) {
+      absl::StrAppend(&text, " ", extent);
+    }
+    absl::StrAppend(&text,
+                    field.is_mask    ? " mask "
+                    : field.is_image ? " image "
+                                     : " tensor ",
+                    ToHex(fields[f]), "\n");
+  }
+  return HexDigest(text);
+}
+
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
     Backend* backend, PlacedMemory&& memory, LoadCounters& counters,
@@ -520,12 +530,29 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
   DecodeBudget::Share buffers(account.staging, account.uid);
   DATASETD_RETURN_IF_ERROR(
       buffers.Take(plan.buffer_bytes(), &counters.is_cancelled));
-  Loader loader(plan, memory.placement, source, backend, counters, account,
+  Loader loader(plan, &memory.placement, source, backend, counters, account,
                 store);
   DATASETD_RETURN_IF_ERROR(loader.Allocate());
   DATASETD_RETURN_IF_ERROR(loader.Run());
   return loader.TakeDataset(name, expected_hash,
                             std::move(memory.reservations));
+}
+
+absl::StatusOr<Dataset::Contents> HashSamples(const LoadPlan& plan,
+                                              SampleSource& source,
+                                              Backend* backend,
+                                              LoadCounters& counters,
+                                              const DecodeAccount& account) {
+  const NvtxRange range("hash");
+  // Goes after the buffers.
+  DecodeBudget::Share buffers(account.staging, account.uid);
+  DATASETD_RETURN_IF_ERROR(
+      buffers.Take(plan.buffer_bytes(), &counters.is_cancelled));
+  Loader loader(plan, /*placement=*/nullptr, source, backend, counters, account,
+                /*store=*/nullptr);
+  DATASETD_RETURN_IF_ERROR(loader.Allocate());
+  DATASETD_RETURN_IF_ERROR(loader.Run());
+  return loader.TakeContents();
 }
 
 }  // namespace datasetd

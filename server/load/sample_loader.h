@@ -21,6 +21,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/digest.h"
 #include "base/mutex.h"
 #include "cuda/device/backend.h"
 #include "server/dataset/dataset.h"
@@ -87,6 +89,20 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     Backend* backend, PlacedMemory&& memory, LoadCounters& counters,
     const DecodeAccount& account, const std::string& expected_hash = "",
     SampleStore* store = nullptr);
+
+// The hash of the number of samples, and of names, dtypes, shapes and bytes of
+// all fields, whose digests are a ContentHasher's.
+std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
+                        absl::Span<const Digest> fields);
+
+// Does all that LoadDataset does but keep the samples: takes the same buffers,
+// and returns the contents that the dataset would have, without its memory.
+// Errors as LoadDataset. REQUIRES: !plan.needs_sizes().
+absl::StatusOr<Dataset::Contents> HashSamples(const LoadPlan& plan,
+                                              SampleSource& source,
+                                              Backend* backend,
+                                              LoadCounters& counters,
+                                              const DecodeAccount& account);
 
 }  // namespace datasetd
 

@@ -46,7 +46,8 @@ absl::Status DatasetEntry::CheckReadable() const {
 
 bool DatasetEntry::IsUnused(bool for_restored) const {
   return state == DatasetState::kReady && !spec->pin() && holders.empty() &&
-         num_feeds_of.empty() && !(for_restored && is_restored && !was_used);
+         num_feeds_of.empty() && comparisons.empty() &&
+         !(for_restored && is_restored && !was_used);
 }
 
 int64_t DatasetEntry::BytesIn(const MemoryBudget& budget) const {
@@ -88,6 +89,11 @@ void DatasetEntry::Cancel() {
     scan->Cancel();
   }
   if (cancel) cancel();
+}
+
+void DatasetEntry::CancelComparisons() {
+  for (PushComparison* const comparison : comparisons) comparison->Cancel();
+  comparisons.clear();
 }
 
 DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {

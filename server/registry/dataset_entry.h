@@ -35,6 +35,7 @@
 #include "server/load/sample_loader.h"
 #include "server/load/source_scan.h"
 #include "server/registry/load_call.h"
+#include "server/registry/push_comparison.h"
 
 namespace datasetd {
 
@@ -100,6 +101,9 @@ struct DatasetEntry : DatasetInfo {
   std::function<void()> cancel;
   // While READY or UNLOADING; not empty then.
   Replicas replicas;
+  // Pushes that are compared with it, which keeps it from eviction. Empty
+  // unless it is READY.
+  std::set<PushComparison*> comparisons;
 
   int64_t BytesIn(const MemoryBudget& budget) const;
   // True if a load of the caller may have its name: it has failed, and is not
@@ -129,6 +133,8 @@ struct DatasetEntry : DatasetInfo {
   void SetPlan(const LoadPlan& plan, const Placement& placed);
   // Makes its scan, push or load end soon if it is LOADING.
   void Cancel();
+  // Ends the pushes that are compared with it.
+  void CancelComparisons();
   void ClearHolders() {
     holders.clear();
     getters.clear();

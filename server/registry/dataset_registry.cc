@@ -94,7 +94,10 @@ void DatasetRegistry::CancelLoads() {
   suspects_.clear();
   scans_.Clear();
   loads_.Clear();
-  for (const auto& [name, entry] : table_.entries()) entry->Cancel();
+  for (const auto& [name, entry] : table_.entries()) {
+    entry->Cancel();
+    entry->CancelComparisons();
+  }
   for (const auto& call : joining_) call->scan->Cancel();
 }
 
@@ -128,6 +131,7 @@ std::vector<std::shared_ptr<const Dataset>> DatasetRegistry::FailDevice(
     if (entry->state != DatasetState::kReady || !entry->IsLost()) continue;
     entry->state = DatasetState::kFailed;
     entry->error = devices_->CheckServes(device);
+    entry->CancelComparisons();
     entry->report_reservation.Release();
     entry->index_memory.reset();
     observer_(DatasetEvent::kFailed, DescribeBriefly(*entry), Caller());
@@ -191,6 +195,14 @@ uint64_t DatasetRegistry::MaxUnusedBytes(const MemoryBudget& budget) const {
              : total / kAllPercent * max_unused_percent_;
 }
 
+bool DatasetRegistry::IsThere(const std::string& name,
+                              const Caller& caller) const {
+  MutexLock lock(&mutex_);
+  const auto found = table_.Find(name, caller);
+  return found.ok() && ((*found)->state == DatasetState::kLoading ||
+                        (*found)->state == DatasetState::kReady);
+}
+
 absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,
                                                   const Caller& caller) {
   MutexLock lock(&mutex_);
@@ -198,12 +210,16 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,
   DatasetEntry& entry = *found;
   if (entry.state == DatasetState::kLoading ||
       entry.state == DatasetState::kReady) {
-    entry.holders.insert(caller.session_id);
-    entry.was_used = true;
-    entry.getters.insert(caller.session_id);
-    entry.last_used = clock_->Monotonic();
+    HoldEntry(entry, caller);
   }
   return entry.Describe(clock_->Monotonic());
+}
+
+void DatasetRegistry::HoldEntry(DatasetEntry& entry, const Caller& caller) {
+  entry.holders.insert(caller.session_id);
+  entry.was_used = true;
+  entry.getters.insert(caller.session_id);
+  entry.last_used = clock_->Monotonic();
 }
 
 DatasetInfo DatasetRegistry::DescribeBriefly(const DatasetEntry& entry) const {
@@ -411,6 +427,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
     EndWaitingScan(found);
     return Replicas();
   }
+  entry.CancelComparisons();
   if (!entry.num_feeds_of.empty()) {
     entry.state = DatasetState::kUnloading;
     entry.ClearHolders();
@@ -455,6 +472,9 @@ void DatasetRegistry::ReleaseSession(uint64_t session_id) {
   }
   for (const auto& [name, entry] : table_.entries()) {
     DropHold(*entry, session_id);
+    for (PushComparison* const comparison : entry->comparisons) {
+      if (comparison->session_id() == session_id) comparison->Cancel();
+    }
   }
 }
 

@@ -40,6 +40,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/mutex.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "server/cache/dataset_cache.h"
@@ -64,6 +65,7 @@
 #include "server/registry/dataset_use.h"
 #include "server/registry/load_call.h"
 #include "server/registry/load_queue.h"
+#include "server/registry/push_comparison.h"
 #include "server/registry/resident_memory.h"
 
 namespace datasetd {
@@ -148,26 +150,38 @@ class DatasetRegistry {
   // loaded become FAILED. REQUIRES: called at most once.
   void Restore(std::vector<RestoredDataset> datasets);
 
+  using DigestReceiver = std::function<absl::StatusOr<std::vector<Digest>>()>;
+
   // Loads from a source that a client sends, and holds the dataset. Reads on
   // the calling thread and returns when the dataset is READY. The spec id
   // becomes a hash of name and content. REQUIRES: the format is kPushedFormat.
   // `cancel` is called, under a lock, when the push is no longer wanted; it
-  // must make the source's reads fail.
-  //   ALREADY_EXISTS  the name is in use
+  // must make the source's reads fail. If it accepts the same and a READY
+  // dataset that the caller may see has the name, the samples are hashed and
+  // not stored: the id is of that dataset, which is held, if it is what the
+  // push would have made. `receive_digests` is not null then: it waits for the
+  // digests of the fields, which a client may send instead of samples that
+  // are stored as they are; none: it sends the samples.
+  //   ALREADY_EXISTS  the name is in use; or by a dataset that differs
   //   ABORTED         the files of a load of the name are not found yet, or it
-  //                   is being cancelled for long
+  //                   is being cancelled for long; if it accepts the same, it
+  //                   is LOADING
   //   CANCELLED       the push was cancelled
   // Other errors as Load, and of the source.
   absl::StatusOr<uint64_t> Push(v1::DatasetSpec spec,
                                 std::unique_ptr<SampleSource> source,
                                 const Caller& caller,
-                                std::function<void()> cancel);
+                                std::function<void()> cancel,
+                                DigestReceiver receive_digests = nullptr);
 
   // Starts a dry run of a load of `spec`: scans the source's files, then begins
   // to read its samples. Errors as Load for a bad spec or source.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
       v1::DatasetSpec spec, const Caller& caller,
       std::shared_ptr<SourceScan> scan = nullptr);
+
+  // Whether the caller sees a dataset of this name that is LOADING or READY.
+  bool IsThere(const std::string& name, const Caller& caller) const;
 
   // Holds an existing dataset and returns its description. NOT_FOUND if there
   // is no such dataset that the caller may see.
@@ -296,6 +310,16 @@ class DatasetRegistry {
   // its source is open, or until its load has ended if that is being cancelled.
   absl::Status AwaitPlanned(const std::string& name, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For pushes: begins to compare with the dataset of the name, if the caller
+  // sees a READY one; else null.
+  absl::StatusOr<std::unique_ptr<PushComparison>> BeginComparison(
+      const OpenedSource& push, const Caller& caller,
+      const std::function<void()>& cancel)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Slow. Returns the dataset's id, and holds it, if it is the same.
+  absl::StatusOr<uint64_t> Compare(PushComparison& comparison,
+                                   OpenedSource push, const Caller& caller,
+                                   const DigestReceiver& receive_digests);
   // Whether one more dataset of that name may be loaded.
   absl::Status CheckAdmission(const std::string& name,
                               const Caller& caller) const
@@ -335,6 +359,9 @@ class DatasetRegistry {
   absl::Status ReserveIndices(DatasetEntry& entry, const LoadPlan& plan,
                               const Placement& placement)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // RESOURCE_EXHAUSTED if the share cannot be so large.
+  static absl::Status TakeForIndices(const std::string& name, int64_t bytes,
+                                     DecodeBudget::Share& share);
   // The report of bad samples is kept, too.
   absl::Status ReserveReport(DatasetEntry& entry, const Dataset& dataset);
   // Frees what the load does not need any more, and the dataset if it is not
@@ -361,6 +388,8 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndUse(uint64_t entry_id, uint32_t uid);
   bool IsReady(uint64_t entry_id) const;
+  void HoldEntry(DatasetEntry& entry, const Caller& caller)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropHold(DatasetEntry& entry, uint64_t session_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DatasetInfo DescribeBriefly(const DatasetEntry& entry) const

@@ -196,10 +196,16 @@ absl::Status DatasetRegistry::ReserveIndices(DatasetEntry& entry,
       2 * static_cast<int64_t>(num_replicas), plan.index_bytes);
   entry.index_memory =
       std::make_unique<DecodeBudget::Share>(&list_budget_, entry.owner.uid);
-  const auto is_granted = entry.index_memory->TryGrowTo(bytes);
+  return TakeForIndices(entry.spec->name(), bytes, *entry.index_memory);
+}
+
+absl::Status DatasetRegistry::TakeForIndices(const std::string& name,
+                                             int64_t bytes,
+                                             DecodeBudget::Share& share) {
+  const auto is_granted = share.TryGrowTo(bytes);
   if (is_granted.ok() && *is_granted) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
-      "dataset '", entry.spec->name(),
+      "dataset '", name,
       "': the places of its samples, which differ in size, take ", bytes,
       " bytes of host memory, and do not fit with the lists of this user's "
       "loads and datasets: unload another one, wait until other loads have "

@@ -118,19 +118,7 @@ absl::Status DatasetRegistry::CheckSame(const DatasetEntry& entry,
       entry.request_id != call.request_id) {
     return DatasetTable::NameTaken(entry, call.caller);
   }
-  const v1::DatasetSpec& wanted = *call.request.spec;
-  if (wanted.pin() && !entry.spec->pin()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("pin: dataset '", wanted.name(),
-                     "' is loaded, and not pinned; unload it first"));
-  }
-  if (wanted.private_() && !entry.spec->private_()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "private: dataset '", wanted.name(),
-        "' is loaded, and every user sees it; unload it first, or choose "
-        "another name"));
-  }
-  return absl::OkStatus();
+  return CheckAccess(entry, *call.request.spec);
 }
 
 absl::Status DatasetRegistry::Attach(DatasetEntry& entry,

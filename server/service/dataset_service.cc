@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/background_thread.h"
+#include "base/digest.h"
 #include "base/status_macros.h"
 #include "proto/push_metadata.h"
 #include "server/dataset/sorted_options.h"
@@ -48,26 +49,78 @@ UserPlaces::Refusal TooMany(const char* what, const char* of_user = "") {
   };
 }
 
-// Reads the blocks of a push after its header.
-absl::StatusOr<bool> NextBlock(
-    const RequestContext& context, const grpc::ServerContext& call,
-    grpc::ServerReader<v1::PushDatasetRequest>* reader, std::string* block) {
-  const auto receiving = context.ExpectMessage(call);
-  v1::PushDatasetRequest request;
-  if (!reader->Read(&request)) {
-    if (!call.IsCancelled()) return false;
+// The messages of a push after its header.
+class PushStream {
+ public:
+  PushStream(const RequestContext* context, grpc::ServerContext* call,
+             grpc::ServerReader<v1::PushDatasetRequest>* reader)
+      : context_(*context), call_(*call), reader_(*reader) {}
+
+  // True once the client was told that the push has begun.
+  bool is_begun() const { return is_begun_; }
+
+  // As PushedSource::NextBlock.
+  absl::StatusOr<bool> NextBlock(std::string* block) {
+    Begin(kPushByBlocks);
+    if (!has_request_) {
+      DATASETD_ASSIGN_OR_RETURN(const bool is_there, Read());
+      if (!is_there) return false;
+    }
+    has_request_ = false;
+    if (request_.part_case() != v1::PushDatasetRequest::kBlock ||
+        request_.block().size() > kMaxBlockBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the header was followed by something else than blocks "
+                       "of at most ",
+                       kMaxBlockBytes, " bytes"));
+    }
+    *block = std::move(*request_.mutable_block());
+    return true;
+  }
+
+  // As DatasetRegistry::DigestReceiver: returns none before the first block.
+  absl::StatusOr<std::vector<Digest>> ReceiveDigests() {
+    Begin(kPushByDigests);
+    do {
+      DATASETD_ASSIGN_OR_RETURN(has_request_, Read());
+    } while (has_request_ && request_.has_block() && request_.block().empty());
+    std::vector<Digest> digests;
+    if (!has_request_ || !request_.has_digests()) return digests;
+    for (const std::string& bytes : request_.digests().fields()) {
+      Digest& digest = digests.emplace_back();
+      if (bytes.size() != digest.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("digests: one has ", bytes.size(), " bytes, expected ",
+                         digest.size()));
+      }
+      std::copy(bytes.begin(), bytes.end(), digest.begin());
+    }
+    return digests;
+  }
+
+ private:
+  void Begin(const char* value) {
+    if (is_begun_) return;
+    call_.AddInitialMetadata(kPushBegunKey, value);
+    reader_.SendInitialMetadata();
+    is_begun_ = true;
+  }
+
+  // False at the end.
+  absl::StatusOr<bool> Read() {
+    const auto receiving = context_.ExpectMessage(call_);
+    if (reader_.Read(&request_)) return true;
+    if (!call_.IsCancelled()) return false;
     return absl::CancelledError("the push was broken off");
   }
-  if (request.part_case() != v1::PushDatasetRequest::kBlock ||
-      request.block().size() > kMaxBlockBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the header was followed by something else than blocks of "
-                     "at most ",
-                     kMaxBlockBytes, " bytes"));
-  }
-  *block = std::move(*request.mutable_block());
-  return true;
-}
+
+  const RequestContext& context_;
+  grpc::ServerContext& call_;
+  grpc::ServerReader<v1::PushDatasetRequest>& reader_;
+  bool is_begun_ = false;
+  v1::PushDatasetRequest request_;
+  bool has_request_ = false;  // that NextBlock has not returned
+};
 
 }  // namespace
 
@@ -204,8 +257,6 @@ absl::Status DatasetService::Push(
     grpc::ServerReader<v1::PushDatasetRequest>* reader,
     v1::PushDatasetResponse* response) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-  DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
-                            pushes_.Take(caller.uid));
   v1::PushDatasetRequest first;
   const bool is_read = [&] {
     const auto receiving = context_->ExpectMessage(*call);
@@ -216,6 +267,14 @@ absl::Status DatasetService::Push(
   }
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
   DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info, push.is_encoded));
+  const absl::StatusOr<UserPlaces::Place> place = pushes_.Take(caller.uid);
+  if (!place.ok()) {
+    // It is compared when others have been: all ranks of a job may push the
+    // same.
+    return push.accepts_same && datasets_->IsThere(push.spec.name(), caller)
+               ? absl::AbortedError(place.status().message())
+               : place.status();
+  }
   DATASETD_ASSIGN_OR_RETURN(const uint64_t id,
                             PushSamples(call, reader, push, caller));
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, push.spec.name(), caller));
@@ -252,23 +311,23 @@ absl::StatusOr<uint64_t> DatasetService::PushSamples(
     grpc::ServerContext* call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
     const Caller& caller) {
-  bool is_begun = false;
+  PushStream stream(context_, call, reader);
   const auto next_block = [&](std::string* block) {
-    if (!is_begun) {
-      call->AddInitialMetadata(kPushBegunKey, "1");
-      reader->SendInitialMetadata();
-    }
-    is_begun = true;
-    return NextBlock(*context_, *call, reader, block);
+    return stream.NextBlock(block);
   };
+  DatasetRegistry::DigestReceiver receive_digests;
+  if (push.accepts_same) {
+    receive_digests = [&] { return stream.ReceiveDigests(); };
+  }
   const auto attempt = [&]() -> absl::StatusOr<uint64_t> {
     DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
                               OpenPush(call, push, caller, next_block));
-    return datasets_->Push(push.spec, std::move(source), caller,
-                           [call] { call->TryCancel(); });
+    return datasets_->Push(
+        push.spec, std::move(source), caller, [call] { call->TryCancel(); },
+        receive_digests);
   };
   const auto is_lack = [&](const absl::Status& status) {
-    return absl::IsResourceExhausted(status) && !is_begun;
+    return absl::IsResourceExhausted(status) && !stream.is_begun();
   };
   return context_->TryAgainIf(is_lack, attempt);
 }

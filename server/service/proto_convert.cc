@@ -48,6 +48,7 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
     spec.set_max_bad_samples(header.max_bad_samples());
   }
   *spec.mutable_options() = header.options();
+  to.accepts_same = header.accepts_same();
   to.info.num_samples = header.num_samples();
   to.info.class_names.assign(header.class_names().begin(),
                              header.class_names().end());

@@ -21,6 +21,7 @@ struct PushSpec {
   v1::DatasetSpec spec;
   SourceInfo info;
   std::vector<bool> is_encoded;  // by field
+  bool accepts_same = false;
   bool has_encoded() const {
     return std::find(is_encoded.begin(), is_encoded.end(), true) !=
            is_encoded.end();

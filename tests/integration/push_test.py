@@ -1,5 +1,6 @@
 """Pushes that are killed, cancelled, refused or slow, between processes."""
 
+import concurrent.futures
 import contextlib
 import os
 import re
@@ -143,6 +144,56 @@ def test_an_unload_ends_a_push_that_waits(daemon, kind):
         answer = worker.hear()
         assert answer["error"] == "Aborted"
         assert "'pushed': it was unloaded meanwhile" in answer["message"]
+
+
+def _whole(client):
+    """Pushes what a stalled push sends if it goes on."""
+    return client.push_dataset(
+        "pushed", [np.full(50_000, i % 256, np.uint8) for i in range(1000)])
+
+
+@pytest.mark.parametrize("end", ["goes on", "is killed", "is unloaded"])
+def test_a_push_of_a_dataset_that_is_there_is_hashed_alone(daemon, end):
+    with daemon.connect() as client:
+        whole = _whole(client)
+        before = harness.Footprint(daemon, client)
+        with _stalled(daemon) as worker:
+            after = harness.Footprint(daemon, client)
+            assert after.memory == before.memory
+            if end == "goes on":
+                worker.tell()
+                assert worker.hear() == {"num_samples": 1000}
+                (listed,) = client.list_datasets()
+                assert listed["spec_id"] == whole.spec_id
+                assert int(listed["num_holders"]) == 2
+            elif end == "is killed":
+                worker.kill()
+                worker.wait()
+            else:
+                client.unload_dataset("pushed")
+                assert _states(client) == {}
+                worker.tell()
+                answer = worker.hear()
+                assert answer["error"] == "Aborted"
+                assert "it was unloaded meanwhile" in answer["message"]
+        if end == "is unloaded":
+            assert _whole(client).content_hash == whole.content_hash
+        harness.expect_footprint(daemon, client, before)
+
+
+def test_any_number_of_ranks_push_the_same(daemon):
+    """More than a user may push, or call, at a time."""
+    values = {"x": np.arange(300_000)}
+
+    def push(_):
+        with daemon.connect() as client:
+            return client.push_dataset("ranks", values).spec_id
+
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        ids = list(pool.map(push, range(40)))
+    assert len(set(ids)) == 1
+    with daemon.connect() as client:
+        assert list(_states(client)) == ["ranks"]
 
 
 def test_silent_pushes_hold_up_no_load_and_are_counted(daemon):

@@ -262,7 +262,7 @@ def test_push_goes_where_load_goes(place, monkeypatch):
     assert pushed.column("y").tolist() == [3, 4]
     assert pushed.class_names == ["a", "b"]
     assert len(datasetd.push("drawn", iter([1, 2, 3]), ["x"])) == 3
-    with pytest.raises(datasetd.AlreadyExists, match="pushed before"):
+    with pytest.raises(datasetd.AlreadyExists, match="other samples"):
         datasetd.push("mine", {"x": [1, 2], "y": [3, 5]})
 
 

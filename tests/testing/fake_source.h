@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -56,13 +58,15 @@ class SourceGate {
 class FakeSource : public SampleSource {
  public:
   FakeSource(int64_t num_samples, int64_t width, const std::string& file,
-             uint8_t fill, SourceGate* gate)
+             uint8_t fill, SourceGate* gate,
+             std::vector<std::string> class_names = {})
       : fill_(fill), gate_(gate) {
     info_.num_samples = num_samples;
     info_.fields = {{.name = "image",
                      .dtype = Dtype::kUint8,
                      .shape = {1, width, 1},
                      .is_image = true}};
+    info_.class_names = std::move(class_names);
     info_.files = {{.path = file, .size_bytes = num_samples * width}};
   }
   const SourceInfo& info() const override { return info_; }

@@ -41,7 +41,7 @@ def test_the_copy_is_what_a_push_of_all_is(client, parts):
         # Attaches, since the content is the same.
         with client.push_dataset(whole.name, datasetd.concat(parts)) as same:
             assert same.spec_id == whole.spec_id
-        with pytest.raises(datasetd.AlreadyExists, match="other content"):
+        with pytest.raises(datasetd.AlreadyExists, match="other samples"):
             client.push_dataset(whole.name, datasetd.concat(parts[::-1]))
 
 

@@ -139,7 +139,7 @@ def test_load_attaches_by_the_files(client, daemon, tmp_path, monkeypatch):
     with client.load_dataset("named", "npz", path, options=_CHOSEN):
         _write_npz(path)
         with pytest.raises(
-            datasetd.AlreadyExists, match="9 samples; these are 60"
+            datasetd.AlreadyExists, match="9 samples, and these are 60"
         ):
             client.load_dataset("named", "npz", path, options=_CHOSEN)
 
@@ -217,7 +217,7 @@ def test_another_users_dataset_of_that_name_is_compared(
         client.unload_dataset(name, force=True)
     with client.push_dataset(name, {"image": _IMAGES[:5]}):
         monkeypatch.setattr("os.getuid", lambda: 12345)
-        with pytest.raises(datasetd.AlreadyExists, match="other content"):
+        with pytest.raises(datasetd.AlreadyExists, match="'replace' pushes these"):
             datasetd.load("npz", path, options=_CHOSEN)
 
 

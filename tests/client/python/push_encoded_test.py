@@ -276,18 +276,17 @@ def test_a_second_push_is_compared(client):
             with client.push_dataset(name, same) as again:
                 assert len(again) == 70
         other = [*squares[:69], _file(_picture(4, 4), "png")]
-        for images in (other, squares[:69] + [b"\xff\xd8\xff"]):
-            with pytest.raises(datasetd.AlreadyExists, match="other content"):
-                client.push_dataset(
-                    name, {"image": images, "label": list(range(70))})
+        with pytest.raises(datasetd.AlreadyExists, match="other samples"):
+            client.push_dataset(
+                name, {"image": other, "label": list(range(70))})
+        with pytest.raises(datasetd.DataLoss, match="sample 69"):
+            client.push_dataset(
+                name, {"image": squares[:69] + [b"\xff\xd8\xff"],
+                       "label": list(range(70))})
         with client.push_dataset(
             name, {"image": other}, if_exists="keep"
         ) as kept:
             assert len(kept) == 70
-    ragged = _name()
-    with client.push_dataset(ragged, _COLUMNS):
-        with pytest.raises(datasetd.AlreadyExists, match="cannot be compared"):
-            client.push_dataset(ragged, _COLUMNS)
 
 
 def test_a_part_and_its_progress(client):
@@ -399,7 +398,7 @@ def test_a_mask_has_the_values_in_its_file(client, bits, colour):
             for value in _values(dataset)["mask"]:
                 np.testing.assert_array_equal(value[0], classes)
             other = {"mask": [mask] * 2 + [_png(np.roll(classes, 1, 1), bits, colour)]}
-            with pytest.raises(datasetd.AlreadyExists, match="other content"):
+            with pytest.raises(datasetd.AlreadyExists, match="other samples"):
                 client.push_dataset(name, other)
 
 
@@ -458,3 +457,51 @@ def test_a_stream_that_is_not_what_the_header_says(client):
     assert all(not d["name"].startswith("encoded-")
                or d["state"] != "DATASET_STATE_LOADING"
                for d in client.list_datasets())
+
+
+def test_a_stream_that_is_compared_and_is_not_what_the_header_says(client):
+    png = _file(_picture(4, 4), "png")
+    sample = struct.pack("<I", len(png)) + png + b"\7"
+    name = _name()
+    header = {**_header(2), "name": name, "accepts_same": True}
+    plain = {"name": _name(), "num_samples": 3, "accepts_same": True,
+             "fields": [{"name": "x", "dtype": "DTYPE_INT32", "shape": [2]}]}
+    made = [_send(client, header, sample * 2), _send(client, plain, bytes(24))]
+    for sent, stream, match in (
+        (header, sample, "ended after 1 of 2"),
+        (header, sample * 3, "more was sent than the 2"),
+        (header, b"\xff\xff\xff\x7fx", "its file has 2147483647 bytes"),
+        (plain, bytes(23), "ended after 2 of 3"),
+        (plain, bytes(25), "more was sent than the 3"),
+    ):
+        with pytest.raises(datasetd.InvalidArgument, match=match):
+            _send(client, sent, stream)
+    # What is there stays as it was.
+    assert _send(client, header, sample * 2)["spec_id"] == made[0]["spec_id"]
+    assert _send(client, plain, bytes(24))["spec_id"] == made[1]["spec_id"]
+
+
+def test_samples_by_field_that_are_not_what_the_header_says(client):
+    header = {"name": _name(), "num_samples": 3, "accepts_same": True,
+              "fields": [{"name": "x", "dtype": "DTYPE_INT32", "shape": [2]}]}
+    rows = np.arange(6, dtype=np.int32).reshape(3, 2)
+
+    def send(*blocks):
+        with client._session.connection().used() as handle:
+            sender = pushing._Sender(handle, header)
+            try:
+                for arrays in blocks:
+                    sender.write_rows(arrays)
+                return sender.finish()
+            finally:
+                sender.close()
+
+    made = send([rows[:1]], [rows[1:]])
+    for blocks, match in (
+        ([[rows, rows]], "3 samples of 2 fields, expected 0 or more of 1"),
+        ([[rows], [rows[:1]]], "more was sent than the 3"),
+        ([[rows[:2]]], "ended after 2 of 3"),
+    ):
+        with pytest.raises(datasetd.InvalidArgument, match=match):
+            send(*blocks)
+    assert send([rows])["spec_id"] == made["spec_id"]

@@ -60,30 +60,6 @@ def test_the_same_device_by_other_words_attaches(client, taken):
             assert again.spec_id == taken.spec_id
 
 
-@pytest.mark.parametrize(
-    "given, present, want",
-    [
-        ("", "cuda:1", True),
-        ("each", "cuda:0,cuda:2", True),
-        ("each", "cuda:0", False),
-        ("each", "cpu", False),
-        ("cuda:2,cuda:0", "cuda:0,cuda:2", True),
-        ("cuda:1", "cuda:0", False),
-        ("shard", "shard:cuda:0,cuda:2", True),
-        ("shard", "cuda:0,cuda:2", False),
-        ("each", "shard:cuda:0,cuda:2", False),
-    ],
-)
-def test_where_a_push_would_lie(given, present, want):
-    """The daemon has the host and three GPUs, of which one has failed."""
-    devices = [{"name": name, "error": ""} for name in ("cpu", "cuda:0")]
-    devices += [{"name": "cuda:1", "error": "lost"},
-                {"name": "cuda:2", "error": ""}]
-    session = types.SimpleNamespace(call=lambda method: {"devices": devices})
-    dataset = types.SimpleNamespace(device=present)
-    assert push._is_on(session, given, dataset) == want
-
-
 def test_images_and_masks_are_compared_whole(client):
     generator = np.random.default_rng(2)
     samples = [
@@ -102,7 +78,7 @@ def test_images_and_masks_are_compared_whole(client):
         with client.push_dataset("ragged", iter(samples), **arguments) as same:
             assert same.spec_id == dataset.spec_id
         samples[59][0][0, 0, 0] ^= 1
-        with pytest.raises(datasetd.AlreadyExists, match="other content"):
+        with pytest.raises(datasetd.AlreadyExists, match="other samples"):
             client.push_dataset("ragged", samples, **arguments)
 
 
@@ -110,9 +86,11 @@ def test_other_content_is_refused_with_the_ways_out(client, taken):
     other = _Y.copy()
     other[-1] += 1
     for data, words in (
-        ({"x": _X, "y": other}, "other content"),
-        ({"x": _X[1:], "y": _Y[1:]}, "200000 samples; these are 199999"),
-        ({"y": _Y, "x": _X}, "other content"),
+        ({"x": _X, "y": other}, "other samples"),
+        ({"x": _X[1:], "y": _Y[1:]}, "200000 samples, and these are 199999"),
+        ({"y": _Y, "x": _X}, "has the fields x, y, and these samples y, x"),
+        ({"x": _X, "y": _Y.astype("int32")}, "'y' as array of int64 (), and "
+         "these samples as array of int32 ()"),
     ):
         with pytest.raises(datasetd.AlreadyExists) as caught:
             client.push_dataset("taken", data)
@@ -136,23 +114,69 @@ def test_floats_are_compared_by_their_bits(client):
             with client.push_dataset(name, data) as same:
                 assert same.spec_id == dataset.spec_id
             data["x"][8, 0] = -0.0
-            with pytest.raises(datasetd.AlreadyExists, match="other content"):
+            with pytest.raises(datasetd.AlreadyExists, match="other samples"):
                 client.push_dataset(name, data)
 
 
-def test_sizes_that_differ_cannot_be_compared(client):
-    samples = [np.zeros((3 + i, 4, 3), np.uint8) for i in range(4)]
-    with client.push_dataset("sizes", samples, ragged=True):
-        with pytest.raises(datasetd.AlreadyExists, match="differ in size"):
-            client.push_dataset("sizes", samples, ragged=True)
+def _png(value):
+    file = io.BytesIO()
+    Image.fromarray(value).save(file, "png")
+    return file.getvalue()
 
 
-def test_pretransforms_cannot_be_compared(client):
+_SIZES = [np.full((3 + i, 4, 3), i, np.uint8) for i in range(40)]
+
+
+@pytest.mark.parametrize(
+    "samples, arguments",
+    [
+        (_SIZES, {"ragged": True}),
+        ([*map(_png, _SIZES)], {}),
+        ([*map(_png, _SIZES)],
+         {"pretransforms": [T.Resize((5, 6)), T.ToDtype("float32")]}),
+        ([value[:3] for value in _SIZES],
+         {"pretransforms": [T.CenterCrop(2)]}),
+        ([*map(_png, _SIZES[:5]), b"", _png(_SIZES[5])],
+         {"bad_samples": "skip"}),
+        ([*map(_png, _SIZES[:5]), b"", _png(_SIZES[5])],
+         {"bad_samples": "replace"}),
+    ],
+    ids=["ragged", "encoded", "encoded and pretransformed", "pretransformed",
+         "with bad samples", "with a sample that was replaced"],
+)
+def test_every_kind_of_push_is_compared(client, samples, arguments):
+    name = f"kind-{next(_NUMBERS)}"
+    arguments["fields"] = {"image": "image"}
+
+    def push(values):
+        return client.push_dataset(
+            name, [{"image": value} for value in values], **arguments)
+
+    with push(samples) as dataset:
+        with push(samples) as again:
+            assert again.spec_id == dataset.spec_id
+            assert again.num_bad_samples == dataset.num_bad_samples
+        last = samples[-1]
+        if isinstance(last, bytes):
+            changed = _png(np.full((42, 4, 3), 99, np.uint8))
+        else:
+            changed = 255 - last
+        with pytest.raises(datasetd.AlreadyExists, match="other samples"):
+            push([*samples[:-1], changed])
+        with pytest.raises(datasetd.AlreadyExists, match="samples, and these"):
+            push(samples[:2])
+
+
+def test_other_pretransforms_are_refused_before_the_samples(client):
     images = np.zeros((5, 4, 4, 3), np.uint8)
-    arguments = {"pretransforms": [T.CenterCrop(2)]}
-    with client.push_dataset("cropped", (images,), **arguments):
-        with pytest.raises(datasetd.AlreadyExists, match="pretransforms"):
-            client.push_dataset("cropped", (images,), **arguments)
+    with client.push_dataset("cropped", (images,),
+                             pretransforms=[T.CenterCrop(2)]):
+        for pretransforms in ((), [T.CenterCrop(3)]):
+            with pytest.raises(
+                datasetd.AlreadyExists, match="other pretransforms"
+            ):
+                client.push_dataset(
+                    "cropped", (images,), pretransforms=pretransforms)
 
 
 def test_what_was_loaded_is_no_push(client, dataset):
@@ -270,7 +294,7 @@ def test_who_comes_second_waits_for_the_first(client, daemon):
     assert slow.is_begun.wait(60)
 
     class Opens(SlowSamples):
-        """Source of the second push, which it reads to compare."""
+        """Source of the second push."""
 
         def __getitem__(self, i):
             return np.full(500, i)
@@ -351,12 +375,13 @@ def test_who_waited_in_vain_pushes(client, daemon, monkeypatch):
                 assert is_begun.wait(60)
             return np.full(3, i)
 
-    def sleep(seconds):
-        is_waiting.set()
-        # A pause between two looks; its length changes no result.
-        is_waiting.wait(seconds)
+    class Sender(push._Sender):
+        def __init__(self, handle, header):
+            if header["num_samples"] == 100:
+                is_waiting.set()
+            super().__init__(handle, header)
 
-    monkeypatch.setattr(push, "time", types.SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(push, "_Sender", Sender)
     with client.push_dataset("vain", Late()) as dataset:
         assert len(dataset) == 100
     first.join(60)
@@ -451,8 +476,12 @@ def test_a_push_that_is_unloaded_says_so(client, daemon):
     assert "'ended-rival': it was unloaded meanwhile" in str(error)
 
 
-@pytest.mark.parametrize("if_exists", ["same", "keep", "replace"])
-def test_a_name_that_is_taken_unseen(client, monkeypatch, if_exists):
+@pytest.mark.parametrize(
+    "if_exists, num_pauses", [("same", 0), ("keep", 5), ("replace", 5)]
+)
+def test_a_name_that_is_taken_unseen(
+    client, monkeypatch, if_exists, num_pauses
+):
     """As by the private dataset of another user."""
     pauses = []
 
@@ -464,7 +493,7 @@ def test_a_name_that_is_taken_unseen(client, monkeypatch, if_exists):
         push, "time", types.SimpleNamespace(sleep=pauses.append))
     with pytest.raises(datasetd.AlreadyExists, match="'hidden' is taken"):
         client.push_dataset("hidden", [1], if_exists=if_exists)
-    assert len(pauses) == 5
+    assert len(pauses) == num_pauses
 
 
 def test_a_wrong_name_is_found_before_a_sample_is_read(client):

@@ -355,8 +355,7 @@ def test_a_name_of_the_content(client):
     with client.push_dataset("same-name", first):
         with pytest.raises(
             datasetd.AlreadyExists,
-            match="other content.*drawn anew in each run.*'replace'.*None for "
-            "one of the content",
+            match="other samples.*drawn anew in each run.*'replace'.*name=None",
         ):
             client.push_dataset("same-name", second)
 

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/content_hasher.h"
 #include "base/digest.h"
 #include "base/mutex.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/dataset/content_hasher.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_encoded_source.h"
 #include "tests/testing/ops.h"

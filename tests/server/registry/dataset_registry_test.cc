@@ -1,6 +1,7 @@
 #include "server/registry/dataset_registry.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/content_hasher.h"
+#include "base/digest.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -85,6 +88,19 @@ class DatasetRegistryTest : public ::testing::Test {
     ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
     clock_.Advance(absl::Seconds(1));
   }
+  static v1::DatasetSpec Pushed(const std::string& text = "") {
+    return With(NamedSpec("a"), "format: 'push' path: '' " + text);
+  }
+  // Pushes "a", or compares it with what is there.
+  absl::StatusOr<uint64_t> Push(const Caller& caller, bool accepts_same,
+                                const v1::DatasetSpec& spec = Pushed()) {
+    auto source = std::make_unique<FakeSource>(num_samples_, width_, "", fill_,
+                                               &gate_, class_names_);
+    DatasetRegistry::DigestReceiver receive;
+    if (accepts_same) receive = [this] { return digests_; };
+    return registry_->Push(
+        spec, std::move(source), caller, [] {}, receive);
+  }
   uint64_t used_bytes() const {
     return devices_->devices()[0].budget->used_bytes();
   }
@@ -115,7 +131,10 @@ class DatasetRegistryTest : public ::testing::Test {
   std::atomic<int> num_scanning_ = 0;
   FakeClock clock_;
   int64_t num_samples_ = 100;
+  int64_t width_ = 1;  // of a pushed sample
   uint8_t fill_ = 7;
+  std::vector<std::string> class_names_;  // of a push
+  std::vector<Digest> digests_;           // that are sent instead of it
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetRegistry> registry_;
 };
@@ -731,6 +750,123 @@ TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("push")));
   EXPECT_THAT(registry_->List(), SizeIs(0));
   EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, ASamePushIsHashedAndHoldsWhatIsThere) {
+  // The first one finds the name free.
+  const auto pushed = Push(kAlice, /*accepts_same=*/true);
+  ASSERT_THAT(pushed, IsOk());
+  const uint64_t num_loads = counters_of_loads();
+  EXPECT_EQ(Push(kBob, true), pushed);
+  EXPECT_EQ(gate_.num_reads(), 2);
+  EXPECT_EQ(counters_of_loads(), num_loads);
+  EXPECT_EQ(AwaitSettled("a").num_holders, 2);
+  EXPECT_EQ(used_bytes(), 100);
+  // Of 100 bytes, without them.
+  const std::vector<uint8_t> bytes(100, fill_);
+  ContentHasher hasher(1, 1);
+  hasher.Add(0, bytes);
+  digests_ = {hasher.Finish(0)};
+  EXPECT_EQ(Push(kBob, true), pushed);
+  digests_[0][31] ^= 1;
+  EXPECT_THAT(Push(kBob, true), StatusIs(absl::StatusCode::kAlreadyExists,
+                                         HasSubstr("other samples")));
+  digests_.emplace_back();
+  EXPECT_THAT(Push(kBob, true),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("digests: there are 2, expected one")));
+  EXPECT_EQ(gate_.num_reads(), 2);
+  digests_.clear();
+  fill_ = 8;
+  EXPECT_THAT(Push(kRoot, true),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("'a' has other samples than these"),
+                             HasSubstr("choose another name"),
+                             HasSubstr("if_exists='keep'"))));
+  EXPECT_EQ(AwaitSettled("a").num_holders, 2);
+}
+
+TEST_F(DatasetRegistryTest, APushThatDiffersIsRefusedBeforeASampleIsRead) {
+  class_names_ = {"cat"};
+  v1::DatasetSpec spec = Pushed("private: true");
+  SetPretransforms(spec, "image",
+                   {Op("resize { size { height: 1 width: 1 } }")});
+  ASSERT_THAT(Push(kAlice, false, spec), IsOk());
+  const auto expect_refused = [&](const v1::DatasetSpec& wanted,
+                                  absl::StatusCode code,
+                                  const std::string& words) {
+    EXPECT_THAT(Push(kAlice, true, wanted), StatusIs(code, HasSubstr(words)));
+  };
+  constexpr auto kExists = absl::StatusCode::kAlreadyExists;
+  expect_refused(With(spec, "pin: true"), absl::StatusCode::kPermissionDenied,
+                 "pin");
+  expect_refused(Pushed(), kExists, "'a' was pushed with other pretransforms");
+  class_names_ = {"dog"};
+  expect_refused(spec, kExists, "'a' was pushed with other class names");
+  class_names_ = {"cat"};
+  num_samples_ = 99;
+  expect_refused(spec, kExists, "'a' has 100 samples, and these are 99");
+  EXPECT_EQ(gate_.num_reads(), 1);
+  // Of another user's private dataset nothing is told.
+  EXPECT_THAT(Push(kBob, true, spec),
+              StatusIs(kExists, "the name 'a' is taken; choose another"));
+  num_samples_ = 100;
+  EXPECT_THAT(Push(kAlice, true, spec), IsOk());
+}
+
+TEST_F(DatasetRegistryTest, OtherFieldsAndWhatWasLoadedAreRefused) {
+  ASSERT_THAT(Push(kAlice, false), IsOk());
+  width_ = 2;
+  EXPECT_THAT(Push(kAlice, true),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("'a' has field 'image' as image of uint8 (1, "
+                                 "1, 1), and these samples as image of uint8 "
+                                 "(1, 2, 1)")));
+  EXPECT_THAT(Push(kAlice, true, Pushed("private: true")),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("private: dataset 'a' is loaded")));
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  LoadAndAwait("a", kAlice);
+  EXPECT_THAT(Push(kAlice, true),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("'a' was loaded from '/data/a' (fake)")));
+}
+
+TEST_F(DatasetRegistryTest, ASamePushOfANameThatIsLoadingWaitsElsewhere) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  EXPECT_THAT(Push(kAlice, true),
+              StatusIs(absl::StatusCode::kAborted,
+                       HasSubstr("'a' is being loaded; try again")));
+}
+
+// What ends it: the dataset is unloaded, the session ends, or the daemon.
+TEST_F(DatasetRegistryTest, APushThatIsComparedEnds) {
+  const std::vector<std::function<void()>> ends = {
+      [&] { EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk()); },
+      [&] { registry_->ReleaseSession(kBob.session_id); },
+      [&] { registry_->CancelLoads(); },
+  };
+  for (const auto& end : ends) {
+    if (registry_->List().empty()) {
+      ASSERT_THAT(Push(kAlice, false), IsOk());
+    }
+    ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
+    gate_.Close();
+    const int num_reads = gate_.num_reads();
+    absl::Status status;
+    std::thread pusher([&] { status = Push(kBob, true).status(); });
+    while (gate_.num_reads() == num_reads) std::this_thread::yield();
+    // It is not held, but cannot be evicted.
+    registry_->MakeRoom("cpu", 1000);
+    EXPECT_EQ(used_bytes(), 100);
+    end();
+    gate_.Open();
+    pusher.join();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled,
+                                 HasSubstr("the push was cancelled")));
+  }
+  EXPECT_EQ(AwaitSettled("a").num_holders, 0);
 }
 
 TEST_F(DatasetRegistryTest, APrivateDatasetIsItsUsersAlone) {

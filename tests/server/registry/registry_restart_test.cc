@@ -481,6 +481,24 @@ TEST_F(RegistryRestartTest, APushedDatasetComesBackFromTheCacheAlone) {
   EXPECT_EQ(gate_.num_reads(), 1);
 }
 
+TEST_F(RegistryRestartTest, ARestoredPushIsComparedWithTheNextOne) {
+  const std::string hash = PushAndStore("p", kAlice);
+  Restart();
+  Restore({Pushed("p")}, hash);
+  AwaitSettled("p");
+  const auto push = [&] {
+    auto source = std::make_unique<FakeSource>(100, 1, "", fill_, &gate_);
+    return registry_->Push(
+        Pushed("p"), std::move(source), kAlice, [] {},
+        [] { return std::vector<Digest>(); });
+  };
+  EXPECT_THAT(push(), IsOk());
+  EXPECT_EQ(AwaitSettled("p").num_holders, 1);
+  ++fill_;
+  EXPECT_THAT(push(), StatusIs(absl::StatusCode::kAlreadyExists,
+                               HasSubstr("other samples")));
+}
+
 // Even if the hashes of the samples are the same.
 TEST_F(RegistryRestartTest, APushIsNeverAnsweredWithAnotherUsersSamples) {
   const std::string hash = PushAndStore("p", kBob);

@@ -114,6 +114,32 @@ TEST_F(ReplicasTest, ItIsReadOnceAndLiesOnEach) {
   EXPECT_THAT(Used(), ElementsAre(0, 100, 0));
 }
 
+TEST_F(ReplicasTest, APushIsTheSameWhereItsWordsMeanThoseDevices) {
+  const auto push = [&](const std::string& name, const std::string& device) {
+    v1::DatasetSpec spec = NamedSpec(name);
+    spec.set_format("push");
+    spec.clear_path();
+    spec.set_device(device);
+    auto source =
+        std::make_unique<FakeSource>(kNumSamples, 1, "", /*fill=*/7, &gate_);
+    return registry_->Push(
+        spec, std::move(source), kAlice, [] {},
+        [] { return std::vector<Digest>(); });
+  };
+  ASSERT_THAT(push("a", "cuda:0,cuda:2"), IsOk());
+  for (const char* const device : {"", "cuda:2,cuda:0"}) {
+    EXPECT_THAT(push("a", device), IsOk());
+  }
+  for (const char* const device : {"cuda:0", "each"}) {
+    EXPECT_THAT(push("a", device),
+                StatusIs(absl::StatusCode::kAlreadyExists,
+                         HasSubstr("'a' is on cuda:0,cuda:2, and the push")));
+  }
+  Fail(1);
+  EXPECT_THAT(push("a", "each"), IsOk());
+  EXPECT_THAT(Used(), ElementsAre(100, 0, 100));
+}
+
 TEST_F(ReplicasTest, AFeedTakesTheReplicaThatItAsksFor) {
   Load("a", "cuda:0,cuda:2");
   EXPECT_EQ(DeviceOf("a", ""), "cuda:0");

@@ -418,7 +418,6 @@ class Client:
         )
         try:
             message = push.push(
-                functools.partial(Dataset, self, self._session),
                 self._session,
                 header,
                 data,

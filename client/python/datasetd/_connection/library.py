@@ -136,6 +136,10 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [_P, ctypes.c_char_p, WaitFunction, _P, ctypes.POINTER(_P), _ERROR],
     ),
     "datasetd_push_write": (ctypes.c_int32, [_P, _P, ctypes.c_uint64, _ERROR]),
+    "datasetd_push_write_samples": (
+        ctypes.c_int32,
+        [_P, _P, ctypes.c_uint64, ctypes.c_uint64, _ERROR],
+    ),
     "datasetd_push_finish": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
     "datasetd_push_close": (None, [_P]),
     "datasetd_read_samples": (

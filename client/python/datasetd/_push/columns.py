@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Iterator, List, Mapping, Tuple, Union
 
 from ..errors import InvalidArgument
@@ -80,7 +81,7 @@ class Columns:
             for _, data in self._encoded_blocks():
                 yield data
             return
-        for arrays in self.blocks():
+        for arrays in self._blocks():
             yield from map(contiguous, arrays)
 
     def send(self, sender: Any, report: Report) -> None:
@@ -99,21 +100,17 @@ class Columns:
                 sender.write_block(data)
                 yield rows, len(data)
             return
-        row_dtype = self._row_dtype()
-        for arrays in self.blocks():
-            sender.write_rows(arrays, row_dtype)
-            yield len(arrays[0]), len(arrays[0]) * row_dtype.itemsize
+        row_bytes = self._row_bytes()
+        for arrays in self._blocks():
+            sender.write_rows(arrays)
+            yield len(arrays[0]), len(arrays[0]) * row_bytes
 
-    def _row_dtype(self) -> Any:
-        """Returns the dtype of a sample on the wire: its fields without
-        gaps."""
+    def _row_bytes(self) -> int:
         import numpy
 
-        return numpy.dtype(
-            [
-                (spec.name, numpy_dtype(spec), spec.shape)
-                for spec in self._specs
-            ]
+        return sum(
+            numpy.dtype(numpy_dtype(spec)).itemsize * math.prod(spec.shape)
+            for spec in self._specs
         )
 
     def _encoded_blocks(self) -> Iterator[Tuple[int, bytes]]:
@@ -133,27 +130,16 @@ class Columns:
                 wanted = rows * _BLOCK_BYTES // max(1, len(data))
                 rows = max(1, min(wanted, 2 * rows))
 
-    def blocks(self, max_rows: int = 1 << 30) -> Iterator[List[Any]]:
-        """Yields the fields' rows, about 1 MiB at a time: of encoded images
-        the pixels, or None as encoded.pixels()."""
-        rows = encoded.ROWS_AT_ONCE
-        if not self._has_encoded:
-            rows = max(1, _BLOCK_BYTES // max(1, self._row_dtype().itemsize))
-        rows = min(rows, max_rows)
+    def _blocks(self) -> Iterator[List[Any]]:
+        """Yields the fields' rows, about 1 MiB at a time. REQUIRES: none is
+        encoded."""
+        rows = max(1, _BLOCK_BYTES // max(1, self._row_bytes()))
         for pieces in self._pieces(rows):
             count = sum(end - begin for begin, end in pieces)
             yield [
-                self._decoded(spec, _read(spec, column, pieces))
-                if spec.is_encoded
-                else _block(spec, _read(spec, column, pieces), count)
+                _block(spec, _read(spec, column, pieces), count)
                 for spec, column in zip(self._specs, self._rows)
             ]
-
-    def _decoded(self, spec: Spec, files: List[bytes]) -> Any:
-        channels = spec.shape[2]
-        sent = encoded.files_for_daemon(files, channels)
-        others = self.images.others
-        return encoded.pixels(sent, channels, others, spec.is_mask)
 
     def _pieces(self, num_rows: int) -> Iterator[List[Tuple[int, int]]]:
         """Yields the ranges, cut and joined to `num_rows` rows at a time."""
@@ -199,8 +185,6 @@ def _within(
 
 def _read(spec: Spec, rows: Any, pieces: List[Tuple[int, int]]) -> Any:
     parts = [rows.read(*piece) for piece in pieces]
-    if isinstance(parts[0], list):  # of files
-        return [file for part in parts for file in part]
     return joined(parts, f"column {spec.name!r}")
 
 

@@ -30,8 +30,6 @@ _OF_PILLOW = (b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
 _JPEG, _PNG, _ = IMAGE_MAGIC
 _BYTES = (bytes, bytearray, memoryview)
 _EXIF_ORIENTATION = 0x112
-# Pillow's values of a grey PNG, in those of so many bits.
-_SCALES = {2: 85, 4: 17}
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 OPTIONS = ("apply_exif", "channels", "fast_decode", "max_pixels")
 
@@ -257,41 +255,6 @@ def array_parts(array: Any) -> List[bytes]:
     size = rows.shape[1] * rows.itemsize
     parts: List[bytes] = rows.view(f"V{size}").reshape(-1).tolist()
     return parts
-
-
-def pixels(
-    files: Sequence[bytes],
-    channels: int,
-    options: Mapping[str, str],
-    is_mask: bool = False,
-) -> Any:
-    """Returns the images that the daemon decodes from the files, as an array
-    (N, H, W, C); None if they differ in size, or one cannot be decoded."""
-    import numpy
-
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        return None
-    images = []
-    for data in files:
-        try:
-            image = Image.open(io.BytesIO(data))
-            if not is_mask:
-                image = converted(image, _MODES[channels])
-            if options.get("apply_exif") == "true":
-                image = ImageOps.exif_transpose(image)
-            array: Any = numpy.asarray(image).astype(numpy.uint8)
-            if is_mask and image.mode == "L":  # of 2 or 4 bits: 0 to 255
-                array = array // _SCALES.get(data[24], 1)
-        except MemoryError:
-            raise
-        except Exception:  # as in for_daemon()
-            return None
-        images.append(array.reshape(array.shape[:2] + (channels,)))
-        if images[-1].shape != images[0].shape:
-            return None
-    return numpy.stack(images)
 
 
 class FileRows:

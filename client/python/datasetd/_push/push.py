@@ -25,9 +25,7 @@ from typing import (
 from .._arguments import encode
 from .._connection import library as _library
 from .._connection.session import Session
-from .._datasets.dataset import Dataset
 from .._datasets.parts import Part
-from .._descriptions import fields_of
 from ..errors import (
     AlreadyExists,
     DataLoss,
@@ -38,8 +36,7 @@ from ..errors import (
 )
 from ..sources._base import Note
 from . import concat, encoded
-from . import resident as _resident
-from .columns import Columns, contiguous, copy_rows
+from .columns import Columns, contiguous
 from .data import classes_of, columns_of, is_map_style, notes_of, part_of
 from .field_names import FieldNames
 from .labels import Labels
@@ -106,22 +103,16 @@ class _Sender:
     def write_sample(self, parts: List[bytes]) -> None:
         self.write(b"".join(parts))
 
-    def write_rows(self, arrays: List[Any], row_dtype: Any) -> None:
-        """Sends rows. Releases the GIL while arrays are copied and sent."""
-        import numpy
-
-        if len(arrays) == 1:
-            rows = contiguous(arrays[0])
-        else:
-            rows = numpy.empty(len(arrays[0]), row_dtype)
-            for name, array in zip(row_dtype.names, arrays):
-                copy_rows(rows[name], array)
-        self._call(
-            "push_write",
-            self._handle,
-            ctypes.c_void_p(rows.ctypes.data),
-            rows.nbytes,
+    def write_rows(self, arrays: List[Any]) -> None:
+        """Sends rows of all fields. Releases the GIL."""
+        rows = [contiguous(array) for array in arrays]
+        pointers = (ctypes.c_void_p * len(rows))(
+            *(array.ctypes.data for array in rows)
         )
+        self._call(
+            "push_write_samples", self._handle, pointers, len(rows),
+            len(rows[0]),
+        )  # fmt: skip
 
     def _flush(self) -> None:
         if not self._block:
@@ -266,23 +257,6 @@ class _SampleData:
             if report is not None:
                 count = min(self._encoder.num_samples, self.total)
                 report(progress_message(count, self.total, sent))
-        self._check_count()
-
-    def blocks(self, max_rows: int) -> Iterator[List[Any]]:
-        """Yields the fields' rows instead of send(): of encoded images the
-        pixels, or None as encoded.pixels(). REQUIRES: one size."""
-        samples = self._encoded
-        if self._spool is not None:
-            samples = (
-                self._encoder.read_parts(self._spool)
-                for _ in range(self.total)
-            )
-        rows = self._encoder.rows_at_once(_BLOCK_BYTES)
-        while True:
-            block = list(itertools.islice(samples, min(rows, max_rows)))
-            if not block:
-                break
-            yield self._encoder.arrays(block)
         self._check_count()
 
     def _check_count(self) -> None:
@@ -462,79 +436,6 @@ _WAYS = (
 )
 
 
-def _is_on(session: Session, device: str, present: Dataset) -> bool:
-    """True if the dataset lies where a push to `device` would."""
-    if device == "shard":
-        return present.device.startswith("shard:")
-    names = device.split(",")
-    if device == "each":
-        served = session.call("GetStatus")["devices"]
-        gpus = [known for known in served if known["name"] != "cpu"]
-        names = [d["name"] for d in gpus or served if not d["error"]]
-    return not device or sorted(names) == sorted(present.device.split(","))
-
-
-def _difference(
-    session: Session, present: Dataset, header: Dict[str, Any], data: Any
-) -> str:
-    """Returns a description of the difference; empty if they are equal."""
-    name = header["name"]
-    if present.format != "push":
-        return (
-            f"dataset {name!r} was loaded from {present.path!r} "
-            f"({present.format}), not pushed: {_WAYS}"
-        )
-    before = f"dataset {name!r} was pushed before"
-    if not _is_on(session, header["device"], present):
-        return f"{before}, to {present.device}: {_WAYS}"
-    if header["pretransforms"]:
-        return (
-            f"{before}, and samples cannot be compared before their "
-            f"pretransforms have run: {_WAYS}"
-        )
-    if present.class_names != header["class_names"]:
-        return f"{before} with other class names: {_WAYS}"
-    other = (
-        f"{before} with other content ({present.num_samples} samples; these "
-        f"are {data.total}), as data that is drawn anew in each run or was "
-        f"changed since: {_WAYS}"
-    )
-    fields = fields_of({"fields": data.fields})
-    for i, (message, theirs) in enumerate(zip(data.fields, present.fields)):
-        # The daemon found height and width.
-        if message.get("is_encoded") and fields[i].shape[2] in theirs.shape[2:]:
-            fields[i] = fields[i]._replace(shape=theirs.shape)
-    # All but the extreme sizes.
-    ours = [field[:5] for field in fields]
-    is_alike = ours == [field[:5] for field in present.fields]
-    if present.num_samples != data.total or not is_alike:
-        return other
-    if not _resident.can_be_read(present):
-        return (
-            f"{before}, and samples that differ in size cannot be compared: "
-            f"{_WAYS}"
-        )
-    return "" if _is_equal(present, data) else other
-
-
-def _is_equal(present: Dataset, data: Any) -> bool:
-    """Reads both up to the first difference."""
-    blocks = data.blocks(_resident.MAX_ROWS)
-    ours = next(blocks)
-    if any(array is None for array in ours):
-        return False
-    theirs = _resident.resident_rows(present, len(ours[0]))
-    for block in itertools.chain([ours], blocks):
-        resident = next(theirs, None)
-        if any(array is None for array in block):
-            return False
-        if resident is None or not all(
-            map(_resident.are_equal, block, resident)
-        ):
-            return False
-    return True
-
-
 def _check_access(present: Dict[str, Any], header: Dict[str, Any]) -> None:
     """Raises FailedPrecondition, as a load does, if the dataset that is there
     is not private or pinned as asked."""
@@ -547,7 +448,6 @@ def _check_access(present: Dict[str, Any], header: Dict[str, Any]) -> None:
 
 
 def push(
-    hold: Callable[[Dict[str, Any]], Dataset],
     session: Session,
     header: Dict[str, Any],
     data: Any,
@@ -562,9 +462,9 @@ def push(
     ignores_others: bool = False,
 ) -> Dict[str, Any]:
     """Sends the samples, or a part of them, unless the dataset exists. Returns
-    the Dataset message; the session has one more holder. `hold`
-    makes a Dataset of such a message. `pretransforms_of` makes the message of
-    the pretransforms, if there are any, for the fields that are pushed."""
+    the Dataset message; the session has one more holder. `pretransforms_of`
+    makes the message of the pretransforms, if there are any, for the fields
+    that are pushed."""
     if if_exists not in _IF_EXISTS:
         raise InvalidArgument(
             f"if_exists is {if_exists!r}, expected one of "
@@ -645,11 +545,12 @@ def push(
                 if_exists = "keep"
         if if_exists == "error" and _is_taken(session, name):
             raise AlreadyExists(f"dataset {name!r} is there: {_WAYS}")
-        if if_exists in ("same", "keep"):
+        if if_exists == "keep":
             present, _ = find(name)
         message = present
-        if source is None and (present is None or if_exists == "same"):
+        if source is None and present is None:
             source, header = prepare()
+        header["accepts_same"] = if_exists == "same"
         if if_exists == "replace":
             _make_way(session, name)
         num_vain = 0
@@ -658,9 +559,9 @@ def push(
             try:
                 sender = _Sender(handle, header)
             except AlreadyExists:
-                # Another push was faster, or it is hidden from this user.
-                if if_exists == "error":
+                if if_exists in ("same", "error"):
                     raise
+                # Another push was faster, or it is hidden from this user.
                 if if_exists == "replace":
                     is_free = _make_way(session, name)
                 else:
@@ -678,11 +579,6 @@ def push(
                 session.hold(name)
         if present is not None:
             _check_access(present, header)
-            if if_exists == "same":
-                held = hold(present)
-                difference = _difference(session, held, header, source)
-                if difference:
-                    raise AlreadyExists(difference)
         unkept.pop_all()
     assert message is not None
     return message

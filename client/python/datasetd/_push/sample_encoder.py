@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from array import array as IntArray
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..errors import InvalidArgument
 from . import encoded
@@ -14,7 +13,6 @@ from .samples import (
     Spec,
     field_message,
     make_spec,
-    numpy_dtype,
     to_value,
 )
 
@@ -50,51 +48,6 @@ class SampleEncoder:
         """Returns the sizes, which precede the samples."""
         tables = (self._ragged_sizes(spec) for spec in self._specs)
         return b"".join(t.tobytes() for t in tables if t is not None)
-
-    def read_parts(self, file: Any) -> List[bytes]:
-        """Reads a sample that was written to a file. REQUIRES: one size."""
-        parts = []
-        for spec in self._specs:
-            head = b""
-            if spec.is_encoded:
-                head = file.read(4)
-                size = int.from_bytes(head, "little")
-            else:
-                size = self._part_size(spec)
-            parts.append(head + file.read(size))
-        return parts
-
-    def rows_at_once(self, num_bytes: int) -> int:
-        """Returns the number of samples in so many bytes."""
-        if any(spec.is_encoded for spec in self._specs):
-            return encoded.ROWS_AT_ONCE
-        sample_bytes = sum(map(self._part_size, self._specs))
-        return max(1, num_bytes // max(1, sample_bytes))
-
-    @staticmethod
-    def _part_size(spec: Spec) -> int:
-        import numpy
-
-        return numpy.dtype(numpy_dtype(spec)).itemsize * math.prod(spec.shape)
-
-    def arrays(self, samples: Sequence[Sequence[bytes]]) -> List[Any]:
-        """Returns an array per field of samples, which must have the size of
-        the first; None if encoded images differ in it, or are damaged."""
-        import numpy
-
-        return [
-            encoded.pixels(
-                [part[4:] for part in parts],
-                spec.shape[2],
-                self._names.images.others,
-                spec.is_mask,
-            )
-            if spec.is_encoded
-            else numpy.frombuffer(b"".join(parts), numpy_dtype(spec)).reshape(
-                (len(samples),) + spec.shape
-            )
-            for spec, parts in zip(self._specs, zip(*samples))
-        ]
 
     def _ragged_sizes(self, spec: Spec) -> "Optional[IntArray[int]]":
         """Returns None if all samples have the size of the first."""

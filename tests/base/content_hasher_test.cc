@@ -1,4 +1,4 @@
-#include "server/dataset/content_hasher.h"
+#include "base/content_hasher.h"
 
 #include <algorithm>
 #include <cstdint>

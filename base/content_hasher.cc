@@ -1,13 +1,20 @@
-#include "server/dataset/content_hasher.h"
+#include "base/content_hasher.h"
 
 #include <pthread.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/background_thread.h"
 
 namespace datasetd {
+
+int ContentHasher::DefaultNumThreads() {
+  constexpr int kMost = 4;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2,
+                    1, kMost);
+}
 
 ContentHasher::ContentHasher(size_t num_fields, int num_threads)
     : fields_(num_fields), pieces_(static_cast<size_t>(num_threads)) {

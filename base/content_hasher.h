@@ -1,5 +1,6 @@
 // Computes the digests of a dataset's fields on its own threads, while the
-// samples are still being read.
+// samples are still being read. A client does it for a push that the daemon
+// compares.
 //
 // A field is a byte stream, split into leaves of kContentLeafBytes; the last
 // may be shorter. Its digest is the hash of the concatenated leaf digests
@@ -8,8 +9,8 @@
 //
 // Not thread-safe. Data is not copied: it must not change until Await returns.
 
-#ifndef DATASETD_SERVER_DATASET_CONTENT_HASHER_H_
-#define DATASETD_SERVER_DATASET_CONTENT_HASHER_H_
+#ifndef DATASETD_BASE_CONTENT_HASHER_H_
+#define DATASETD_BASE_CONTENT_HASHER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,9 @@ class ContentHasher {
  public:
   // Identifies all data added so far; 0: none.
   using Ticket = uint64_t;
+
+  // As many as do not slow down who reads and copies.
+  static int DefaultNumThreads();
 
   // With fewer threads where the system gives no more; without any, Add hashes.
   // REQUIRES: num_threads >= 1.
@@ -80,4 +84,4 @@ class ContentHasher {
 
 }  // namespace datasetd
 
-#endif  // DATASETD_SERVER_DATASET_CONTENT_HASHER_H_
+#endif  // DATASETD_BASE_CONTENT_HASHER_H_
