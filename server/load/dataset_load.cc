@@ -156,14 +156,12 @@ absl::Status DatasetLoad::Receive(const Reserver& reserve) {
 
 absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
                                     LoadCounters& counters) {
-  SampleSource& reader = *source_.reader;
-  reader.AllowSmallerImages(source_.plan.smaller_images);
-  DATASETD_ASSIGN_OR_RETURN(
-      auto sizes, FindSampleSizes(reader, source_.plan, account_,
-                                  counters.is_cancelled, &counters.num_sizes));
+  SampleScan scan(source_.reader.get(), &source_.plan, account_);
+  DATASETD_RETURN_IF_ERROR(scan.Run(counters.is_cancelled, counters.num_sizes));
+  DATASETD_RETURN_IF_ERROR(scan.result().mismatch);
   DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
-                            PlanSource(source_.request, reader.info(),
-                                       std::move(sizes), source_.plan.limits));
+                            PlanSource(source_.request, source_.reader->info(),
+                                       scan.sizes(), source_.plan.limits));
   DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   source_.plan = std::move(plan);
   return absl::OkStatus();

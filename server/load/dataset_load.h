@@ -42,7 +42,7 @@ class DatasetLoad {
 
   // Loads from the cache (null: no cache) if it has an undamaged copy, else
   // from the source. Blocks; updates `counters` while running. REQUIRES: called
-  // once; a mapped dataset has a cache. Errors as LoadDataset, FindSampleSizes
+  // once; a mapped dataset has a cache. Errors as LoadDataset, SampleScan
   // and `reserve`.
   absl::StatusOr<std::shared_ptr<const Dataset>> Run(DatasetCache* cache,
                                                      const Reserver& reserve,
@@ -51,7 +51,7 @@ class DatasetLoad {
   // Reads the samples of a push as Run does, and returns the contents that the
   // dataset would have, without memory. Calls `check` with each plan after the
   // source's; its error ends the load. REQUIRES: called instead of Run. Errors
-  // as HashSamples and FindSampleSizes.
+  // as HashSamples and SampleScan.
   absl::StatusOr<Dataset::Contents> Hash(
       const std::function<absl::Status(const LoadPlan& plan)>& check,
       LoadCounters& counters);

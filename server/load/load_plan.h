@@ -83,7 +83,7 @@ struct LoadPlan {
 // own_sizes[f]: these are packed, unless all sizes are equal. A null element
 // means that the sizes are not known yet; the field is then left out of the
 // numbers. If `own_sizes` is empty, the fields whose sizes must be found have a
-// null element; plan them again with what FindSampleSizes found.
+// null element; plan them again with what a SampleScan found.
 //   INVALID_ARGUMENT  a pretransform is random, invalid or for an unknown
 //                     field; more than kMaxDatasetFields; or the dataset
 //                     exceeds any memory, or a sample the limits

@@ -20,6 +20,10 @@ struct SourceScan {
 
   // Number of directory entries, opened files and reads.
   std::atomic<int64_t> num_entries = 0;
+  // Of a dry run: the source's samples, once it is open, and how many of their
+  // headers were read.
+  std::atomic<int64_t> num_samples = 0;
+  std::atomic<int64_t> num_samples_scanned = 0;
   std::atomic<bool> is_cancelled = false;
   // Pays for the samples that are looked at to find what the source holds. Set
   // before it is opened.

@@ -54,7 +54,6 @@
 #include "server/dataset/per_user_limit.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/dataset_sources.h"
-#include "server/load/load_estimator.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
 #include "server/load/source_scan.h"
@@ -174,11 +173,12 @@ class DatasetRegistry {
                                 std::function<void()> cancel,
                                 DigestReceiver receive_digests = nullptr);
 
-  // Starts a dry run of a load of `spec`: scans the source's files, then begins
-  // to read its samples. Errors as Load for a bad spec or source.
-  absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
+  // Dry run of a load of `spec`: scans the source's files, then the headers of
+  // its samples. Blocks. Errors as Load for a bad spec or source; others as
+  // EstimateLoad.
+  absl::StatusOr<v1::LoadEstimate> Estimate(
       v1::DatasetSpec spec, const Caller& caller,
-      std::shared_ptr<SourceScan> scan = nullptr);
+      std::shared_ptr<SourceScan> scan = std::make_shared<SourceScan>());
 
   // Whether the caller sees a dataset of this name that is LOADING or READY.
   bool IsThere(const std::string& name, const Caller& caller) const;

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/dataset/load_cancelled.h"
+#include "server/load/load_estimate.h"
 #include "server/load/load_request.h"
 #include "server/registry/dataset_registry.h"
 
@@ -340,22 +341,21 @@ absl::Status DatasetRegistry::ReserveTexts(
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
+absl::StatusOr<v1::LoadEstimate> DatasetRegistry::Estimate(
     v1::DatasetSpec spec, const Caller& caller,
     std::shared_ptr<SourceScan> scan) {
   DATASETD_ASSIGN_OR_RETURN(LoadRequest request,
                             CheckRequest(std::move(spec), caller));
-  if (scan == nullptr) scan = std::make_shared<SourceScan>();
   DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
                             sources_.FindPlacement(*request.spec));
   const MemoryBudget::Terms terms = TermsOf(*request.spec, caller);
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource source,
       sources_.OpenFiles(std::move(request), std::move(placement), caller.uid,
-                         std::move(scan)));
-  return std::make_unique<LoadEstimator>(
-      std::move(source), terms,
-      DecodeAccount{.budget = &decode_budget_, .uid = caller.uid});
+                         scan));
+  return EstimateLoad(
+      source, terms,
+      DecodeAccount{.budget = &decode_budget_, .uid = caller.uid}, *scan);
 }
 
 }  // namespace datasetd

@@ -15,8 +15,8 @@
 #include "base/status_macros.h"
 #include "proto/push_metadata.h"
 #include "server/dataset/sorted_options.h"
-#include "server/load/load_estimator.h"
 #include "server/load/load_request.h"
+#include "server/load/source_scan.h"
 #include "server/readers/images/pushed_images.h"
 #include "server/readers/pushed_source.h"
 #include "server/service/grpc_status.h"
@@ -213,38 +213,6 @@ absl::StatusOr<DatasetInfo> DatasetService::AwaitLoad(
   return info;
 }
 
-absl::Status DatasetService::Scan(
-    grpc::ServerContext* call, SourceScan* scan,
-    const std::function<absl::Status()>& open,
-    const std::function<void(int64_t num_entries)>& tell) {
-  Mutex mutex;
-  bool is_done = false;
-  absl::Status status;
-  const auto run = [&] {
-    BecomeBackgroundThread("scan");
-    absl::Status result = open();
-    MutexLock lock(&mutex);
-    status = std::move(result);
-    is_done = true;
-  };
-  DATASETD_ASSIGN_OR_RETURN(std::thread opener, StartThread(run));
-  while (true) {
-    {
-      MutexLock lock(&mutex);
-      if (mutex.AwaitWithTimeout(Condition(&is_done), kProgressPeriod)) break;
-    }
-    if (call->IsCancelled() || context_->is_draining()) {
-      scan->is_cancelled.store(true, std::memory_order_relaxed);
-    }
-    tell(scan->num_entries.load(std::memory_order_relaxed));
-  }
-  opener.join();
-  if (absl::IsCancelled(status) && context_->is_draining()) {
-    return ShuttingDown();
-  }
-  return status;
-}
-
 grpc::Status DatasetService::PushDataset(
     grpc::ServerContext* call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader,
@@ -345,36 +313,41 @@ absl::Status DatasetService::Estimate(
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             estimates_.Take(caller.uid));
   const auto scan = std::make_shared<SourceScan>();
-  std::unique_ptr<LoadEstimator> estimator;
-  DATASETD_RETURN_IF_ERROR(Scan(
-      call, scan.get(),
-      [&]() -> absl::Status {
-        DATASETD_ASSIGN_OR_RETURN(
-            estimator, datasets_->Estimate(request.spec(), caller, scan));
-        return absl::OkStatus();
-      },
-      [&](int64_t num_entries) {
-        v1::EstimateLoadResponse response;
-        response.set_num_entries_scanned(num_entries);
-        writer->Write(response);
-      }));
+  Mutex mutex;
+  absl::StatusOr<v1::LoadEstimate> estimate;
+  bool is_done = false;
+  DATASETD_ASSIGN_OR_RETURN(std::thread runner, StartThread([&] {
+                              BecomeBackgroundThread("scan");
+                              auto result = datasets_->Estimate(request.spec(),
+                                                                caller, scan);
+                              MutexLock lock(&mutex);
+                              estimate = std::move(result);
+                              is_done = true;
+                            }));
+  v1::EstimateLoadResponse response;
   while (true) {
-    const bool is_done = estimator->Await(kProgressPeriod);
-    v1::EstimateLoadResponse response;
-    response.set_num_samples_scanned(estimator->num_scanned());
-    response.set_num_samples(estimator->num_samples());
-    if (is_done) {
-      *response.mutable_estimate() = estimator->Result();
+    {
+      MutexLock lock(&mutex);
+      if (mutex.AwaitWithTimeout(Condition(&is_done), kProgressPeriod)) break;
     }
+    if (call->IsCancelled() || context_->is_draining()) scan->Cancel();
+    response.set_num_samples(scan->num_samples);
+    response.set_num_samples_scanned(scan->num_samples_scanned);
+    response.set_num_entries_scanned(
+        response.num_samples() == 0 ? scan->num_entries.load() : 0);
     writer->Write(response);
-    if (is_done) return absl::OkStatus();
-    if (call->IsCancelled()) {
-      return absl::CancelledError("the client gave up the call");
-    }
-    if (context_->is_draining()) {
-      return ShuttingDown();
-    }
   }
+  runner.join();
+  if (absl::IsCancelled(estimate.status()) && context_->is_draining()) {
+    return ShuttingDown();
+  }
+  DATASETD_RETURN_IF_ERROR(estimate.status());
+  response.set_num_entries_scanned(0);
+  response.set_num_samples(scan->num_samples);
+  response.set_num_samples_scanned(scan->num_samples_scanned);
+  *response.mutable_estimate() = *std::move(estimate);
+  writer->Write(response);
+  return absl::OkStatus();
 }
 
 // A session may end after it was authenticated and before it took the hold; its

@@ -13,7 +13,6 @@
 #include "datasetd/v1/dataset.grpc.pb.h"
 #include "server/dataset/user_places.h"
 #include "server/files/spool.h"
-#include "server/load/source_scan.h"
 #include "server/readers/pushed_source.h"
 #include "server/registry/dataset_registry.h"
 #include "server/service/proto_convert.h"
@@ -71,12 +70,6 @@ class DatasetService final : public v1::DatasetService::Service {
       grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
   // Returns the error that the client of a failed load or push gets.
   grpc::Status Told(absl::Status status) const;
-  // Runs `open` on a separate thread and waits for it. Calls `tell`
-  // periodically, and cancels the scan when the client gives up or the daemon
-  // drains.
-  absl::Status Scan(grpc::ServerContext* call, SourceScan* scan,
-                    const std::function<absl::Status()>& open,
-                    const std::function<void(int64_t num_entries)>& tell);
   absl::Status Push(grpc::ServerContext* call,
                     grpc::ServerReader<v1::PushDatasetRequest>* reader,
                     v1::PushDatasetResponse* response);
@@ -88,6 +81,7 @@ class DatasetService final : public v1::DatasetService::Service {
       grpc::ServerContext* call,
       grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
       const Caller& caller);
+  // Runs the dry run on a thread of its own, and tells its progress.
   absl::Status Estimate(grpc::ServerContext* call,
                         const v1::EstimateLoadRequest& request,
                         grpc::ServerWriter<v1::EstimateLoadResponse>* writer);

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -113,15 +114,16 @@ class RaggedLoadTest : public ::testing::Test {
     num_bytes_ = counters.num_bytes;
     return dataset;
   }
-  absl::StatusOr<LoadPlan> Plan(const FakeEncodedSource& source) {
+  absl::StatusOr<LoadPlan> Plan(FakeEncodedSource& source) {
     auto plan = PlanSource(CheckRequest(spec_).value(), source.info());
     if (!plan.ok() || !plan->needs_sizes()) return plan;
     plan->num_workers = num_threads_;
     const std::atomic<bool> is_cancelled = false;
-    auto sizes = FindSampleSizes(source, *plan, {.budget = &decode_budget_},
-                                 is_cancelled);
-    if (!sizes.ok()) return sizes.status();
-    plan = PlanSource(CheckRequest(spec_).value(), source.info(), *sizes);
+    std::atomic<int64_t> num_scanned = 0;
+    SampleScan scan(&source, &*plan, {.budget = &decode_budget_});
+    DATASETD_RETURN_IF_ERROR(scan.Run(is_cancelled, num_scanned));
+    DATASETD_RETURN_IF_ERROR(scan.result().mismatch);
+    plan = PlanSource(CheckRequest(spec_).value(), source.info(), scan.sizes());
     if (plan.ok()) plan->num_workers = num_threads_;
     return plan;
   }
@@ -253,7 +255,7 @@ TEST_F(RaggedLoadTest, ReplacedSamplesShareThePlaceOfTheGoodOne) {
 }
 
 TEST_F(RaggedLoadTest, ASampleThatHasChangedSinceIsABadOne) {
-  const FakeEncodedSource before(100, SizeOf);
+  FakeEncodedSource before(100, SizeOf);
   FakeEncodedSource now(100, [](int64_t i) {
     return i == 42 ? ImageSize{3, 5} : SizeOf(i);
   });
@@ -288,9 +290,10 @@ TEST_F(RaggedLoadTest, LookingAtHeadersIsCancelledToo) {
     if (index == 1000) is_cancelled = true;
     ++num_probed;
   });
-  EXPECT_THAT(
-      FindSampleSizes(source, *plan, {.budget = &decode_budget_}, is_cancelled),
-      StatusIs(absl::StatusCode::kCancelled));
+  std::atomic<int64_t> num_scanned = 0;
+  SampleScan scan(&source, &*plan, {.budget = &decode_budget_});
+  EXPECT_THAT(scan.Run(is_cancelled, num_scanned),
+              StatusIs(absl::StatusCode::kCancelled));
   EXPECT_LT(num_probed, 900'000);
 }
 
@@ -398,10 +401,9 @@ class RaggedRegistryTest : public ::testing::Test {
 };
 
 TEST_F(RaggedRegistryTest, BudgetAndDryRunCountWhatIsResident) {
-  const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
-  ASSERT_THAT(estimator, IsOk());
-  ASSERT_TRUE((*estimator)->Await(absl::Seconds(60)));
-  const v1::LoadEstimate estimate = (*estimator)->Result();
+  const auto estimated = registry_->Estimate(NamedSpec("a"), kAlice);
+  ASSERT_THAT(estimated, IsOk());
+  const v1::LoadEstimate& estimate = *estimated;
   EXPECT_EQ(estimate.problem(), "");
   const DatasetInfo info = Load();
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
@@ -448,11 +450,9 @@ TEST_F(RaggedRegistryTest, TheHostsIndicesAreChargedAsLongAsTheyAreThere) {
 
 TEST_F(RaggedRegistryTest, SizesOfSparseFilesAreAddedUpToTheLargestNumber) {
   files_.assign(3, {.path = "/fake/sparse", .size_bytes = int64_t{1} << 62});
-  const auto estimator = registry_->Estimate(NamedSpec("a"), kAlice);
-  ASSERT_THAT(estimator, IsOk());
-  ASSERT_TRUE((*estimator)->Await(absl::Seconds(60)));
-  EXPECT_EQ((*estimator)->Result().source_bytes(),
-            std::numeric_limits<int64_t>::max());
+  const auto estimate = registry_->Estimate(NamedSpec("a"), kAlice);
+  ASSERT_THAT(estimate, IsOk());
+  EXPECT_EQ(estimate->source_bytes(), std::numeric_limits<int64_t>::max());
 }
 
 TEST_F(RaggedRegistryTest, OverBudgetIsToldBeforeASampleIsDecoded) {
