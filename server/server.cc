@@ -106,11 +106,13 @@ bool WasUnloaded(const LoadCall& load, const absl::Status& error) {
 }
 
 std::string ProgressText(const DatasetInfo& info) {
-  return info.is_scanning ? absl::StrCat("scanning ", info.spec->name(), ": ",
-                                         info.num_entries_scanned, " entries")
-                          : absl::StrCat("loading ", info.spec->name(), ": ",
-                                         info.num_samples_loaded, " of ",
-                                         info.num_samples, " samples");
+  return info.dataset.progress().is_scanning()
+             ? absl::StrCat("scanning ", info.spec->name(), ": ",
+                            info.dataset.progress().num_entries_scanned(),
+                            " entries")
+             : absl::StrCat("loading ", info.spec->name(), ": ",
+                            info.dataset.progress().num_samples_loaded(),
+                            " of ", info.dataset.num_samples(), " samples");
 }
 
 CallGuard::Options CallGuardOptions(const v1::Config& config) {

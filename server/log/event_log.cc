@@ -83,10 +83,11 @@ void LogDatasetEvent(const char* event, const DatasetInfo& info,
     return;
   }
   Write({LogSubsystem::kLoad, spdlog::level::info, uid, event}, fields, [&] {
-    return absl::StrCat(
-        "dataset=", info.spec->name(), " ", event, ": uid=", caller.uid,
-        " pid=", caller.pid, " samples=", info.num_samples,
-        " bytes=", info.resident_bytes, " device=", info.device);
+    return absl::StrCat("dataset=", info.spec->name(), " ", event,
+                        ": uid=", caller.uid, " pid=", caller.pid,
+                        " samples=", info.dataset.num_samples(),
+                        " bytes=", info.dataset.resident_bytes(),
+                        " device=", info.dataset.device());
   });
 }
 

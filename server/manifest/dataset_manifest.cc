@@ -170,7 +170,7 @@ void DatasetManifest::Add(const DatasetInfo& info) {
   v1::Manifest::Entry entry;
   *entry.mutable_spec() = *info.spec;
   entry.set_owner_uid(info.owner.uid);
-  entry.set_content_hash(info.content_hash);
+  entry.set_content_hash(info.dataset.content_hash());
   absl::Status status;
   {
     MutexLock lock(&mutex_);

@@ -112,9 +112,9 @@ int64_t ResidentBytes(const DatasetInfo& info) {
   switch (info.state) {
     case DatasetState::kReady:
     case DatasetState::kUnloading:
-      return info.resident_bytes;
+      return info.dataset.resident_bytes();
     case DatasetState::kLoading:
-      return info.loaded_bytes;
+      return info.dataset.progress().loaded_bytes();
     case DatasetState::kFailed:
       return 0;
   }
@@ -123,9 +123,9 @@ int64_t ResidentBytes(const DatasetInfo& info) {
 
 void AddDataset(const DatasetInfo& info, Page& page) {
   const Labels labels = {{"dataset", info.spec->name()},
-                         {"device", info.device}};
+                         {"device", info.dataset.device()}};
   int64_t host_bytes = 0;
-  for (const v1::Placement& placement : info.placements) {
+  for (const v1::Placement& placement : info.dataset.placements()) {
     page.Gauge("datasetd_dataset_resident_bytes",
                "Device memory that the loaded samples of the dataset occupy, "
                "for each device that has a replica.",
@@ -137,13 +137,13 @@ void AddDataset(const DatasetInfo& info, Page& page) {
              "Host memory that the samples occupy: pinned or mapped.", labels,
              host_bytes);
   page.Gauge("datasetd_dataset_samples", "Number of samples in the dataset.",
-             labels, info.num_samples);
-  if (info.is_scanning) {
+             labels, info.dataset.num_samples());
+  if (info.dataset.progress().is_scanning()) {
     page.Gauge(
         "datasetd_dataset_scanned_entries",
         "Files, directory entries and headers that the load has scanned, "
         "before it reads samples.",
-        labels, info.num_entries_scanned);
+        labels, info.dataset.progress().num_entries_scanned());
   } else if (info.state != DatasetState::kFailed) {
     // Others would look like a load that stands still.
     page.Gauge(
@@ -153,15 +153,17 @@ void AddDataset(const DatasetInfo& info, Page& page) {
         "source is scanned and after a failure.",
         labels,
         info.state == DatasetState::kLoading
-            ? static_cast<double>(info.num_samples_loaded) /
-                  static_cast<double>(std::max<int64_t>(info.num_samples, 1))
+            ? static_cast<double>(
+                  info.dataset.progress().num_samples_loaded()) /
+                  static_cast<double>(
+                      std::max<int64_t>(info.dataset.num_samples(), 1))
             : 1.0);
   }
   page.Gauge("datasetd_dataset_load_duration_seconds",
              "Duration of the load, so far or in total.", labels,
-             absl::ToDoubleSeconds(info.elapsed));
+             info.dataset.progress().elapsed_seconds());
   page.Gauge("datasetd_dataset_feeds", "Number of open feeds of the dataset.",
-             labels, info.num_feeds);
+             labels, info.dataset.num_feeds());
 }
 
 // The page has no authentication, so private datasets are shown as totals only.
@@ -182,10 +184,10 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
     for (const DatasetInfo& info : infos) {
       ++num_by_state[info.state];
       if (info.spec->private_()) {
-        PrivateTotals& totals = private_by_device[info.device];
+        PrivateTotals& totals = private_by_device[info.dataset.device()];
         ++totals.num_datasets;
-        totals.num_feeds += info.num_feeds;
-        for (const v1::Placement& placement : info.placements) {
+        totals.num_feeds += info.dataset.num_feeds();
+        for (const v1::Placement& placement : info.dataset.placements()) {
           private_by_device[placement.device()].resident_bytes +=
               std::min(ResidentBytes(info), placement.device_bytes());
         }

@@ -1,11 +1,56 @@
 #include "server/registry/dataset_entry.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/utf8.h"
+#include "proto/same_values.h"
+#include "server/dataset/field_message.h"
 
 namespace datasetd {
+namespace {
+
+DATASETD_SAME_VALUE(DatasetState::kLoading, DATASET_STATE_LOADING);
+DATASETD_SAME_VALUE(DatasetState::kReady, DATASET_STATE_READY);
+DATASETD_SAME_VALUE(DatasetState::kFailed, DATASET_STATE_FAILED);
+DATASETD_SAME_VALUE(DatasetState::kUnloading, DATASET_STATE_UNLOADING);
+
+v1::LoadProgress ProgressOf(const DatasetEntry& entry, absl::Duration now) {
+  v1::LoadProgress progress;
+  const int64_t num_loaded =
+      entry.counters.num_samples.load(std::memory_order_relaxed);
+  const int64_t num_bytes =
+      entry.counters.num_bytes.load(std::memory_order_relaxed);
+  const int64_t num_sizes =
+      entry.counters.num_sizes.load(std::memory_order_relaxed);
+  const bool finds_sizes = num_sizes > 0 && num_loaded == 0;
+  const bool is_loading = entry.state == DatasetState::kLoading;
+  const double seconds = absl::ToDoubleSeconds(
+      (is_loading ? now : entry.finished) - entry.started);
+  progress.set_num_samples_loaded(num_loaded);
+  progress.set_num_samples(entry.dataset.num_samples());
+  progress.set_loaded_bytes(num_bytes);
+  progress.set_resident_bytes(entry.dataset.resident_bytes());
+  progress.set_elapsed_seconds(seconds);
+  progress.set_is_scanning(is_loading && (!entry.is_planned || finds_sizes));
+  if (entry.scan != nullptr) {
+    progress.set_num_entries_scanned(
+        entry.scan->num_entries.load(std::memory_order_relaxed));
+  }
+  if (finds_sizes) progress.set_num_entries_scanned(num_sizes);
+  if (seconds <= 0 || num_loaded <= 0) return progress;
+  const double rate = static_cast<double>(num_loaded) / seconds;
+  progress.set_samples_per_second(rate);
+  progress.set_bytes_per_second(static_cast<double>(num_bytes) / seconds);
+  if (is_loading) {
+    progress.set_eta_seconds(
+        static_cast<double>(entry.dataset.num_samples() - num_loaded) / rate);
+  }
+  return progress;
+}
+
+}  // namespace
 
 int DatasetEntry::CountFeeds() const {
   int count = 0;
@@ -57,11 +102,11 @@ int64_t DatasetEntry::BytesIn(const MemoryBudget& budget) const {
 
 void DatasetEntry::SetSource(const OpenedSource& source,
                              const Placement& placed) {
-  spec_id = source.spec_id;
-  num_samples = source.reader->info().num_samples;
+  dataset.set_spec_id(source.spec_id);
+  dataset.set_num_samples(source.reader->info().num_samples);
   classes = source.reader->info().class_names;
   placement = source.placement;
-  device = placement.devices.Text();
+  dataset.set_device(placement.devices.Text());
   SetPlan(source.plan, placed);
   scan = nullptr;
   calls.clear();
@@ -69,17 +114,30 @@ void DatasetEntry::SetSource(const OpenedSource& source,
 }
 
 void DatasetEntry::SetPlan(const LoadPlan& plan, const Placement& placed) {
-  fields.clear();
+  dataset.clear_fields();
   for (const LoadPlan::FieldPlan& field : plan.fields) {
-    fields.push_back(field.resident);
+    FieldToMessage(field.resident, dataset.add_fields());
   }
-  resident_bytes = placed.resident_bytes();
-  residency = placed.residency;
+  dataset.set_resident_bytes(placed.resident_bytes());
+  dataset.set_residency(placed.residency);
   is_replicated = placed.is_replicated;
-  placements = placed.Describe();
+  const std::vector<v1::Placement> placements = placed.Describe();
+  *dataset.mutable_placements() = {placements.begin(), placements.end()};
   bytes_in.clear();
   for (const Placement::Part& part : placed.parts) {
     bytes_in[placement.BudgetOf(part.device)] += part.size_bytes;
+  }
+}
+
+void DatasetEntry::SetReplicas(Replicas loaded) {
+  replicas = std::move(loaded);
+  const Dataset& first = *replicas.front();
+  dataset.set_num_samples(first.num_samples());
+  dataset.set_content_hash(first.content_hash());
+  dataset.set_num_bad_samples(first.bad_samples().num_samples);
+  dataset.clear_fields();
+  for (const FieldSpec& field : first.fields()) {
+    FieldToMessage(field, dataset.add_fields());
   }
 }
 
@@ -98,47 +156,36 @@ void DatasetEntry::CancelComparisons() {
 
 DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
   DatasetInfo info = *this;
-  for (size_t i = 0; i < info.placements.size(); ++i) {
-    info.placements[i].set_error(
-        PrintableUtf8(placement.devices.devices[i]->health->error()));
+  v1::Dataset& to = info.dataset;
+  to.set_state(static_cast<v1::DatasetState>(state));
+  if (!error.ok()) to.set_error(PrintableUtf8(error.message()));
+  for (int i = 0; i < to.placements_size(); ++i) {
+    const ServedDevice& device =
+        *placement.devices.devices[static_cast<size_t>(i)];
+    to.mutable_placements(i)->set_error(PrintableUtf8(device.health->error()));
   }
-  if (!replicas.empty()) {
-    const Dataset& dataset = *replicas.front();
-    info.content_hash = dataset.content_hash();
-    info.num_samples = dataset.num_samples();
-    info.bad_samples.num_samples = dataset.bad_samples().num_samples;
-  } else {
-    info.bad_samples.num_samples =
-        counters.num_bad_samples.load(std::memory_order_relaxed);
+  if (replicas.empty()) {
+    to.set_num_bad_samples(
+        counters.num_bad_samples.load(std::memory_order_relaxed));
   }
-  if (scan != nullptr) {
-    info.num_entries_scanned =
-        scan->num_entries.load(std::memory_order_relaxed);
-  }
-  info.num_feeds = CountFeeds();
-  info.num_holders = static_cast<int>(holders.size());
-  info.num_samples_loaded =
-      counters.num_samples.load(std::memory_order_relaxed);
-  const int64_t num_sizes = counters.num_sizes.load(std::memory_order_relaxed);
-  const bool finds_sizes = num_sizes > 0 && info.num_samples_loaded == 0;
-  if (finds_sizes) info.num_entries_scanned = num_sizes;
-  info.is_scanning =
-      state == DatasetState::kLoading && (!is_planned || finds_sizes);
-  info.loaded_bytes = counters.num_bytes.load(std::memory_order_relaxed);
-  info.elapsed = (state == DatasetState::kLoading ? now : finished) - started;
+  to.set_num_feeds(CountFeeds());
+  to.set_num_holders(static_cast<int>(holders.size()));
+  *to.mutable_progress() = ProgressOf(*this, now);
   return info;
 }
 
 DatasetInfo DatasetEntry::Describe(absl::Duration now) const {
   DatasetInfo info = DescribeBriefly(now);
-  info.class_names = classes;
-  if (!replicas.empty()) {
-    info.bad_samples = replicas.front()->bad_samples();
-    info.notes = replicas.front()->notes();
-    if (!sibling_note.empty()) {
-      AddNote(sibling_note, /*is_warning=*/true, info.notes);
-    }
+  v1::Dataset& to = info.dataset;
+  to.mutable_class_names()->Assign(classes.begin(), classes.end());
+  if (replicas.empty()) return info;
+  BadSamplesToMessage(replicas.front()->bad_samples(),
+                      to.mutable_bad_samples());
+  std::vector<LoadNote> notes = replicas.front()->notes();
+  if (!sibling_note.empty()) {
+    AddNote(sibling_note, /*is_warning=*/true, notes);
   }
+  NotesToMessage(notes, to.mutable_notes());
   return info;
 }
 

@@ -4,9 +4,8 @@
 // does not change. Once it is planned `load` belongs to the loading thread
 // while the dataset is LOADING, and is used without the lock.
 //
-// Those members of DatasetInfo that Describe and DescribeBriefly set are empty
-// here: class names, content hash, bad samples, notes, the numbers of feeds,
-// holders and loaded samples, and times.
+// Describe and DescribeBriefly add to the message what changes: state, error,
+// progress, the numbers of feeds and holders, the devices' failures; and texts.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
@@ -56,10 +55,10 @@ struct DatasetEntry : DatasetInfo {
   std::optional<uint32_t> kept_for;
   // A spec id without the files, known before they are; empty for a push.
   std::string request_id;
-  // False until the source's files are found; the fields below, and those of
-  // DatasetInfo that tell of samples and memory, are set then.
+  // False until the source's files are found; what follows, and what the
+  // message says of samples and memory, is set then.
   bool is_planned = false;
-  std::vector<std::string> classes;  // DatasetInfo::class_names
+  std::vector<std::string> classes;  // v1::Dataset::class_names
   // A warning about a dataset beside it that has other classes; empty: none. It
   // depends on what was resident, so that the cache does not keep it.
   std::string sibling_note;
@@ -131,6 +130,8 @@ struct DatasetEntry : DatasetInfo {
   // Sets what is known about the source before any sample is read.
   void SetSource(const OpenedSource& source, const Placement& placed);
   void SetPlan(const LoadPlan& plan, const Placement& placed);
+  // Sets what is known once it is READY.
+  void SetReplicas(Replicas loaded);
   // Makes its scan, push or load end soon if it is LOADING.
   void Cancel();
   // Ends the pushes that are compared with it.

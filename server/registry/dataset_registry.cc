@@ -131,6 +131,7 @@ std::vector<std::shared_ptr<const Dataset>> DatasetRegistry::FailDevice(
     if (entry->state != DatasetState::kReady || !entry->IsLost()) continue;
     entry->state = DatasetState::kFailed;
     entry->error = devices_->CheckServes(device);
+    entry->dataset.clear_content_hash();
     entry->CancelComparisons();
     entry->report_reservation.Release();
     entry->index_memory.reset();
@@ -247,13 +248,14 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Await(const LoadCall& call,
   DATASETD_RETURN_IF_ERROR(call.error);
   if (call.id == 0) {
     DatasetInfo info;
-    info.spec = call.request.spec;
-    info.device = call.placement.devices.Text();
-    info.owner = call.caller;
-    info.is_scanning = true;
-    info.num_entries_scanned =
-        call.scan->num_entries.load(std::memory_order_relaxed);
-    info.elapsed = clock_->Monotonic() - call.started;
+    info.SetRequest(call.request.spec, call.caller);
+    info.dataset.set_device(call.placement.devices.Text());
+    v1::LoadProgress& progress = *info.dataset.mutable_progress();
+    progress.set_is_scanning(true);
+    progress.set_num_entries_scanned(
+        call.scan->num_entries.load(std::memory_order_relaxed));
+    progress.set_elapsed_seconds(
+        absl::ToDoubleSeconds(clock_->Monotonic() - call.started));
     return info;
   }
   const EntryPtr entry = table_.GetById(call.id);
@@ -263,7 +265,7 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Await(const LoadCall& call,
       entry->holders.contains(session_id)) {
     entry->getters.insert(session_id);
   }
-  return entry->Describe(clock_->Monotonic());
+  return DescribeAwaited(*entry);
 }
 
 absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
@@ -279,7 +281,14 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::AwaitEntry(
     return entry->state != DatasetState::kLoading || is_stopping_;
   };
   mutex_.AwaitWithTimeout(Condition(&is_settled), timeout);
-  return entry->Describe(clock_->Monotonic());
+  return DescribeAwaited(*entry);
+}
+
+// Progress leaves the texts out.
+DatasetInfo DatasetRegistry::DescribeAwaited(const DatasetEntry& entry) const {
+  return entry.state == DatasetState::kLoading
+             ? DescribeBriefly(entry)
+             : entry.Describe(clock_->Monotonic());
 }
 
 std::vector<DatasetInfo> DatasetRegistry::List(const Caller& caller,
@@ -388,7 +397,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
   MutexLock lock(&mutex_);
   DATASETD_ASSIGN_OR_RETURN(EntryPtr found, table_.Find(name, caller));
   DatasetEntry& entry = *found;
-  if (!spec_id.empty() && spec_id != entry.spec_id) {
+  if (!spec_id.empty() && spec_id != entry.dataset.spec_id()) {
     return absl::NotFoundError(absl::StrCat("dataset '", name,
                                             "' is another one by now, which "
                                             "stays: look at it again"));

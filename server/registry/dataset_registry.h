@@ -392,6 +392,8 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropHold(DatasetEntry& entry, uint64_t session_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  DatasetInfo DescribeAwaited(const DatasetEntry& entry) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DatasetInfo DescribeBriefly(const DatasetEntry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

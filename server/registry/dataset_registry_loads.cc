@@ -105,7 +105,7 @@ absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
 void DatasetRegistry::StoreInCache(
     const DatasetEntry& entry, const std::shared_ptr<const Dataset>& dataset) {
   if (cache_ == nullptr) return;
-  CacheHeader header = {.spec_id = entry.spec_id,
+  CacheHeader header = {.spec_id = entry.dataset.spec_id(),
                         .stored_by_uid = entry.owner.uid,
                         .class_names = entry.classes};
   if (IsPush(entry)) header.owner_uid = entry.owner.uid;
@@ -158,13 +158,13 @@ void DatasetRegistry::FinishLoad(DatasetEntry& entry,
   entry.last_used = entry.finished;
   EntryPtr replaced = std::move(entry.replaced);
   if (replicas.ok()) {
-    entry.replicas = *std::move(replicas);
-    entry.fields = entry.replicas.front()->fields();
+    entry.SetReplicas(*std::move(replicas));
     entry.state = DatasetState::kReady;
     entry.kept_for = entry.owner.uid;
     counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
     counters_.loaded_bytes.fetch_add(
-        static_cast<uint64_t>(entry.resident_bytes), std::memory_order_relaxed);
+        static_cast<uint64_t>(entry.dataset.resident_bytes()),
+        std::memory_order_relaxed);
     observer_(DatasetEvent::kReady, DescribeBriefly(entry), entry.owner);
     return;
   }

@@ -84,9 +84,9 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
   if (replicas.ok()) {
     {
       MutexLock lock(&mutex_);
-      entry->spec_id =
-          PushedSpecId(entry->spec->name(), replicas->front()->content_hash(),
-                       entry->owner.uid);
+      entry->dataset.set_spec_id(PushedSpecId(entry->spec->name(),
+                                              replicas->front()->content_hash(),
+                                              entry->owner.uid));
     }
     StoreInCache(*entry, replicas->front());
   }
@@ -177,8 +177,7 @@ absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,
 absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
     OpenedSource source, const Caller& caller) {
   auto entry = std::make_shared<DatasetEntry>();
-  entry->spec = source.request.spec;
-  entry->owner = caller;
+  entry->SetRequest(source.request.spec, caller);
   entry->started = clock_->Monotonic();
   entry->last_used = entry->started;
   entry->holders.insert(caller.session_id);

@@ -28,9 +28,7 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
         request,
         placement.ok() ? placement->devices.Text() : request.spec->device(),
         SourceInfo());
-    entry->spec = request.spec;
-    entry->device = request.spec->device();
-    entry->owner = dataset.owner;
+    entry->SetRequest(request.spec, dataset.owner);
     entry->is_restored = true;
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;

@@ -94,12 +94,11 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
   DATASETD_RETURN_IF_ERROR(
       CheckAdmission(call->request.spec->name(), call->caller));
   auto entry = std::make_shared<DatasetEntry>();
-  entry->spec = call->request.spec;
-  entry->owner = call->caller;
+  entry->SetRequest(call->request.spec, call->caller);
   DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, {}));
   entry->request_id = call->request_id;
   entry->placement = call->placement;
-  entry->device = call->placement.devices.Text();
+  entry->dataset.set_device(call->placement.devices.Text());
   entry->scan = call->scan;
   entry->calls.push_back(call);
   entry->waiting.push_back(call);
@@ -239,7 +238,7 @@ DatasetRegistry::EntryPtr DatasetRegistry::Join(
       return AddEntry(call);
     }
     DATASETD_RETURN_IF_ERROR(CheckSame(*present, *call));
-    if (present->is_planned && present->spec_id != opened->spec_id) {
+    if (present->is_planned && present->dataset.spec_id() != opened->spec_id) {
       return DatasetTable::FilesChanged(*present);
     }
     DATASETD_RETURN_IF_ERROR(Attach(*present, call));

@@ -121,8 +121,9 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
       "dataset '", name, "' is there with another spec (",
       present.spec->format(), " from ",
       present.spec->path().empty() ? "a client" : present.spec->path().c_str(),
-      " on ", present.device, ", spec id ",
-      present.spec_id.empty() ? "not known yet" : present.spec_id.c_str(),
+      " on ", present.dataset.device(), ", spec id ",
+      present.dataset.spec_id().empty() ? "not known yet"
+                                        : present.dataset.spec_id().c_str(),
       "); choose another name, get it as it is, or unload it"));
 }
 

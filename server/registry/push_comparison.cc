@@ -80,8 +80,9 @@ absl::Status PushComparison::CheckRequest(const DatasetEntry& present,
                                       spec.format(), "), not pushed"));
   }
   const std::string device = push.placement.devices.Text();
-  if (!push.request.spec->device().empty() && device != present.device) {
-    return Differs(name, absl::StrCat("is on ", present.device,
+  if (!push.request.spec->device().empty() &&
+      device != present.dataset.device()) {
+    return Differs(name, absl::StrCat("is on ", present.dataset.device(),
                                       ", and the push names ", device));
   }
   DATASETD_RETURN_IF_ERROR(CheckAccess(present, *push.request.spec));

@@ -177,7 +177,7 @@ absl::Status DatasetService::Load(
   if (info->state == DatasetState::kFailed) return info->error;
   await_saved_();
   v1::LoadDatasetResponse response;
-  DatasetInfoToProto(*info, true, response.mutable_dataset());
+  *response.mutable_dataset() = std::move(info->dataset);
   writer->Write(response);
   return absl::OkStatus();
 }
@@ -203,7 +203,7 @@ absl::StatusOr<DatasetInfo> DatasetService::AwaitLoad(
       }
       if (context_->is_draining()) return ShuttingDown();
       v1::LoadDatasetResponse response;
-      DatasetInfoToProto(info, false, response.mutable_dataset());
+      *response.mutable_dataset() = std::move(info.dataset);
       writer->Write(response);  // if the client is gone, IsCancelled reports it
     }
   };
@@ -246,10 +246,10 @@ absl::Status DatasetService::Push(
   DATASETD_ASSIGN_OR_RETURN(const uint64_t id,
                             PushSamples(call, reader, push, caller));
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, push.spec.name(), caller));
-  DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
+  DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
                             datasets_->Await(id, absl::ZeroDuration()));
   await_saved_();
-  DatasetInfoToProto(info, true, response->mutable_dataset());
+  *response->mutable_dataset() = std::move(info.dataset);
   return absl::OkStatus();
 }
 
@@ -365,10 +365,10 @@ grpc::Status DatasetService::GetDataset(grpc::ServerContext* call,
                                         v1::GetDatasetResponse* response) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-    DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
+    DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
                               datasets_->Hold(request->name(), caller));
     DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, request->name(), caller));
-    DatasetInfoToProto(info, true, response->mutable_dataset());
+    *response->mutable_dataset() = std::move(info.dataset);
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());
@@ -381,10 +381,10 @@ grpc::Status DatasetService::ListDatasets(
   if (!caller.ok()) return ToGrpcStatus(caller.status());
   const size_t page_size = PageSize(request->page_size());
   // One more, to know whether there is another page.
-  const std::vector<DatasetInfo> infos =
+  std::vector<DatasetInfo> infos =
       datasets_->List(*caller, request->page_token(), page_size + 1);
   for (size_t i = 0; i < std::min(infos.size(), page_size); ++i) {
-    DatasetInfoToProto(infos[i], false, response->add_datasets());
+    *response->add_datasets() = std::move(infos[i].dataset);
   }
   if (infos.size() > page_size) {
     response->set_next_page_token(infos[page_size - 1].spec->name());

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
-#include "server/dataset/dataset_info.h"
 #include "server/dataset/sample_source.h"
 #include "server/feed/latency_histogram.h"
 
@@ -28,10 +27,6 @@ struct PushSpec {
   }
 };
 absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
-
-// Leaves out class names and the list of bad samples unless `with_texts`.
-void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
-                        v1::Dataset* dataset);
 
 void HistogramToProto(
     const LatencyHistogram::Snapshot& snapshot,

@@ -224,8 +224,6 @@ class World {
     const auto info = datasets_->Await("b", kTimeout);
     Check(info.ok() && info->state != DatasetState::kLoading, "a load hangs",
           info.status());
-    v1::Dataset described;
-    DatasetInfoToProto(*info, true, &described);
   }
 
   // The length of the header in two bytes, the header, blocks.

@@ -139,7 +139,7 @@ class FeedTableTest : public ::testing::Test {
     return table_->Totals().at(devices_->devices()[0].name());
   }
   int num_dataset_feeds() const {
-    return registry_->Await("a", absl::ZeroDuration())->num_feeds;
+    return registry_->Await("a", absl::ZeroDuration())->dataset.num_feeds();
   }
   // Opens and attaches a feed, and waits for its first launch.
   uint64_t OpenRunning() {

@@ -22,7 +22,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/cache/dataset_cache.h"
-#include "server/dataset/field_message.h"
 #include "server/load/load_plan.h"
 #include "server/load/sample_loader.h"
 #include "server/load/sample_scan.h"
@@ -407,19 +406,17 @@ TEST_F(RaggedRegistryTest, BudgetAndDryRunCountWhatIsResident) {
   EXPECT_EQ(estimate.problem(), "");
   const DatasetInfo info = Load();
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
-  EXPECT_EQ(info.resident_bytes, BytesOf(AllSamples()) + 24 * kNumSamples);
-  EXPECT_EQ(used_bytes(), static_cast<uint64_t>(info.resident_bytes));
-  EXPECT_EQ(estimate.resident_bytes(), info.resident_bytes);
-  v1::LoadEstimate resident;
-  for (const FieldSpec& field : info.fields) {
-    FieldToMessage(field, resident.add_fields());
-  }
-  EXPECT_EQ(estimate.fields_size(), resident.fields_size());
+  EXPECT_EQ(info.dataset.resident_bytes(),
+            BytesOf(AllSamples()) + 24 * kNumSamples);
+  EXPECT_EQ(used_bytes(), static_cast<uint64_t>(info.dataset.resident_bytes()));
+  EXPECT_EQ(estimate.resident_bytes(), info.dataset.resident_bytes());
+  ASSERT_EQ(estimate.fields_size(), info.dataset.fields_size());
   for (int f = 0; f < estimate.fields_size(); ++f) {
     EXPECT_EQ(estimate.fields(f).DebugString(),
-              resident.fields(f).DebugString());
+              info.dataset.fields(f).DebugString());
   }
-  EXPECT_EQ(info.fields[0].largest, (ImageSize{109, 139}));
+  EXPECT_EQ(info.dataset.fields(0).largest().height(), 109);
+  EXPECT_EQ(info.dataset.fields(0).largest().width(), 139);
 }
 
 TEST_F(RaggedRegistryTest, TheHostsIndicesAreChargedAsLongAsTheyAreThere) {
@@ -476,10 +473,12 @@ TEST_F(RaggedRegistryTest, TheCacheBringsThemBackAsTheyWere) {
   ASSERT_EQ(second.state, DatasetState::kReady) << second.error;
   EXPECT_EQ(num_decoded_, 0);
   EXPECT_EQ(cache_->counters().num_hits, 1u);
-  EXPECT_EQ(second.content_hash, first.content_hash);
-  EXPECT_EQ(second.fields, first.fields);
-  EXPECT_EQ(second.resident_bytes, first.resident_bytes);
-  EXPECT_EQ(used_bytes(), static_cast<uint64_t>(first.resident_bytes));
+  EXPECT_EQ(second.dataset.content_hash(), first.dataset.content_hash());
+  EXPECT_EQ(second.dataset.fields(0).DebugString(),
+            first.dataset.fields(0).DebugString());
+  EXPECT_EQ(second.dataset.resident_bytes(), first.dataset.resident_bytes());
+  EXPECT_EQ(used_bytes(),
+            static_cast<uint64_t>(first.dataset.resident_bytes()));
   const auto use = registry_->Use("a", kAlice);
   ASSERT_THAT(use, IsOk());
   for (int64_t i = 0; i < kNumSamples; ++i) {
@@ -507,8 +506,9 @@ TEST_F(RaggedRegistryTest, ADamagedEntryIsReadFromTheSourceAgain) {
     const DatasetInfo second = Load();
     ASSERT_EQ(second.state, DatasetState::kReady) << second.error;
     EXPECT_EQ(num_decoded_, kNumSamples);
-    EXPECT_EQ(second.content_hash, first.content_hash);
-    EXPECT_EQ(used_bytes(), static_cast<uint64_t>(first.resident_bytes));
+    EXPECT_EQ(second.dataset.content_hash(), first.dataset.content_hash());
+    EXPECT_EQ(used_bytes(),
+              static_cast<uint64_t>(first.dataset.resident_bytes()));
     AwaitStored();
   }
 }

@@ -42,7 +42,7 @@ DatasetInfo Info(const std::string& name, uint32_t uid,
   DatasetInfo info;
   info.spec = std::make_shared<const v1::DatasetSpec>(std::move(spec));
   info.owner.uid = uid;
-  info.content_hash = std::string(64, 'a');
+  info.dataset.set_content_hash(std::string(64, 'a'));
   return info;
 }
 

@@ -145,15 +145,16 @@ TEST_F(DatasetRegistryTest, ASecondLoadAttachesAlsoWhileTheFirstRuns) {
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 2);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+            2);
   EXPECT_EQ(used_bytes(), 100);
   gate_.Open();
   const DatasetInfo info = AwaitSettled("a");
   EXPECT_EQ(info.state, DatasetState::kReady);
-  EXPECT_EQ(info.num_samples, 100);
-  EXPECT_EQ(info.resident_bytes, 100);
-  EXPECT_EQ(info.device, "cpu");
-  EXPECT_THAT(info.content_hash, SizeIs(64));
+  EXPECT_EQ(info.dataset.num_samples(), 100);
+  EXPECT_EQ(info.dataset.resident_bytes(), 100);
+  EXPECT_EQ(info.dataset.device(), "cpu");
+  EXPECT_THAT(info.dataset.content_hash(), SizeIs(64));
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   EXPECT_EQ(gate_.num_reads(), 1);
   EXPECT_THAT(registry_->List(), SizeIs(1));
@@ -172,9 +173,12 @@ TEST_F(DatasetRegistryTest, TheContentHashIsOfTheSamplesNotOfTheName) {
   LoadAndAwait("b", kAlice);
   fill_ = 8;
   LoadAndAwait("c", kAlice);
-  EXPECT_EQ(AwaitSettled("a").content_hash, AwaitSettled("b").content_hash);
-  EXPECT_NE(AwaitSettled("a").content_hash, AwaitSettled("c").content_hash);
-  EXPECT_NE(AwaitSettled("a").spec_id, AwaitSettled("b").spec_id);
+  EXPECT_EQ(AwaitSettled("a").dataset.content_hash(),
+            AwaitSettled("b").dataset.content_hash());
+  EXPECT_NE(AwaitSettled("a").dataset.content_hash(),
+            AwaitSettled("c").dataset.content_hash());
+  EXPECT_NE(AwaitSettled("a").dataset.spec_id(),
+            AwaitSettled("b").dataset.spec_id());
 }
 
 TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
@@ -239,13 +243,17 @@ TEST_F(DatasetRegistryTest, ALoadIsADatasetFromTheFirstMoment) {
   ASSERT_THAT(infos, SizeIs(1));
   EXPECT_EQ(infos[0].spec->name(), "a");
   EXPECT_EQ(infos[0].state, DatasetState::kLoading);
-  EXPECT_TRUE(infos[0].is_scanning);
-  EXPECT_EQ(infos[0].num_entries_scanned, 12);
+  EXPECT_TRUE(infos[0].dataset.progress().is_scanning());
+  EXPECT_EQ(infos[0].dataset.progress().num_entries_scanned(), 12);
   EXPECT_EQ(infos[0].owner.uid, kAlice.uid);
-  EXPECT_EQ(infos[0].num_holders, 1);
-  EXPECT_EQ(infos[0].elapsed, absl::Seconds(5));
-  EXPECT_TRUE(registry_->Await("a", absl::ZeroDuration())->is_scanning);
-  EXPECT_TRUE(registry_->Await(*call, absl::ZeroDuration())->is_scanning);
+  EXPECT_EQ(infos[0].dataset.num_holders(), 1);
+  EXPECT_EQ(infos[0].dataset.progress().elapsed_seconds(), 5);
+  EXPECT_TRUE(registry_->Await("a", absl::ZeroDuration())
+                  ->dataset.progress()
+                  .is_scanning());
+  EXPECT_TRUE(registry_->Await(*call, absl::ZeroDuration())
+                  ->dataset.progress()
+                  .is_scanning());
   EXPECT_THAT(registry_->Use("a", kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("still loading")));
@@ -270,7 +278,9 @@ TEST_F(DatasetRegistryTest, AScanEndsWithTheLastSessionThatHoldsIt) {
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ((*second)->id, first->id);
   registry_->ReleaseSession(kAlice.session_id);
-  EXPECT_TRUE(registry_->Await("a", absl::ZeroDuration())->is_scanning);
+  EXPECT_TRUE(registry_->Await("a", absl::ZeroDuration())
+                  ->dataset.progress()
+                  .is_scanning());
   EXPECT_EQ(num_scanning_, 1);
   registry_->ReleaseSession(kBob.session_id);
   ExpectCancelled(**second);
@@ -325,7 +335,8 @@ TEST_F(DatasetRegistryTest, ALoadThatIsNotOpenedLeavesNothing) {
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(AwaitSettled("a").error,
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("truncated")));
-  EXPECT_EQ(AwaitSettled("a").elapsed, failed.elapsed);
+  EXPECT_EQ(AwaitSettled("a").dataset.progress().elapsed_seconds(),
+            failed.dataset.progress().elapsed_seconds());
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
@@ -362,9 +373,9 @@ TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
   const auto info = registry_->Await(**call, absl::ZeroDuration());
   ASSERT_THAT(info, IsOk());
   EXPECT_EQ(info->state, DatasetState::kLoading);
-  EXPECT_TRUE(info->is_scanning);
-  EXPECT_EQ(info->num_entries_scanned, 12);
-  EXPECT_EQ(AwaitSettled("a").num_holders, 1);
+  EXPECT_TRUE(info->dataset.progress().is_scanning());
+  EXPECT_EQ(info->dataset.progress().num_entries_scanned(), 12);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 1);
   registry_->Cancel(*call);
   ExpectCancelled(**call);
   const auto other = registry_->BeginLoad(NamedSpec("a"), kBob);
@@ -378,7 +389,7 @@ TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
                        HasSubstr("call ds.close() (or unload it)")));
   file_ = "";
   EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
-  EXPECT_EQ(AwaitSettled("a").num_holders, 2);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 2);
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
 
@@ -406,12 +417,15 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesOthersOfItsSession) {
   auto second = registry_->BeginLoad(NamedSpec("a"), kAlice);
   ASSERT_THAT(second, IsOk());
   // Until it has looked at the files.
-  while (registry_->Await(**second, absl::ZeroDuration())->is_scanning) {
+  while (registry_->Await(**second, absl::ZeroDuration())
+             ->dataset.progress()
+             .is_scanning()) {
     std::this_thread::yield();
   }
   registry_->Cancel(*first);
   registry_->Cancel(*first);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+            1);
   gate_.Open();
   const auto info = registry_->Await(**second, absl::Seconds(30));
   ASSERT_THAT(info, IsOk());
@@ -434,13 +448,17 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldByName) {
   ASSERT_THAT(registry_->Hold("a", kAlice), IsOk());
   const auto call = registry_->BeginLoad(NamedSpec("a"), kAlice);
   ASSERT_THAT(call, IsOk());
-  while (registry_->Await(**call, absl::ZeroDuration())->is_scanning) {
+  while (registry_->Await(**call, absl::ZeroDuration())
+             ->dataset.progress()
+             .is_scanning()) {
     std::this_thread::yield();
   }
   registry_->Cancel(*call);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 2);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+            2);
   ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+            1);
   gate_.Open();
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
@@ -451,7 +469,9 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldOfOneThatEnded) {
   ASSERT_THAT(first, IsOk());
   const auto second = registry_->BeginLoad(NamedSpec("a"), kAlice);
   ASSERT_THAT(second, IsOk());
-  while (registry_->Await(**second, absl::ZeroDuration())->is_scanning) {
+  while (registry_->Await(**second, absl::ZeroDuration())
+             ->dataset.progress()
+             .is_scanning()) {
     std::this_thread::yield();
   }
   gate_.Open();
@@ -459,15 +479,15 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldOfOneThatEnded) {
             DatasetState::kReady);
   first->reset();
   registry_->Cancel(*second);
-  EXPECT_EQ(AwaitSettled("a").num_holders, 1);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 1);
   ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
-  EXPECT_EQ(AwaitSettled("a").num_holders, 0);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 0);
   // One that is given up before its client is told holds nothing.
   const auto third = registry_->BeginLoad(NamedSpec("b"), kAlice);
   ASSERT_THAT(third, IsOk());
   EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
   registry_->Cancel(*third);
-  EXPECT_EQ(AwaitSettled("b").num_holders, 0);
+  EXPECT_EQ(AwaitSettled("b").dataset.num_holders(), 0);
 }
 
 // Two loads of a user run at a time.
@@ -503,7 +523,8 @@ TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
   while (gate_.num_reads() == 0) std::this_thread::yield();
   registry_->ReleaseSession(kAlice.session_id);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+            1);
   registry_->ReleaseSession(kBob.session_id);
   EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("try again")));
@@ -644,7 +665,7 @@ TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
 TEST_F(DatasetRegistryTest, UnloadOfASpecIdLeavesAnotherDatasetAlone) {
   LoadAndAwait("a", kAlice);
   const std::string spec_id =
-      registry_->Await("a", absl::ZeroDuration())->spec_id;
+      registry_->Await("a", absl::ZeroDuration())->dataset.spec_id();
   EXPECT_THAT(registry_->Unload("a", true, kAlice, "of another"),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("'a' is another one by now")));
@@ -699,7 +720,7 @@ TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
   ASSERT_THAT(push("a"), IsOk());
   const DatasetInfo first = AwaitSettled("a");
   EXPECT_EQ(first.state, DatasetState::kReady);
-  EXPECT_EQ(first.num_holders, 1);
+  EXPECT_EQ(first.dataset.num_holders(), 1);
   EXPECT_EQ(used_bytes(), 100);
   EXPECT_THAT(push("a"), StatusIs(absl::StatusCode::kAlreadyExists,
                                   AllOf(HasSubstr("'a'"), HasSubstr("push"))));
@@ -707,10 +728,11 @@ TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a'")));
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   ASSERT_THAT(push("a"), IsOk());
-  EXPECT_EQ(AwaitSettled("a").spec_id, first.spec_id);
+  EXPECT_EQ(AwaitSettled("a").dataset.spec_id(), first.dataset.spec_id());
   ASSERT_THAT(push("b"), IsOk());
-  EXPECT_NE(AwaitSettled("b").spec_id, first.spec_id);
-  EXPECT_EQ(AwaitSettled("b").content_hash, first.content_hash);
+  EXPECT_NE(AwaitSettled("b").dataset.spec_id(), first.dataset.spec_id());
+  EXPECT_EQ(AwaitSettled("b").dataset.content_hash(),
+            first.dataset.content_hash());
   num_samples_ = 2000;
   EXPECT_THAT(push("c"),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'c'")));
@@ -760,7 +782,7 @@ TEST_F(DatasetRegistryTest, ASamePushIsHashedAndHoldsWhatIsThere) {
   EXPECT_EQ(Push(kBob, true), pushed);
   EXPECT_EQ(gate_.num_reads(), 2);
   EXPECT_EQ(counters_of_loads(), num_loads);
-  EXPECT_EQ(AwaitSettled("a").num_holders, 2);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 2);
   EXPECT_EQ(used_bytes(), 100);
   // Of 100 bytes, without them.
   const std::vector<uint8_t> bytes(100, fill_);
@@ -783,7 +805,7 @@ TEST_F(DatasetRegistryTest, ASamePushIsHashedAndHoldsWhatIsThere) {
                        AllOf(HasSubstr("'a' has other samples than these"),
                              HasSubstr("choose another name"),
                              HasSubstr("if_exists='keep'"))));
-  EXPECT_EQ(AwaitSettled("a").num_holders, 2);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 2);
 }
 
 TEST_F(DatasetRegistryTest, APushThatDiffersIsRefusedBeforeASampleIsRead) {
@@ -866,7 +888,7 @@ TEST_F(DatasetRegistryTest, APushThatIsComparedEnds) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled,
                                  HasSubstr("the push was cancelled")));
   }
-  EXPECT_EQ(AwaitSettled("a").num_holders, 0);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 0);
 }
 
 TEST_F(DatasetRegistryTest, APrivateDatasetIsItsUsersAlone) {
@@ -949,8 +971,8 @@ TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
-  EXPECT_EQ(info.fields[0].dtype, Dtype::kFloat32);
-  EXPECT_EQ(info.resident_bytes, 200);
+  EXPECT_EQ(info.dataset.fields(0).dtype(), v1::DTYPE_FLOAT32);
+  EXPECT_EQ(info.dataset.resident_bytes(), 200);
   const auto use = registry_->Use("a", kAlice);
   ASSERT_THAT(use, IsOk());
   const float* const values =

@@ -38,7 +38,7 @@ class DatasetTableTest : public ::testing::Test {
     entry->bytes_in = {{&cpu_, 100}};
     entry->owner = owner;
     entry->state = state;
-    entry->resident_bytes = 100;
+    entry->dataset.set_resident_bytes(100);
     table_.Add(entry);
     return entry;
   }

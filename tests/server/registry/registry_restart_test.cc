@@ -153,7 +153,7 @@ class RegistryRestartTest : public ::testing::Test {
                         caller, [] {}),
         IsOk());
     EXPECT_TRUE(cache_->AwaitIdle(kLong));
-    return AwaitSettled(name).content_hash;
+    return AwaitSettled(name).dataset.content_hash();
   }
   void DamageCacheFile() {
     std::fstream file(CacheFile(),
@@ -211,11 +211,12 @@ TEST_F(RegistryRestartTest, AWarmLoadReadsNoSourceAndGivesTheSame) {
   const DatasetInfo warm = AwaitSettled("a");
   EXPECT_EQ(gate_.num_reads(), 1);
   EXPECT_EQ(warm.state, DatasetState::kReady);
-  EXPECT_EQ(warm.spec_id, cold.spec_id);
-  EXPECT_EQ(warm.content_hash, cold.content_hash);
-  EXPECT_EQ(warm.num_samples, 100);
-  EXPECT_EQ(warm.fields, cold.fields);
-  EXPECT_EQ(warm.num_samples_loaded, 100);
+  EXPECT_EQ(warm.dataset.spec_id(), cold.dataset.spec_id());
+  EXPECT_EQ(warm.dataset.content_hash(), cold.dataset.content_hash());
+  EXPECT_EQ(warm.dataset.num_samples(), 100);
+  EXPECT_EQ(warm.dataset.fields(0).DebugString(),
+            cold.dataset.fields(0).DebugString());
+  EXPECT_EQ(warm.dataset.progress().num_samples_loaded(), 100);
   EXPECT_EQ(used_bytes(), 100u);
   const auto use = registry_->Use("a", kBob);
   ASSERT_THAT(use, IsOk());
@@ -238,16 +239,16 @@ TEST_F(RegistryRestartTest, AnotherSpecIsAMiss) {
 
 TEST_F(RegistryRestartTest, WithADamagedEntryTheSourceIsRead) {
   LoadAndStore("a");
-  const std::string hash = AwaitSettled("a").content_hash;
+  const std::string hash = AwaitSettled("a").dataset.content_hash();
   Stop();
   DamageCacheFile();
   Restart();
   ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
   EXPECT_EQ(info.state, DatasetState::kReady);
-  EXPECT_EQ(info.content_hash, hash);
-  EXPECT_EQ(info.num_samples_loaded, 100);
-  EXPECT_EQ(info.loaded_bytes, 100);
+  EXPECT_EQ(info.dataset.content_hash(), hash);
+  EXPECT_EQ(info.dataset.progress().num_samples_loaded(), 100);
+  EXPECT_EQ(info.dataset.progress().loaded_bytes(), 100);
   EXPECT_EQ(gate_.num_reads(), 2);
   EXPECT_EQ(used_bytes(), 100u);
   EXPECT_EQ(cache_->counters().num_errors, 1u);
@@ -358,7 +359,7 @@ TEST_F(RegistryRestartTest, WhatAnEarlierDaemonHadComesBackHeldByNobody) {
   for (const char* name : {"a", "b"}) {
     const DatasetInfo info = AwaitSettled(name);
     EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
-    EXPECT_EQ(info.num_holders, 0);
+    EXPECT_EQ(info.dataset.num_holders(), 0);
     EXPECT_EQ(info.owner.uid, 1000u);
     EXPECT_EQ(info.owner.session_id, Caller::kEarlierSession);
   }
@@ -440,7 +441,7 @@ TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
   ExpectReady("b");
   EXPECT_EQ(gate_.num_reads(), 2);
   EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
-  EXPECT_EQ(AwaitSettled("a").num_holders, 1);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 1);
 }
 
 TEST_F(RegistryRestartTest, AnEarlyClientThatLeavesDoesNotCancelIt) {
@@ -476,8 +477,8 @@ TEST_F(RegistryRestartTest, APushedDatasetComesBackFromTheCacheAlone) {
   Restore({Pushed("p")}, hash);
   const DatasetInfo info = AwaitSettled("p");
   EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
-  EXPECT_EQ(info.content_hash, hash);
-  EXPECT_EQ(info.spec_id, PushedSpecId("p", hash, kAlice.uid));
+  EXPECT_EQ(info.dataset.content_hash(), hash);
+  EXPECT_EQ(info.dataset.spec_id(), PushedSpecId("p", hash, kAlice.uid));
   EXPECT_EQ(gate_.num_reads(), 1);
 }
 
@@ -493,7 +494,7 @@ TEST_F(RegistryRestartTest, ARestoredPushIsComparedWithTheNextOne) {
         [] { return std::vector<Digest>(); });
   };
   EXPECT_THAT(push(), IsOk());
-  EXPECT_EQ(AwaitSettled("p").num_holders, 1);
+  EXPECT_EQ(AwaitSettled("p").dataset.num_holders(), 1);
   ++fill_;
   EXPECT_THAT(push(), StatusIs(absl::StatusCode::kAlreadyExists,
                                HasSubstr("other samples")));

@@ -103,11 +103,11 @@ TEST_F(ReplicasTest, ItIsReadOnceAndLiesOnEach) {
   const int num_reads = gate_.num_reads();
   EXPECT_THAT(Used(), ElementsAre(100, 0, 100));
   const DatasetInfo info = Await("a");
-  EXPECT_EQ(info.device, "cuda:0,cuda:2");
-  EXPECT_EQ(info.resident_bytes, 100);
-  ASSERT_THAT(info.placements, SizeIs(2));
-  EXPECT_EQ(info.placements[1].device(), "cuda:2");
-  EXPECT_EQ(info.placements[1].device_bytes(), 100);
+  EXPECT_EQ(info.dataset.device(), "cuda:0,cuda:2");
+  EXPECT_EQ(info.dataset.resident_bytes(), 100);
+  ASSERT_THAT(info.dataset.placements(), SizeIs(2));
+  EXPECT_EQ(info.dataset.placements()[1].device(), "cuda:2");
+  EXPECT_EQ(info.dataset.placements()[1].device_bytes(), 100);
   Load("b", "cuda:1");
   EXPECT_EQ(gate_.num_reads(), 2 * num_reads);
   ASSERT_THAT(registry_->Unload("a", /*force=*/false, kAlice), IsOk());
@@ -199,8 +199,8 @@ TEST_F(ReplicasTest, AFailedDeviceTakesWithItWhatIsNowhereElse) {
   ASSERT_THAT(use, IsOk());
   Fail(0);
   EXPECT_EQ(Await("both").state, DatasetState::kReady);
-  EXPECT_EQ(Await("both").placements[0].error(), "it broke");
-  EXPECT_EQ(Await("both").placements[1].error(), "");
+  EXPECT_EQ(Await("both").dataset.placements()[0].error(), "it broke");
+  EXPECT_EQ(Await("both").dataset.placements()[1].error(), "");
   EXPECT_EQ(Await("other").state, DatasetState::kReady);
   EXPECT_EQ(Await("alone").state, DatasetState::kFailed);
   EXPECT_THAT(Await("alone").error,
@@ -223,7 +223,7 @@ TEST_F(ReplicasTest, AFailedDeviceTakesWithItWhatIsNowhereElse) {
   }
   ASSERT_THAT(registry_->Unload("other", /*force=*/false, kAlice), IsOk());
   Load("alone", "each");
-  EXPECT_EQ(Await("alone").device, "cuda:1,cuda:2");
+  EXPECT_EQ(Await("alone").dataset.device(), "cuda:1,cuda:2");
   EXPECT_EQ(Await("alone").spec->device(), "each");
   Fail(1);
   EXPECT_EQ(Await("both").state, DatasetState::kFailed);

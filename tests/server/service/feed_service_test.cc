@@ -231,7 +231,8 @@ TEST_F(FeedServiceTest, AFeedWhoseSessionEndsMeanwhileGoesWithIt) {
   table_->AwaitEnded(absl::Seconds(30));
   EXPECT_THAT(table_->List(), SizeIs(0));
   EXPECT_EQ(used_bytes(), 0);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_feeds, 0);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_feeds(),
+            0);
 }
 
 TEST_F(FeedServiceTest, AnEndedSessionOpensAndSendsNothing) {
