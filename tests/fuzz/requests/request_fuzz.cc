@@ -226,7 +226,8 @@ class World {
           info.status());
   }
 
-  // The length of the header in two bytes, the header, blocks.
+  // The length of the header in two bytes, the header, blocks. What can be
+  // pushed is the same when it is pushed again.
   void Push(const std::string& message) {
     if (message.size() < 2) return;
     const size_t header_size =
@@ -236,22 +237,29 @@ class World {
     v1::PushHeader header;
     if (!header.ParseFromString(message.substr(2, header_size))) return;
     header.set_name("b");
-    auto push = PushSpecFromProto(header);
-    if (!push.ok() || !CheckPushedInfo(&push->info).ok()) return;
-    std::string blocks = message.substr(2 + header_size);
-    (void)datasets_->Push(
-        std::move(push->spec),
-        std::make_unique<PushedSource>(
-            std::move(push->info),
-            [&blocks](std::string* block) -> absl::StatusOr<bool> {
-              if (blocks.empty()) return false;
-              const size_t size = std::min<size_t>(
-                  1 + static_cast<uint8_t>(blocks[0]), blocks.size());
-              *block = blocks.substr(0, size);
-              blocks.erase(0, size);
-              return true;
-            }),
-        kCaller, [] {});
+    auto spec = PushSpecFromProto(header);
+    if (!spec.ok() || !CheckPushedInfo(&spec->info).ok()) return;
+    const auto push = [&](const DatasetRegistry::DigestReceiver& digests) {
+      std::string blocks = message.substr(2 + header_size);
+      return datasets_->Push(
+          spec->spec,
+          std::make_unique<PushedSource>(
+              spec->info,
+              [&blocks](std::string* block) -> absl::StatusOr<bool> {
+                if (blocks.empty()) return false;
+                const size_t size = std::min<size_t>(
+                    1 + static_cast<uint8_t>(blocks[0]), blocks.size());
+                *block = blocks.substr(0, size);
+                blocks.erase(0, size);
+                return true;
+              }),
+          kCaller, [] {}, digests);
+    };
+    const absl::StatusOr<uint64_t> pushed = push(nullptr);
+    if (!pushed.ok()) return;
+    const absl::StatusOr<uint64_t> same =
+        push([] { return std::vector<Digest>(); });
+    Check(same == pushed, "the same push again", same.status());
   }
 
   void SendIndices(const std::string& message) {
