@@ -64,6 +64,9 @@ class MixtureOrder {
   // each, and fewer than 2^32 samples, and rows, together.
   MixtureOrder(const MixtureOptions& options, bool shuffle, uint64_t seed);
 
+  // The memory of MixtureOrder(options).
+  static int64_t SizeBytes(const MixtureOptions& options);
+
   uint64_t num_rows() const { return num_rows_; }
 
   // Writes the samples, counted through all parts, of positions first, first +
@@ -87,10 +90,11 @@ class MixtureOrder {
     uint64_t num_rows = 0;
     uint64_t first_sample = 0;
     uint64_t first_row = 0;  // the rows of the parts before it
-    // Two that were used last, the even one and the odd one.
-    std::array<Pass, 2> passes;
+    // Those of an epoch, or the last ones used: pass i has place i % size.
+    std::vector<Pass> passes;
   };
 
+  static size_t NumKept(uint64_t num_samples, uint64_t num_rows);
   Pass PassOf(size_t part, uint32_t num_samples, uint64_t number) const;
   // The sample that is row k of a part in an epoch.
   int64_t SampleOf(size_t part, uint64_t epoch, uint64_t k);

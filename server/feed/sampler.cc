@@ -244,6 +244,9 @@ class Sampler::Tables {
 static_assert(Sampler::kMaxTableSize - 1 <= 0xFFFF);
 
 int64_t Sampler::TableBytes(const SamplerOptions& options) {
+  if (options.mixture.has_value()) {
+    return MixtureOrder::SizeBytes(*options.mixture);
+  }
   return NeedsTables(options) ? Tables::SizeBytes(options.num_samples) : 0;
 }
 
