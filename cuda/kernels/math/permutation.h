@@ -15,9 +15,9 @@
 // sqrt(n).
 //
 // A Feistel network is not uniform over the orders of a small n: below
-// Sampler::kMaxTableSize a table is used instead, or twice as many rounds, which
-// are uniform as far as 200,000 orders of 2 to 33 show. It is a bijection for
-// every n.
+// Sampler::kMaxTableSize a table is used instead, or twice as many rounds,
+// which are uniform as far as 200,000 orders of 2 to 33 show. It is a bijection
+// for every n.
 
 #ifndef DATASETD_CUDA_KERNELS_MATH_PERMUTATION_H_
 #define DATASETD_CUDA_KERNELS_MATH_PERMUTATION_H_
@@ -43,9 +43,9 @@ class FeistelPermutation {
       : n_(n), rows_(CeilSqrt(n)), columns_((n - 1) / rows_ + 1) {
     for (int i = 0; i < kRounds / 2; ++i) {
       // The table uses draws below kFirstDraw.
-      const Words4 words = Draw(seed, kFirstDraw + i, op_index,
-                                static_cast<uint32_t>(epoch),
-                                static_cast<uint32_t>(epoch >> 32));
+      const Words4 words =
+          Draw(seed, kFirstDraw + i, op_index, static_cast<uint32_t>(epoch),
+               static_cast<uint32_t>(epoch >> 32));
       keys_[2 * i] = Join(words.word[0], words.word[1]);
       keys_[2 * i + 1] = Join(words.word[2], words.word[3]);
     }
