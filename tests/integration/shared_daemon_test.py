@@ -259,12 +259,8 @@ def test_push_goes_where_load_goes(place, monkeypatch):
     assert pushed.class_names == ["a", "b"]
     assert len(datasetd.push("drawn", iter([1, 2, 3]), ["x"])) == 3
     with pytest.raises(datasetd.AlreadyExists, match="other samples"):
-<<<<<<< ours
         datasetd.push("mine", {"x": [1, 2], "y": [3, 5]},
                       class_names=["a", "b"])
-=======
-        datasetd.push("mine", {"x": [1, 2], "y": [3, 5]})
->>>>>>> theirs
 
 
 def _device_of(name):
