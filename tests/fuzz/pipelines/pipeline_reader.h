@@ -30,8 +30,8 @@ struct Pipeline {
 //   number   the batch size
 //   sizes    dense: 2 bytes; huge: which side, and the other, from 128 on
 //            wide; ragged: a count, 2 bytes each
-//   ops      a byte says which of Transform.op, then its parameters, as declared
-//            in transform.proto; a bit before each that may be unset
+//   ops      a byte says which of Transform.op, then its parameters, in the
+//            order of transform.proto; a bit before each that may be unset
 // A number's first byte is below 80 for less than 8, below 160 for less than
 // 80, names an extreme number, which a second byte changes a little, or stands
 // before 4 bytes of any.
