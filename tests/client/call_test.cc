@@ -170,7 +170,7 @@ TEST(CallTest, ListsHaveAllPages) {
 }
 
 TEST(CallTest, CallsEveryMethod) {
-  const TempDir folder;
+  const TempDir folder(TempDir::Place::kShortPath);
   const auto program = ctl::FindDaemon("");
   ASSERT_THAT(program, IsOk());
   auto daemon = ctl::PrivateDaemon::Start(

@@ -111,7 +111,7 @@ class RaggedTest : public ::testing::Test {
     if (daemon_.has_value()) daemon_->Stop();
   }
 
-  TempDir folder_;
+  TempDir folder_{TempDir::Place::kShortPath};
   std::optional<ctl::PrivateDaemon> daemon_;
   std::string address_;
 };
