@@ -315,8 +315,8 @@ def test_a_shared_crop_needs_pairs_of_one_size(client):
     both = ["image", "mask"]
     with pytest.raises(datasetd.InvalidArgument,
                        match="'image' and 'mask' share an op that draws by the "
-                       "image's size, but sample 1 is 21x30 in the one and "
-                       "20x30 in the other"):
+                       "image's size, but sample 1 of dataset 'p' is 21x30 in "
+                       "the one and 20x30 in the other"):
         datasetd.DataLoader(
             dataset, batch_size=2,
             transforms=[T.RandomResizedCrop(8, fields=both)])
@@ -353,7 +353,7 @@ def test_a_shared_crop_of_a_field_of_one_size_needs_samples_of_it(client):
                "mask": np.zeros((16, 16), np.uint8)} for i in range(3)],
         ragged=True)
     with pytest.raises(datasetd.InvalidArgument,
-                       match="sample 1 is 16x17 in the one and 16x16"):
+                       match="sample 1 of dataset 'p' is 16x17 in the one and 16x16"):
         datasetd.DataLoader(
             dataset, batch_size=1,
             transforms=[T.RandomCrop(8, fields=["image", "mask"])])

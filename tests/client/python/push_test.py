@@ -197,7 +197,7 @@ def test_fields_choose_names_and_kinds(client):
         (
             [np.zeros((9, 9, 9), np.uint8)],
             {"x": "image"},
-            ["(9, 9, 9)", "'image_chw' is for (C, H, W)", "'array' keeps"],
+            ["(9, 9, 9)", "'image_chw' is for (C, H, W)", "'array' for any"],
         ),
         ([np.zeros((0, 3))], None, ["data", "at least 1"]),
         ([1], ["a b"], ["cannot name a field"]),

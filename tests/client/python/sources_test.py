@@ -1291,8 +1291,12 @@ def test_errors_of_what_is_read_as_it_is_pushed(daemon, tmp_path):
     assert error["message"].startswith(f"{path}: TypeError: ")
 
 
-def test_an_error_of_the_command_is_a_line(capsys):
-    command._fail("DATA_LOSS", "a.pt: this\nis long", False)
+def test_an_error_of_the_command_is_a_line(capsys, monkeypatch):
+    def fail(*_):
+        raise datasetd.DataLoss("a.pt: this\nis long")
+
+    monkeypatch.setattr(command, "_run", fail)
+    assert command.main(["web"]) == 1
     assert capsys.readouterr().err == "datasetd: a.pt: this is long\n"
 
 

@@ -52,12 +52,12 @@ class Mixture:
         self.ratios = ratios
         self.fixed_per_batch = bool(fixed_per_batch)
         if not self.parts:
-            raise InvalidArgument(f"{what}: there is no dataset")
+            raise InvalidArgument(f"{what}: expected at least one dataset")
         for part in self.parts:
             if not isinstance(part, Samples):
                 raise InvalidArgument(
-                    f"{what}: {type(part).__name__} is no dataset of a daemon: "
-                    "push it first; torch's ConcatDataset takes any"
+                    f"{what}: {type(part).__name__} is not a dataset of a "
+                    "daemon: push it first; torch's ConcatDataset takes any"
                 )
         first = self.parts[0]
         self.fields: List[Field] = first.fields
@@ -66,7 +66,7 @@ class Mixture:
         classes = {tuple(part.classes) for part in self.parts if part.classes}
         if len(classes) > 1:
             raise InvalidArgument(
-                f"{what}: the datasets have different class names, so that a "
+                f"{what}: the datasets have different class names, so a "
                 "label does not mean the same: "
                 + ", ".join(f"{p.name!r} {p.classes[:3]}" for p in self.parts)
             )
@@ -204,7 +204,7 @@ class Mixture:
                 )
             if name not in names:
                 raise InvalidArgument(
-                    f"transforms: {name!r} is no dataset of the mixture; it "
+                    f"transforms: {name!r} is not a dataset of the mixture; it "
                     f"has {sorted(names)}"
                 )
         return [keys[part.name] for part in self.parts]
