@@ -94,7 +94,7 @@ def test_a_mixture_reconnects_once_all_of_it_is_back(data_root):
             iterator = iter(batches)
             rows = [row for _ in range(4) for row in rows_of(next(iterator))]
             os.kill(daemon.pid, signal.SIGKILL)
-            daemon._process.wait()
+            await_end(daemon.pid)
             with successor(daemon, data_root):
                 rows += [row for batch in iterator for row in rows_of(batch)]
         assert rows == expected
