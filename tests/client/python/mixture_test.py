@@ -412,7 +412,7 @@ def test_transforms_of_parts_that_do_not_fit(parts):
         return str(raised.value)
 
     assert f"none for dataset '{c.name}'" in error({a: floats, b: floats})
-    assert "'nosuch' is no dataset" in error(
+    assert "'nosuch' is not a dataset" in error(
         {a: [], b: [], c: [], "nosuch": []}
     )
     shapes = error({a: floats, b: floats, c: [*floats, T.Resize(4)]})
