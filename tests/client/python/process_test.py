@@ -23,7 +23,7 @@ from conftest import (
     loader,
     stop,
 )
-from datasetd._daemon.start import find_daemon
+from datasetd._daemon.start import start_daemon
 from datasetd._feed import recovery
 
 
@@ -169,21 +169,19 @@ def test_a_dataset_that_still_loads_when_another_loader_is_back(
 @contextlib.contextmanager
 def successor(daemon, data_root):
     """Another daemon in the place of one that was killed."""
-    process = subprocess.Popen(
+    pid = start_daemon(
+        os.path.dirname(daemon.address),
         [
-            find_daemon(),
-            f"--socket_path={daemon.address}",
             "--device=cpu",
             f"--data_root={data_root}",
-            "--exit_with_parent",
+            f"--exit_with_parent={os.getpid()}",
         ],
-        stderr=subprocess.DEVNULL,
     )
     try:
         yield
     finally:
-        process.terminate()
-        process.wait()
+        os.kill(pid, signal.SIGTERM)
+        await_end(pid)
 
 
 @pytest.mark.parametrize("order", ["random", "sampler"])
