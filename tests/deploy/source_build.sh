@@ -29,6 +29,7 @@ git ls-files -z | tar --null -T - -c | tar x -C "$root/src"
 
 targets=(//server:datasetd //client/c_api:libdatasetd.so //client/ctl:datasetctl)
 # job DIRECTORY: prints the digest of the batches of the build there.
+# shellcheck disable=SC2016  # expanded by the shells that run these
 job='
   cd "$1" && DATASETD_DAEMON=bazel-bin/server/datasetd \
     DATASETD_LIBRARY=bazel-bin/client/c_api/libdatasetd.so \
@@ -37,6 +38,7 @@ job='
 bazel build "--disk_cache=$cache/datasetd-bazel" "${targets[@]}"
 expected=$(sh -c "$job" sh "$PWD")
 # /proc and /dev go with the mount namespace.
+# shellcheck disable=SC2016
 actual=$(unshare --mount --pid --fork --kill-child sh -c '
   mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit
   cp /etc/resolv.conf "$1/etc/resolv.conf"

@@ -1,11 +1,11 @@
 #include "server/attach/user_threads.h"
 
 #include <atomic>
+#include <latch>  // which ThreadSanitizer sees, unlike Abseil's
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -14,28 +14,28 @@ namespace {
 
 TEST(UserThreadsTest, TasksOfAUserRunInTheirOrder) {
   std::vector<int> order;
-  absl::Notification last;
+  std::latch last(1);
   UserThreads threads("test", absl::InfiniteDuration());
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(threads.Run(7, [&order, i] { order.push_back(i); }).ok());
   }
-  ASSERT_TRUE(threads.Run(7, [&last] { last.Notify(); }).ok());
-  last.WaitForNotification();
+  ASSERT_TRUE(threads.Run(7, [&last] { last.count_down(); }).ok());
+  last.wait();
   ASSERT_EQ(order.size(), 100);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[i], i);
 }
 
 TEST(UserThreadsTest, AUserWhoseTaskDoesNotEndWaitsAlone) {
-  absl::Notification go_on;
-  absl::Notification other;
+  std::latch go_on(1);
+  std::latch other(1);
   UserThreads threads("test", absl::InfiniteDuration());
-  ASSERT_TRUE(threads.Run(7, [&go_on] { go_on.WaitForNotification(); }).ok());
+  ASSERT_TRUE(threads.Run(7, [&go_on] { go_on.wait(); }).ok());
   ASSERT_TRUE(threads.Run(7, [] {}).ok());
-  ASSERT_TRUE(threads.Run(8, [&other] { other.Notify(); }).ok());
-  other.WaitForNotification();
+  ASSERT_TRUE(threads.Run(8, [&other] { other.count_down(); }).ok());
+  other.wait();
   EXPECT_EQ(threads.num_tasks(7), 2);
   EXPECT_EQ(threads.num_tasks(9), 0);
-  go_on.Notify();
+  go_on.count_down();
 }
 
 TEST(UserThreadsTest, TheEndWaitsForWhatRunsAndDestroysTheRest) {
@@ -53,20 +53,20 @@ TEST(UserThreadsTest, TheEndWaitsForWhatRunsAndDestroysTheRest) {
 }
 
 TEST(UserThreadsTest, TheEndWaitsNoLongerThanItIsTold) {
-  const auto go_on = std::make_shared<absl::Notification>();
-  const auto is_over = std::make_shared<absl::Notification>();
+  const auto go_on = std::make_shared<std::latch>(1);
+  const auto is_over = std::make_shared<std::latch>(1);
   {
     UserThreads threads("test", absl::Milliseconds(1));
     ASSERT_TRUE(threads
                     .Run(7,
                          [go_on, is_over] {
-                           go_on->WaitForNotification();
-                           is_over->Notify();
+                           go_on->wait();
+                           is_over->count_down();
                          })
                     .ok());
   }
-  go_on->Notify();
-  is_over->WaitForNotification();
+  go_on->count_down();
+  is_over->wait();
 }
 
 }  // namespace
