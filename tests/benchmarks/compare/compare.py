@@ -29,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import types
 
 import datasetd
 
@@ -146,6 +147,32 @@ def summarise(values):
             for key in values[0]}
 
 
+_DAEMON_OF_BUILD = """
+import sys, datasetd
+with datasetd.start_local(device=sys.argv[1]) as daemon:
+    print(daemon.address, daemon.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def daemon_of_build(build, device):
+    """A daemon of another build, started by its own package."""
+    environment = dict(
+        os.environ, PYTHONPATH=os.path.join(build, "python"),
+        DATASETD_DAEMON=os.path.join(build, "bin", "datasetd"),
+        DATASETD_LIBRARY=os.path.join(build, "bin", "libdatasetd.so"))
+    with subprocess.Popen(
+            [sys.executable, "-c", _DAEMON_OF_BUILD, device], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=environment) as process:
+        words = process.stdout.readline().split()
+        if len(words) != 2:
+            sys.exit(f"{build}: its daemon did not start")
+        yield types.SimpleNamespace(address=words[0], pid=int(words[1]))
+        process.stdin.close()
+
+
 def compare(workload, directory, device, flags):
     """The rows of a workload, by number of jobs and peer."""
     rows = {num_jobs: {} for num_jobs in flags.jobs}
@@ -157,9 +184,8 @@ def compare(workload, directory, device, flags):
             daemons["pretransformed"] = stack.enter_context(
                 datasetd.start_local(device=device))
         if "before" in flags.peers:
-            daemons["before"] = stack.enter_context(datasetd.start_local(
-                device=device,
-                binary=os.path.join(flags.before, "bin", "datasetd")))
+            daemons["before"] = stack.enter_context(
+                daemon_of_build(flags.before, device))
         opened = {}
         try:
             for peer in flags.peers:
