@@ -630,7 +630,7 @@ _attached: "weakref.WeakValueDictionary[Tuple[int, str], Client]" = (
 
 
 def _whole_of(what: str, dataset: Any) -> Tuple[Any, Optional[Any]]:
-    """whole_of(), of what is no mixture."""
+    """As whole_of(), but refuses a mixture."""
     if isinstance(dataset, Mixture):
         raise InvalidArgument(
             f"{what}: a mixture is for a DataLoader: give one of its datasets, "

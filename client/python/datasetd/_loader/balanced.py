@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from .._datasets.dataset import Dataset
 from .._order.weights import balanced
@@ -11,37 +11,17 @@ from ..errors import InvalidArgument
 
 
 def balanced_weights(
-    weights: str,
-    open_loader: Callable[..., Any],
-    dataset: Dataset,
-    samples: "Optional[array.array[int]]",
-    framework: str,
+    weights: str, dataset: Dataset, samples: "Optional[array.array[int]]"
 ) -> Any:
-    """Returns the weights of `samples`, or of all. `open_loader` is called as
-    DataLoader, to read the labels."""
+    """Returns the weights of `samples`, or of all."""
     if weights != "balanced":
         raise InvalidArgument(
             f"weights={weights!r}; expected numbers or 'balanced'"
         )
-    if framework == "dlpack":
-        raise InvalidArgument(
-            "weights='balanced' reads the labels, which "
-            "framework='dlpack' cannot: pass one weight per sample"
-        )
     field = label_field(
         dataset, "weights='balanced'", "pass one weight per sample"
     )
-    with open_loader(
-        dataset,
-        batch_size=4096,
-        fields=[field],
-        framework=framework,
-        rank=0,
-        world_size=1,
-        # Not a subset, which has a limit.
-        sampler=samples,
-    ) as loader:
-        return balanced([batch[0] for batch in loader._iterate()], field)
+    return balanced(_column(dataset, field, samples), field)
 
 
 def classes_of(
@@ -56,6 +36,12 @@ def classes_of(
     field = group_by or label_field(
         dataset, "group_by=", "pass a field's name or one class per sample"
     )
+    return _column(dataset, field, samples)
+
+
+def _column(
+    dataset: Dataset, field: str, samples: "Optional[array.array[int]]"
+) -> Any:
     column = dataset.column(field)
     return column if samples is None else column[list(samples)]
 

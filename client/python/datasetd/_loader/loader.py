@@ -418,9 +418,7 @@ class DataLoader(JobLoader[ArrayT]):
             check_valid(options.get("field_names"), whole)
         order = JobOrder(whole, subset, batch_size, shuffle, drop_last, pad)
         if isinstance(weights, str) and isinstance(whole, Dataset):
-            weights = balanced_weights(
-                weights, DataLoader, whole, order.samples, framework
-            )
+            weights = balanced_weights(weights, whole, order.samples)
         if weights is not None:
             order.weigh(weights)
         if partition is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import hashlib
 import importlib.util
-from typing import Any, Iterable, List, Optional, Union
+from typing import Any, Iterable, Optional, Union
 
 from .._warnings import warn
 from ..errors import InvalidArgument
@@ -57,18 +57,12 @@ class Weighted:
         ).hexdigest()
 
 
-def balanced(labels: List[Any], field: str) -> Any:
+def balanced(values: Any, field: str) -> Any:
     """Returns weights by which all classes are equally frequent, with 0 for
-    samples without a class, whose label is below 0; a warning says so. `labels`
-    are the batches of `field`, as arrays of a framework on any device."""
+    samples without a class, whose label is below 0; a warning says so. `values`
+    is a NumPy array of the labels, in `field`."""
     import numpy
 
-    values = numpy.concatenate(
-        [
-            numpy.asarray(batch.cpu() if hasattr(batch, "cpu") else batch)
-            for batch in labels
-        ]
-    )
     is_labelled = values >= 0
     num_unlabelled = len(values) - int(is_labelled.sum())
     if num_unlabelled == len(values):
