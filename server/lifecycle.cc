@@ -214,6 +214,7 @@ class StartGuard {
         .warn("what starts has not ended within {}; ending it with the process",
               absl::FormatDuration(kStopTimeout));
     Log(LogSubsystem::kServer).flush();
+    PrivateDaemon::RemoveOwn();
     std::_Exit(EXIT_SUCCESS);
   }
 

@@ -115,7 +115,7 @@ int Main(int argc, char** argv) {
   const int code =
       Serve(flags, *config, {signals.get(), parent.get()}, *std::move(sockets),
             private_daemon ? &*private_daemon : nullptr);
-  if (private_daemon.has_value()) private_daemon->Remove();
+  PrivateDaemon::RemoveOwn();
   return code;
 }
 

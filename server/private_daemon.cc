@@ -43,6 +43,9 @@ constexpr const char* kFiles[] = {
 constexpr int kPollMilliseconds = 10;
 constexpr size_t kLogTailBytes = 2000;
 
+// Of the daemon that this process is. Never freed: any thread may end it.
+const std::string* own_directory = nullptr;
+
 // Returns why the directory is not this user's alone; empty if it is.
 std::string ProblemOf(const struct stat& status) {
   if (!S_ISDIR(status.st_mode)) return "it is no directory";
@@ -349,8 +352,8 @@ std::optional<int> PrivateDaemon::Start(const std::string& directory,
   const std::string boot = BootId();
   (void)!ftruncate(election->lock.get(), 0);
   (void)!pwrite(election->lock.get(), boot.data(), boot.size(), 0);
-  daemon->emplace(
-      PrivateDaemon(directory, std::move(election->lock), std::move(writer)));
+  own_directory = new std::string(directory);
+  daemon->emplace(PrivateDaemon(std::move(election->lock), std::move(writer)));
   return std::nullopt;
 }
 
@@ -366,6 +369,8 @@ bool PrivateDaemon::Announce() {
   return is_heard;
 }
 
-void PrivateDaemon::Remove() const { RemoveDirectory(directory_); }
+void PrivateDaemon::RemoveOwn() {
+  if (own_directory != nullptr) RemoveDirectory(*own_directory);
+}
 
 }  // namespace datasetd

@@ -48,17 +48,14 @@ class PrivateDaemon {
   // Reports that the daemon serves. False if its starter is gone: then it must
   // end.
   bool Announce();
-  // Removes the directory. REQUIRES: the sockets are closed.
-  void Remove() const;
+  // Removes the directory, if this process is a private daemon: last of all
+  // before the process ends, also by _Exit.
+  static void RemoveOwn();
 
  private:
-  PrivateDaemon(std::string directory, FileDescriptor lock,
-                FileDescriptor starter)
-      : directory_(std::move(directory)),
-        lock_(std::move(lock)),
-        starter_(std::move(starter)) {}
+  PrivateDaemon(FileDescriptor lock, FileDescriptor starter)
+      : lock_(std::move(lock)), starter_(std::move(starter)) {}
 
-  std::string directory_;
   FileDescriptor lock_;     // until the end of the process
   FileDescriptor starter_;  // a pipe
 };

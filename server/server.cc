@@ -37,6 +37,7 @@
 #include "server/metrics/metrics.h"
 #include "server/metrics/metrics_endpoint.h"
 #include "server/pipeline/ops/transform_limits.h"
+#include "server/private_daemon.h"
 #include "server/readers/formats.h"
 #include "server/registry/dataset_registry.h"
 #include "server/rpc/call_guard.h"
@@ -78,6 +79,7 @@ TransformLimits TransformLimitsOf(const v1::Config& config) {
                 absl::StatusCodeToString(status.code()),
                 std::string(status.message()));
   Log(LogSubsystem::kProducer).flush();
+  PrivateDaemon::RemoveOwn();
   std::_Exit(EXIT_FAILURE);
 }
 
@@ -578,6 +580,7 @@ void Server::Impl::EndProcess(absl::Duration timeout, int exit_code) {
   }
   sockets_->Remove();
   Log(LogSubsystem::kServer).flush();
+  PrivateDaemon::RemoveOwn();
   std::_Exit(exit_code);
 }
 
