@@ -73,12 +73,17 @@ def pause(seconds):
 
 
 def is_running(pid):
-    """False for a zombie, too: init may take its time."""
+    """False once all threads have ended, also if init has yet to reap them."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
         return False
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    try:
+        return not poll.poll(0)
+    finally:
+        os.close(process)
 
 
 def await_end(pid):

@@ -4,6 +4,7 @@ import inspect
 import os
 import pathlib
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -123,19 +124,29 @@ def run_examples(page, daemon, **options):
 
 
 def states(pid):
-    """The states of a process's threads; empty once it has ended."""
-    try:
-        return [
-            (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
-            for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
-        ]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
+    """The states of a process's threads, apart from those that end."""
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            text = (task / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found.append(text.rsplit(")", 1)[1].split()[0])
+    return found
 
 
 def is_alive(pid):
-    """False for a zombie, too: a daemon is init's child."""
-    return any(state != "Z" for state in states(pid))
+    """False once all threads have ended, also if init has yet to reap them."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    try:
+        return not poll.poll(0)
+    finally:
+        os.close(process)
 
 
 def await_end(pid):

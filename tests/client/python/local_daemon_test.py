@@ -130,7 +130,9 @@ def test_close_closes_the_loaders_first(data_root):
         daemon.connect()
 
 
-def test_it_says_that_it_has_ended():
+def test_it_says_that_it_has_ended(tmp_path, monkeypatch):
+    # A daemon that starts beside it would remove what it left.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with datasetd.start_local(device="cpu") as daemon:
         os.kill(daemon.pid, signal.SIGKILL)
         await_end(daemon.pid)

@@ -16,7 +16,13 @@ from .._client.client import Client, Device
 from .._connection.at_exit import close_with_daemon
 from .._connection.session import local_daemons
 from ..errors import Closed, DaemonGone
-from .start import START_SECONDS, PathLike, log_tail, start_daemon
+from .start import (
+    START_SECONDS,
+    PathLike,
+    listens,
+    log_tail,
+    start_daemon,
+)
 
 _STOP_SECONDS = 10.0
 # Of 107 that the path of a socket may have.
@@ -46,7 +52,9 @@ class LocalDaemon:
         """Raises Closed after close(), DaemonGone if the daemon has ended."""
         if not self.close.alive:
             raise Closed(f"{self!r} is closed: start_local() starts another")
-        if _has_ended(self._process, 0):
+        # Its sockets close before its last thread ends.
+        seconds = 0 if listens(self.address) else _STOP_SECONDS
+        if _has_ended(self._process, seconds):
             raise DaemonGone(
                 f"the daemon at {self.address} has ended: "
                 f"{log_tail(os.path.dirname(self.address))}"
