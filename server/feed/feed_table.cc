@@ -88,16 +88,23 @@ absl::Status FeedTable::Read(const v1::ReadSamplesRequest& request,
   DATASETD_ASSIGN_OR_RETURN(
       ReadPlan plan,
       PlanRead(request, std::move(fields), use, options_.transform_limits));
-  Backend& backend = *use.backend();
-  std::unique_ptr<FeedRecord> record;
-  const uint8_t* slot = nullptr;
-  if (plan.feed.has_value()) {
-    DATASETD_ASSIGN_OR_RETURN(
-        record, MakeBatch(request, plan, caller, use, sink.is_cancelled));
-    slot = record->slab->data();
-  }
-  if (!plan.has_packed()) use.Reset();
-  return SendSamples(request, plan, caller.uid, slot, backend, use, sink);
+  const auto send = [&]() -> absl::Status {
+    Backend& backend = *use.backend();
+    std::unique_ptr<FeedRecord> record;
+    const uint8_t* slot = nullptr;
+    if (plan.feed.has_value()) {
+      DATASETD_ASSIGN_OR_RETURN(
+          record, MakeBatch(request, plan, caller, use, sink.is_cancelled));
+      slot = record->slab->data();
+    }
+    if (!plan.has_packed()) use.Reset();
+    return SendSamples(request, plan, caller.uid, slot, backend, use, sink);
+  };
+  const absl::Status status = send();
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::DataLossError(absl::StrCat("dataset '", request.dataset(),
+                                          "': ", status.message(),
+                                          "; unload it, and load it again"));
 }
 
 absl::StatusOr<std::unique_ptr<FeedRecord>> FeedTable::MakeBatch(

@@ -117,10 +117,14 @@ def test_what_jax_would_cut_to_32_bits(daemon, values, dtype):
                     "jax_enable_x64.*fields=",
                 ):
                     next(iter(loader))
+            with pytest.raises(datasetd.InvalidArgument, match="not fit"):
+                loader.fetch([0, 1])
         with datasetd.DataLoader(
             dataset, 2, framework="jax", fields=["x"]
         ) as loader:
             assert next(iter(loader)).x.tolist() == [0, 1]
+            fetched = loader.fetch([1, 0])
+            assert fetched.x.tolist() == fetched.indices.tolist() == [1, 0]
         jax.config.update("jax_enable_x64", True)
         try:
             with datasetd.DataLoader(dataset, 2, framework="jax") as loader:

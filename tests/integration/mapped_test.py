@@ -255,7 +255,7 @@ def test_a_clients_order_does_not_wait_for_a_file_that_was_cut():
             (images, _) = loader.fetch([2999, 1])
             assert (images == world.planes[[2999, 1]]).all()
             os.truncate(file, 8192)
-            with is_told:
+            with pytest.raises(datasetd.DataLoss, match="unload it, and load"):
                 loader.fetch([5, 2000])
             with is_told:
                 for _ in loader_of_all:

@@ -1,14 +1,12 @@
 """Client, Dataset, and the errors that they raise."""
 
 import pickle
-import types
 
 import datasetd
 import pytest
 from conftest import NUM_SAMPLES, STOP, load, loader, run_python
 from datasetd import _descriptions
 from datasetd._connection import library
-from datasetd._feed import fetch
 
 
 def test_datasets(client, dataset, data_root):
@@ -142,27 +140,3 @@ def test_an_answer_that_lacks_something():
         _descriptions.dtype_of(answer["dataset"])
     with pytest.raises(datasetd.Internal, match="answer has RESIDENCY_9, whi"):
         _descriptions.residency_of({"residency": 9})
-
-
-@pytest.mark.parametrize("batches, count", [([], 0), ([3], 3)])
-def test_a_batch_of_another_length_than_asked(batches, count):
-    class Loader:
-        batch_size, timeout = 2, None
-
-        def __init__(self, **_):
-            pass
-
-        def set_epoch(self, epoch):
-            pass
-
-        def _iterate(self):
-            return iter([types.SimpleNamespace(num_samples=n) for n in batches])
-
-        def close(self):
-            pass
-
-    fetcher = fetch.Fetcher(Loader)
-    with pytest.raises(
-        datasetd.Internal, match=f"returned {count} samples, 2 were requested"
-    ):
-        fetcher.fetch([0, 1], 0)

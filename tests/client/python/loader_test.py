@@ -179,12 +179,11 @@ def test_feeds_end_with_their_loader(client, dataset, order):
         )
         iterator = iter(batches)
         batch = next(iterator)
-        batches.fetch([1, 2])
         assert any(f["name"] == "ends" for f in client.list_feeds())
         del batch, iterator, batches
         poll_until(
             lambda: not any(
-                f["name"] in ("ends", "fetch") for f in client.list_feeds()
+                f["name"] == "ends" for f in client.list_feeds()
             ),
             "the feeds' end",
             timeout=5,

@@ -360,7 +360,7 @@ class JaxFramework(Framework):
 
             packed: Any = numpy.from_dlpack(tensor)
             if halves:
-                self._check_fits(_range(packed & 0xFFFFFFFF, numpy), info)
+                _check_fits(_range(packed & 0xFFFFFFFF, numpy), info)
             # JAX makes 32 bits of them by itself.
             cpu = self._jax.devices("cpu")[0]
             return (
@@ -371,7 +371,7 @@ class JaxFramework(Framework):
             packed = self._from_dlpack(tensor)
             datasets, indices = packed >> 32, packed & 0xFFFFFFFF
             if halves:
-                self._check_fits(_range(indices, self._jax.numpy), info)
+                _check_fits(_range(indices, self._jax.numpy), info)
                 datasets = datasets.astype("int32")
                 indices = indices.astype("int32")
             # The slot may go back then.
@@ -397,18 +397,30 @@ class JaxFramework(Framework):
                 values = _range(
                     self._from_dlpack(tensor), self._jax.numpy
                 )
-        self._check_fits(values, info)
+        _check_fits(values, info)
 
-    def _check_fits(self, values: Tuple[Any, Any], info: FieldInfo) -> None:
-        dtype, least, most = _HALVED[info.dtype]
-        for value in values:
-            if not least <= value <= most:
-                raise InvalidArgument(
-                    f"field '{info.name}': {value} does not fit {dtype}, to "
-                    f"which JAX converts {info.dtype}: call jax.config.update("
-                    "'jax_enable_x64', True), leave the field out (fields=), "
-                    "or push it with smaller numbers"
-                )
+
+def jax_array(array: Any, info: FieldInfo) -> Any:
+    """Returns NumPy's array as JAX's. Raises InvalidArgument if a value does
+    not fit the 32 bits that JAX makes of 64."""
+    import jax
+    import numpy
+
+    if info.dtype in _HALVED and not jax.config.jax_enable_x64:
+        _check_fits(_range(array, numpy), info)
+    return jax.device_put(array)
+
+
+def _check_fits(values: Tuple[Any, Any], info: FieldInfo) -> None:
+    dtype, least, most = _HALVED[info.dtype]
+    for value in values:
+        if not least <= value <= most:
+            raise InvalidArgument(
+                f"field '{info.name}': {value} does not fit {dtype}, to "
+                f"which JAX converts {info.dtype}: call jax.config.update("
+                "'jax_enable_x64', True), leave the field out (fields=), "
+                "or push it with smaller numbers"
+            )
 
 
 def _range(array: Any, module: Any) -> Tuple[Any, Any]:
@@ -523,6 +535,23 @@ def _jax_copy(array: Any) -> Any:
     if device.platform == "cpu":
         return jax.device_put(numpy.array(array), device)
     return array.copy().block_until_ready()
+
+
+def device_object(framework: str, device: Tuple[int, int]) -> Any:
+    """Returns a device of DLPack as moved() takes it."""
+    kind, number = device
+    if framework != "jax":
+        return "cpu" if kind == CPU else f"cuda:{number}"
+    import jax
+
+    if kind == CPU:
+        return jax.devices("cpu")[0]
+    (found,) = (
+        one
+        for one in jax.local_devices(backend="gpu")
+        if one.local_hardware_id == number
+    )
+    return found
 
 
 def moved(array: Any, device: Any, non_blocking: bool) -> Any:

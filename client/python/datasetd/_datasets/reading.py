@@ -23,10 +23,10 @@ from typing import (
 from .._arguments import encode, nanoseconds
 from .._batches.batch import Batch, Detached, batch_class
 from .._batches.dlpack import FieldInfo
-from .._batches.frameworks import check_torch_dtype, item_bytes
+from .._batches.frameworks import check_torch_dtype, item_bytes, jax_array
 from .._connection import library as _library
 from .._descriptions import dtype_of
-from ..errors import InvalidArgument
+from ..errors import DeadlineExceeded, InvalidArgument
 
 # Makes an array of the library's memory: of FieldInfo, the offset in bytes, and
 # whether a copy keeps the order in memory.
@@ -54,16 +54,24 @@ class _Read:
         address, count = numbers.buffer_info()
         text = ctypes.c_void_p()
         with dataset._session.connection().used() as client:
-            _library.call(
-                library.read_samples,
-                client,
-                encode(request),
-                address,
-                count,
-                -1 if timeout is None else nanoseconds(timeout),
-                ctypes.byref(handle),
-                ctypes.byref(text),
-            )
+            try:
+                _library.call(
+                    library.read_samples,
+                    client,
+                    encode(request),
+                    address,
+                    count,
+                    -1 if timeout is None else nanoseconds(timeout),
+                    ctypes.byref(handle),
+                    ctypes.byref(text),
+                )
+            except DeadlineExceeded as error:
+                if not timeout:
+                    raise
+                raise DeadlineExceeded(
+                    f"samples were not read within {timeout} s (timeout=): "
+                    f"{error}"
+                ) from None
         info = json.loads(library.take_text(text))
         self.fields: List[Dict[str, Any]] = info["fields"]
         size = int(info["size_bytes"])
@@ -171,9 +179,11 @@ def _maker(framework: str, memory: Any) -> _Make:
     make = _numpy_maker(memory, framework)
     if framework != "jax":
         return make
-    import jax
 
-    return lambda *arguments: jax.device_put(make(*arguments))
+    def make_jax(info: FieldInfo, offset: int, keeps_order: bool) -> Any:
+        return jax_array(make(info, offset, keeps_order), info)
+
+    return make_jax
 
 
 def _torch_maker(memory: Any) -> _Make:
@@ -243,7 +253,10 @@ def _index_array(framework: str, indices: Any) -> Any:
         )
     import numpy
 
-    return numpy.array(indices, numpy.int64)
+    result: Any = numpy.array(indices, numpy.int64)
+    if framework == "jax":
+        return jax_array(result, FieldInfo("indices", "int64", (), ()))
+    return result
 
 
 __all__ = ["column_read", "read"]

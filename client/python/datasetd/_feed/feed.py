@@ -110,9 +110,10 @@ class Feed:
         library.quick.feed_device(
             handle, ctypes.byref(kind), ctypes.byref(number)
         )
+        self.device = (kind.value, number.value)  # as of DLPack
         try:
             self._framework = frameworks.make(
-                framework, (kind.value, number.value), self.fields
+                framework, self.device, self.fields
             )
         except BaseException:
             self._free()

@@ -6,7 +6,17 @@ import array
 import copy
 import dataclasses
 import weakref
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    Optional,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from .._batches.batch import Batch
 from .._batches.held import Held
@@ -30,6 +40,7 @@ from .order_queue import OrderQueue
 from .recovery import LOST, NOT_OPENED, Recovery
 
 Position = Tuple[int, int]  # epoch, batch within it
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(eq=False)
@@ -127,6 +138,38 @@ class Job:
             if message["name"] in names
         }
 
+    def retried(self, attempt: Callable[[], T]) -> T:
+        """Returns what `attempt` does; with `reconnect`, once a daemon has the
+        dataset again. Raises what `attempt` raises, and Closed."""
+        connection = self.dataset._session.connection()
+        try:
+            return attempt()
+        except Error as error:
+            if self.reconnect_seconds <= 0:
+                raise
+            lost: Optional[Connection] = None
+            if isinstance(error, (*LOST, *NOT_OPENED)):
+                lost = connection
+            elif not self.is_yet_to_come(error, self.dataset._found()):
+                raise
+            return self.recover(
+                error, lost, self.dataset.content_hash, attempt
+            )
+
+    def recover(
+        self,
+        cause: Error,
+        lost: Optional[Connection],
+        content_hash: str,
+        attempt: Callable[[], T],
+    ) -> T:
+        """Waits for the dataset, then returns what `attempt` does. See
+        Recovery.run."""
+        recovery = Recovery(
+            self.dataset, self.reconnect_seconds, self.check_open
+        )
+        return recovery.run(cause, lost, content_hash, attempt)
+
     def close(self) -> None:
         """Ends all feeds. Batches that are still held stay valid."""
         self.is_closed = True
@@ -166,18 +209,7 @@ class ReconnectingFeed:
         self._connection: Optional[Connection] = None
         self._options = job.options
         job.feeds.add(self)
-        connection = job.dataset._session.connection()
-        try:
-            self._open()
-        except Error as error:
-            if job.reconnect_seconds <= 0:
-                raise
-            lost: Optional[Connection] = None
-            if isinstance(error, NOT_OPENED):
-                lost = connection
-            elif not job.is_yet_to_come(error, job.dataset._found()):
-                raise
-            self._recover(error, lost, job.dataset.content_hash)
+        job.retried(self._open)
 
     def _open(self) -> None:
         """Opens the feed at the position and sends the pending blocks."""
@@ -215,6 +247,7 @@ class ReconnectingFeed:
         self.content_hash = feed.content_hash
         self.transforms_hash = feed.transforms_hash
         self.prefetch = feed.prefetch
+        self.device = feed.device
         self._feed, self._connection = feed, feed.connection
         self._lost = None
         if job.is_closed:  # by another thread, which did not see the feed
@@ -373,20 +406,13 @@ class ReconnectingFeed:
             self._open_anew()  # Ctrl-C or an error came at the last attempt
         if self._lost is not None:
             lost = copy.copy(self._lost)
-            self._recover(lost, self._connection, self.content_hash)
+            self._job.recover(
+                lost, self._connection, self.content_hash, self._open
+            )
         feed = self._feed
         if feed is None:
             raise Closed("the loader is closed")
         return feed
-
-    def _recover(
-        self, cause: Error, lost: Optional[Connection], content_hash: str
-    ) -> None:
-        """Waits for the dataset and opens the feed. See Recovery.run."""
-        job = self._job
-        Recovery(job.dataset, job.reconnect_seconds, job.check_open).run(
-            cause, lost, content_hash, self._open
-        )
 
     def _lose(self, cause: Error) -> None:
         """Marks the feed as lost; raises `cause` unless `reconnect` is set."""

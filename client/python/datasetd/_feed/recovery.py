@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, TypeVar, Union
 
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
@@ -25,6 +25,7 @@ from ..errors import (
     Unavailable,
 )
 
+T = TypeVar("T")
 _RETRY_SECONDS = 0.2
 # The format of pushed datasets.
 _PUSHED = "push"
@@ -69,9 +70,10 @@ class Recovery:
         cause: Error,
         connection: Optional[Connection],
         content_hash: str,
-        reopen: Callable[[], None],
-    ) -> None:
-        """Calls `reopen` once a daemon has the dataset, or all of a mixture.
+        reopen: Callable[[], T],
+    ) -> T:
+        """Returns what `reopen` does once a daemon has the dataset, or all of a
+        mixture.
 
         Retries until it raises no error of a starting or ending daemon. When
         the time is over, raises the last such error, from `cause`. Raises
@@ -86,10 +88,10 @@ class Recovery:
                 self._check_open()
                 try:
                     self._session.reconnect(lost)
-                    self._reopen(deadline, content_hash, reopen)
+                    result = self._reopen(deadline, content_hash, reopen)
                     for dataset in self._dataset._datasets_in_use():
                         dataset._set_found()
-                    return
+                    return result
                 except _NOT_QUITE_THERE as error:
                     last = error
                     # Other loaders of the client use a session that is well.
@@ -103,8 +105,8 @@ class Recovery:
             del cause, last
 
     def _reopen(
-        self, deadline: float, content_hash: str, reopen: Callable[[], None]
-    ) -> None:
+        self, deadline: float, content_hash: str, reopen: Callable[[], T]
+    ) -> T:
         held: List[str] = []
         is_mixture = isinstance(self._dataset, Mixture)
         try:
@@ -118,7 +120,7 @@ class Recovery:
                         "other samples: content_hash "
                         f"{message['content_hash']}, was {wanted}"
                     )
-            reopen()
+            return reopen()
         finally:
             for name in held:
                 with contextlib.suppress(Error):

@@ -107,18 +107,11 @@ def chosen_subset(
     return None if has_sampler or has_batch_sampler else own_subset
 
 
-def check_mixture(
-    dataset: Whole, fetches: bool, **others: Any
-) -> None:
+def check_mixture(dataset: Whole, **others: Any) -> None:
     """Checks that nothing else than a mixture determines the order.
     `others` are arguments, None where they were not given."""
     if not isinstance(dataset, Mixture):
         return
-    if fetches:
-        raise InvalidArgument(
-            "fetch: a mixture has no indices of its own: take "
-            "loader.dataset.parts[d][i], or fetch() of a DataLoader of the part"
-        )
     for other, value in others.items():
         if value is None:
             continue

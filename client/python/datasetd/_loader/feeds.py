@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import (
     Any,
-    Callable,
     Dict,
     Iterable,
     Iterator,
@@ -15,12 +14,18 @@ from typing import (
 )
 
 from .._batches.batch import Batch
-from .._batches.frameworks import as_list
+from .._batches.frameworks import as_list, device_object
 from .._datasets.mixture import Mixture
-from .._feed.fetch import Fetcher
+from .._datasets.reading import read
 from .._feed.order_queue import OrderQueue
 from .._feed.reconnecting_feed import Job, Position, ReconnectingFeed
-from ..errors import FailedPrecondition, OutOfRange, ResourceExhausted
+from .._order.sampling import index_array
+from ..errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    OutOfRange,
+    ResourceExhausted,
+)
 from .job_order import JobOrder
 from .next_epoch import NextEpoch
 
@@ -50,21 +55,15 @@ def _drawn(queue: OrderQueue) -> Iterator[List[int]]:
 
 
 class Feeds:
-    """A feed for each iterator that has not ended, one for peek() if these are
-    under way, and the fetcher's.
+    """A feed for each iterator that has not ended, and one for peek() if these
+    are under way.
 
     Attributes: newest, the feed of the newest iterator; current, the one that
     gave a batch last.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        order: JobOrder,
-        open_fetcher: Callable[..., Fetcher],
-    ) -> None:
-        """Opens the first feed. `open_fetcher` is called with `seed` and
-        `timeout`."""
+    def __init__(self, job: Job, order: JobOrder) -> None:
+        """Opens the first feed."""
         self._job = job
         self._order = order
         self.newest = ReconnectingFeed(job, order.new_queue())
@@ -73,8 +72,6 @@ class Feeds:
         self._left: Optional[Progress] = None
         # At the next epoch, which has not begun.
         self._peeked: Optional[ReconnectingFeed] = None
-        self._open_fetcher = open_fetcher
-        self._fetcher: Optional[Fetcher] = None
 
     @property
     def progress(self) -> Progress:
@@ -165,13 +162,31 @@ class Feeds:
 
     def fetch(self, indices: Iterable[int], epoch: int) -> Batch[Any]:
         """Returns the samples `indices`, as the job's feeds make them."""
-        self._job.check_open()
-        if self._fetcher is None:
-            seed = int(self._job.options["seed"])
-            self._fetcher = self._open_fetcher(
-                seed=seed, timeout=self._job.timeout
+        job = self._job
+        job.check_open()
+        dataset, options = job.dataset, job.options
+        if isinstance(dataset, Mixture):
+            raise InvalidArgument(
+                "fetch: a mixture has no indices of its own: take "
+                "loader.dataset.parts[d][i], or fetch() of a DataLoader of the "
+                "part"
             )
-        return self._fetcher.fetch(indices, epoch)
+        wanted = index_array("indices", indices)
+        batch = job.retried(
+            lambda: read(
+                dataset,
+                wanted,
+                job.framework,
+                options.get("field_names", ()),
+                options["fields"],
+                int(options["seed"]),
+                epoch,
+                job.timeout,
+            )
+        )
+        if job.framework == "dlpack":
+            return batch
+        return batch.to(device_object(job.framework, self.newest.device))
 
     def forget_peeked(self) -> None:
         """The next epoch is another one than peek() took."""
@@ -183,14 +198,9 @@ class Feeds:
         self._job.check_client()
         self._job.change(seed=str(seed))
         self._peeked = None
-        if self._fetcher is not None:
-            self._fetcher.close()
-            self._fetcher = None
 
     def set_timeout(self, seconds: Optional[float]) -> None:
         self._job.timeout = seconds
-        if self._fetcher is not None:
-            self._fetcher.timeout = seconds
 
     def divide(self, rank: int, world_size: int, **rows: Any) -> None:
         """Divides the daemon's order by these ranks; `rows` are FeedOptions of
@@ -236,6 +246,4 @@ class Feeds:
 
     def close(self) -> None:
         """Batches that are still held stay valid."""
-        if self._fetcher is not None:
-            self._fetcher.close()
         self._job.close()

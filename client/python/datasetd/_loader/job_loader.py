@@ -136,12 +136,9 @@ class JobLoader(Fixed, Generic[ArrayT]):
         )
 
     def __iter__(self) -> Iterator[Batch[ArrayT]]:
-        return accelerate.watch(self, benchmark.watch(self, self._iterate()))
-
-    def _iterate(self) -> Iterator[Batch[ArrayT]]:
-        """iter() for the package's own loaders: does not affect epochs."""
         self._feeds.newest.check_free()
-        return EpochIterator(self)
+        batches = EpochIterator(self)
+        return accelerate.watch(self, benchmark.watch(self, batches))
 
     def _settle(self) -> None:
         """Determines the next epoch."""
@@ -225,10 +222,10 @@ class JobLoader(Fixed, Generic[ArrayT]):
         """Returns a batch of the given samples, in this order.
 
         The loader's transforms are applied with the random parameters of the
-        daemon's order in `epoch` (None: the last one begun). The loader's
-        position does not change: the first call opens a small separate feed,
-        and a call with more rows than before reopens it. Other calls cost one
-        round trip and the production of the batch.
+        daemon's order in `epoch` (None: the last one begun). The batch is a
+        copy in the framework's own memory, on the loader's device (with
+        framework="dlpack" in host memory). The loader's position does not
+        change.
         """
         if epoch is None:
             epoch = max(self._start.last_epoch, 0)

@@ -134,9 +134,8 @@ class JobOrder:
         self.batch_size = order.batch_size
         return OrderQueue(order)
 
-    def feed_options(self, draws_by_sample: bool) -> Dict[str, Any]:
-        """Returns what FeedOptions says of the order. `draws_by_sample`: random
-        draws of a sent order are seeded as those of the daemon's."""
+    def feed_options(self) -> Dict[str, Any]:
+        """Returns what FeedOptions says of the order."""
         is_sent = self.new_queue() is not None
         options: Dict[str, Any] = {
             "batch_size": self.batch_size * self.grouping.num_rows,
@@ -153,7 +152,7 @@ class JobOrder:
         elif self.grouping.size:
             options["group_order"] = {"group_size": self.grouping.size}
         if is_sent:
-            options["client_order"] = {"draws_by_sample": draws_by_sample}
+            options["client_order"] = {}
         return options
 
     @property

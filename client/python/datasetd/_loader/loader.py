@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import (
     TYPE_CHECKING,
@@ -22,7 +21,6 @@ from .._batches.held import Held
 from .._datasets.dataset import Dataset
 from .._datasets.mixture import Mixture
 from .._datasets.subset import Samples
-from .._feed.fetch import Fetcher
 from .._feed.options import FieldNames, Layout
 from .._feed.reconnecting_feed import Job
 from .._order.groups import GroupBy
@@ -50,9 +48,6 @@ from .share import Share
 if TYPE_CHECKING:
     import numpy
     import torch
-
-# Rows that a loader's fetch() has room for, where its batches have as many.
-_MIN_FETCHED = 16
 
 BatchSampler = Iterable[Iterable[int]]
 Device = Union[None, str, "torch.device"]
@@ -222,9 +217,6 @@ class DataLoader(JobLoader[ArrayT]):
     DatasetUnloaded, DeviceFailed, FeedFailed, FeedEvicted, ContextFailed,
     Closed, UsedAfterFork.
     """
-
-    # Whether a sampler's random draws are seeded by sample.
-    _draws_by_sample = False
 
     @overload
     def __init__(
@@ -399,7 +391,6 @@ class DataLoader(JobLoader[ArrayT]):
         )
         check_mixture(
             whole,
-            self._draws_by_sample,
             sampler=sampler,
             batch_sampler=batch_sampler,
             weights=weights,
@@ -429,7 +420,7 @@ class DataLoader(JobLoader[ArrayT]):
             order.group(
                 group_size, classes_of(group_by, whole, order.samples)
             )
-        options.update(order.feed_options(self._draws_by_sample))
+        options.update(order.feed_options())
         timeout = loader_timeout(timeout)
         seconds = reconnect_seconds(reconnect)
         # After the other checks, so that a mistake draws nothing.
@@ -451,49 +442,7 @@ class DataLoader(JobLoader[ArrayT]):
             order.groups,
             bool(with_valid),
         )
-        feeds = Feeds(
-            job,
-            order,
-            functools.partial(
-                make_fetcher,
-                whole,
-                min_rows=min(order.batch_size, _MIN_FETCHED),
-                fields=fields,
-                views=views,
-                transforms=transforms,
-                layout=layout,
-                framework=framework,
-                device=device,
-                reconnect=seconds,
-            ),
-        )
-        super().__init__(job, share, order, feeds, generator)
+        super().__init__(job, share, order, Feeds(job, order), generator)
 
 
-class _FetchLoader(DataLoader[Any]):
-    """Loader whose draws are seeded by sample, as in the daemon's order."""
-
-    _draws_by_sample = True
-
-
-def make_fetcher(
-    dataset: Source,
-    min_rows: int = 1,
-    timeout: Optional[float] = None,
-    **arguments: Any,
-) -> Fetcher:
-    """Returns a Fetcher for `dataset`; other `arguments` are a DataLoader's."""
-    open_loader = functools.partial(
-        _FetchLoader,
-        dataset,
-        prefetch=1,
-        name="fetch",
-        rank=0,
-        world_size=1,
-        on_held="error",
-        **arguments,
-    )
-    return Fetcher(open_loader, min_rows, timeout)
-
-
-__all__ = ["DataLoader", "make_fetcher"]
+__all__ = ["DataLoader"]
