@@ -102,8 +102,9 @@ class Client {
   // it is empty and the dataset has several replicas, that of the GPU which is
   // current in this thread is taken, or else the first.
   //
-  // `arrays` restrict the feed to a subset, or weight its order: `options` need
-  // not say so, but for weighted_order.num_draws, if at all.
+  // `arrays` restrict the feed to a subset, weight its order or group it.
+  // subset_size, num_samples and lists_samples are set from their sizes; the
+  // caller may set num_draws of weighted_order, and sets group_order.
   absl::StatusOr<Feed> OpenFeed(const v1::FeedOptions& options,
                                 const FeedArrays& arrays = {});
   absl::StatusOr<std::vector<v1::Feed>> ListFeeds();

@@ -35,9 +35,9 @@ absl::Status Cancelled(const std::string& name) {
       absl::StrCat("pushing dataset '", name, "' was cancelled"));
 }
 
-// That the user has too many calls or pushes is said for so long before it is
-// believed: where all ranks of a job push at once, one of them makes a dataset
-// with which the others are compared.
+// How long a push is tried again while the user has too many calls or pushes.
+// When all ranks of a job push at once, one of them makes the dataset, and the
+// others soon find it.
 constexpr absl::Duration kBusyTime = absl::Seconds(10);
 
 // As the daemon says it.

@@ -1,10 +1,11 @@
-// Parses --pretransforms of a load.
+// Parses --pretransforms of a load, which is one of:
 //
-//   [{"center_crop": {"height": 24, "width": 24}}]   Transform messages, where
-//                                 enums may lack their prefix: "reflect"
+//   [{"center_crop": {"height": 24, "width": 24}}]   Transform messages
 //   {"transforms": [...]}                            a Pipeline message
-//   @FILE                                            the file's text, as above
+//   @FILE                                            a file with one of these
 //   none                                             no transforms
+//
+// The value of an enum may be written without its prefix: "reflect".
 
 #ifndef DATASETD_CLIENT_CTL_PRETRANSFORMS_ARGUMENT_H_
 #define DATASETD_CLIENT_CTL_PRETRANSFORMS_ARGUMENT_H_

@@ -1,11 +1,11 @@
 // Writes images whose output rows are runs of input pixels, forwards or
 // backwards, and padding.
 //
-// A thread makes a vector of 16 bytes of each channel. Its pixels are a few
-// bytes beside those of the next thread, so the threads of a warp load whole
-// vectors of the source together, each one once, and exchange them. Where the
-// padding repeats or mirrors pixels, those of a vector lie among as many
-// consecutive ones, from which each is then taken by its number.
+// A thread writes 16 bytes of each channel. Its source bytes lie next to those
+// of the neighbouring threads, so each thread of a warp loads one whole vector
+// of the source, and the threads exchange what they loaded. Padding that
+// repeats or mirrors pixels takes each pixel, by its number, from the same
+// consecutive ones.
 
 #ifndef DATASETD_CUDA_KERNELS_MOVES_PIXEL_RUNS_H_
 #define DATASETD_CUDA_KERNELS_MOVES_PIXEL_RUNS_H_

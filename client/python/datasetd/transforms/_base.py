@@ -28,7 +28,8 @@ class Transform:
     fields: Optional[Tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
-        """Describes an op of the package; a user's is that which it extends."""
+        """Records the arguments of an op of this package. A class of a user's
+        keeps those of the op that it extends."""
         if cls.__module__.startswith(_PACKAGE):
             cls._op = OPS.get(cls.__name__, cls._op)
             cls._arguments = {
@@ -37,7 +38,8 @@ class Transform:
             }
 
     def __init__(self, fields: Fields = None) -> None:
-        """Checks what is an argument by its name, and no sequence."""
+        """Checks the attributes that are arguments and no sequences, against
+        the ranges in ops.json."""
         for name, default in self._arguments.items():
             if name not in vars(self):
                 continue
