@@ -1,5 +1,16 @@
 """The tests of a folder."""
 
+load("@local_cuda//:defs.bzl", "CUDA_FOUND")
+
+# For what is compiled with the toolkit, as the kernels and the emulated driver.
+NEEDS_CUDA = [] if CUDA_FOUND else ["@platforms//:incompatible"]
+
+# The emulated driver, which programs find as they find any driver: by its name.
+EMULATED_DRIVER = ["//tests/emulated_gpu/driver:libcuda.so.1"] if CUDA_FOUND else []
+EMULATED_ENV = {"LD_LIBRARY_PATH": "tests/emulated_gpu/driver"}
+
+_ALL_TESTS = ["//tests:__subpackages__"]
+
 # Each file keeps its unnamed namespace, in one of its own, and its lines.
 _JOIN = """
 for file in $(SRCS); do
@@ -46,9 +57,64 @@ def datasetd_test(name, srcs = None, deps = [], **kwargs):
         ]).to_list())
     )
 
-def datasetd_test_library(name, deps = [], **kwargs):
-    """A cc_library for tests, compiled as they are."""
-    native.cc_library(name = name, testonly = True, **compiled_as_a_test(kwargs, deps))
+def datasetd_test_library(name, deps = [], visibility = _ALL_TESTS, **kwargs):
+    """A cc_library for tests, compiled as they are.
+
+    Args:
+      name: of the library, of NAME.cc and NAME.h as far as they are there.
+      deps: beside GoogleTest, Abseil and the matchers of absl::Status.
+      visibility: all tests unless given.
+      **kwargs: of the cc_library. `copts` are [] for one whose own code is the
+        slow part.
+    """
+    kwargs.setdefault("srcs", native.glob([name + ".cc"], allow_empty = True))
+    kwargs.setdefault("hdrs", native.glob([name + ".h"], allow_empty = True))
+    native.cc_library(
+        name = name,
+        testonly = True,
+        visibility = visibility,
+        **compiled_as_a_test(kwargs, depset(deps + [
+            "//tests/testing:status_matchers",
+            "//third_party/abseil",
+            "//third_party/googletest:gtest",
+        ]).to_list())
+    )
+
+def datasetd_test_libraries(libraries, **kwargs):
+    """A datasetd_test_library for each name of a dictionary, with its deps."""
+    for name, deps in libraries.items():
+        datasetd_test_library(name = name, deps = deps, **kwargs)
+
+def datasetd_test_cases(cases, **kwargs):
+    """A library NAME_cases of NAME_test.cc for each name, with its deps.
+
+    Several programs run its cases, each on another device or with a planted
+    fault, by linking it.
+
+    Args:
+      cases: {name: deps}.
+      **kwargs: of each datasetd_test_library.
+    """
+    for name, deps in cases.items():
+        datasetd_test_library(
+            name = name + "_cases",
+            srcs = [name + "_test.cc"],
+            deps = deps + ["//third_party/googletest:gtest_main"],
+            alwayslink = True,
+            **kwargs
+        )
+
+def datasetd_py_libraries(libraries, **kwargs):
+    """A py_library of NAME.py for each name of a dictionary, with its deps."""
+    for name, deps in libraries.items():
+        native.py_library(
+            name = name,
+            testonly = True,
+            srcs = [name + ".py"],
+            visibility = _ALL_TESTS,
+            deps = deps,
+            **kwargs
+        )
 
 def datasetd_py_test(name, srcs = None, **kwargs):
     """A py_test.
@@ -66,6 +132,44 @@ def datasetd_py_test(name, srcs = None, **kwargs):
         size = kwargs.pop("size", "medium"),
         srcs = srcs,
         python_version = "PY3",
+        **kwargs
+    )
+
+def datasetd_pytest_test(name, files = None, data = [], env = {}, tags = [], **kwargs):
+    """A datasetd_py_test of files that one process of pytest runs.
+
+    It has the package's library and daemon, and the folder's pytest_main.py and
+    conftest.py. --test_arg=-k --test_arg=NAME picks cases.
+
+    Args:
+      name: of the test.
+      files: NAME.py unless given.
+      data: beside library and daemon.
+      env: beside what names them.
+      tags: beside "noasan".
+      **kwargs: of the datasetd_py_test.
+    """
+    files = files or [name + ".py"]
+    datasetd_py_test(
+        name = name,
+        srcs = files + ["pytest_main.py"],
+        args = files,
+        data = data + [
+            "conftest.py",
+            "//client/c_api:libdatasetd.so",
+            "//server:datasetd",
+        ],
+        env = dict(
+            env,
+            DATASETD_DAEMON = "$(rootpath //server:datasetd)",
+            DATASETD_LIBRARY = "$(rootpath //client/c_api:libdatasetd.so)",
+        ),
+        main = "pytest_main.py",
+        tags = ["noasan"] + tags,
+        deps = [
+            "//client/python:datasetd",
+            "//tests/conformance:random_reference",
+        ],
         **kwargs
     )
 

@@ -1,6 +1,7 @@
 """The simulated order is the daemon's, also at 1,024 ranks."""
 
 import contextlib
+import itertools
 
 import numpy as np
 import pytest
@@ -39,14 +40,14 @@ def test_the_daemons_order(client, num_samples):
                 for batch in loader:
                     rows += batch.indices.tolist()
                     paddings += batch.num_padding
-                expected = order.Order(2**63 + 5, epoch, num_samples)
+                expected = order.order_of(2**63 + 5, epoch, num_samples)
                 assert rows == expected(positions).tolist()
                 assert paddings == padding
 
 
 @pytest.mark.parametrize("num_samples", [65_537, 1_000_003, 2**21])
 def test_every_sample_once_over_all_ranks(num_samples):
-    simulated = order.Order(3, 4, num_samples)
+    simulated = order.order_of(3, 4, num_samples)
     assert (scale.counts_of_all(simulated) == 1).all()
     seen = np.zeros(num_samples, np.int64)
     for rank in range(_WORLD):
@@ -75,14 +76,13 @@ class Gathering:
 
 
 def partitions(sizes, per_node, drop_last):
-    """The Partition of each rank in the epoch 4 of seed 3."""
+    """The Partition of each rank."""
     gathering = Gathering()
     made = []
     for rank in range(len(sizes) * per_node):
         node = rank // per_node
         made.append(_partition.Partition(
-            nodes.Node(node, len(sizes)), int(sizes[node]), None, 64, True,
-            drop_last))
+            nodes.Node(node, len(sizes)), int(sizes[node]), 64, drop_last))
     for _ in range(2):
         for rank, partition in enumerate(made):
             hashes = {"content_hash": f"of node {partition.node.number}"}
@@ -90,56 +90,30 @@ def partitions(sizes, per_node, drop_last):
                 partition.agree(
                     gathering, _ranks.Ranks(rank, len(made)), hashes)
         gathering.answer = _partition._answer(gathering.records)
-    for partition in made:
-        partition.seed = _partition.seed_of(3, partition.node.number)
-        partition.set_epoch(4)
     return made
 
 
 @pytest.mark.parametrize("num_shards", [128, 1000, 1_300_003])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_128_nodes_of_8_ranks(num_shards, drop_last):
-    """All 1,024 ranks have the same rows, as many as the simulation says, and
-    every sample comes once, but for what is left out."""
+    """All 1,024 ranks have the same rows, as many as the simulation says."""
     num_samples = 1_300_003
     sizes = (np.ones(num_shards, np.int8) if num_shards == num_samples
              else scale.shard_sizes(num_samples, num_shards))
     parts = scale.Parts(sizes, 128, 8)
     made = partitions(parts.nodes, 8, drop_last)
-    rows = parts.fewest // 64 * 64 if drop_last else parts.most
-    repeated = 0
-    for node, size in enumerate(parts.nodes):
-        seen = np.zeros(size, np.int64)
-        for partition in made[8 * node:8 * node + 8]:
-            batches = list(partition)
-            assert len(batches) == len(partition) == -(-rows // 64)
-            for index, batch in enumerate(batches):
-                assert len(batch) == min(64, rows - 64 * index)
-                padding = partition.num_padding(index)
-                seen[np.array(batch)[: len(batch) - padding]] += 1
-                repeated += padding
-        assert seen.max() == 1
-        assert (seen == 0).sum() == (size - 8 * rows if drop_last else 0)
-    assert repeated == (0 if drop_last else parts.padding)
-    assert made[0].num_padding_of_all() == repeated
-
-
-def test_a_nodes_order_of_a_keyed_bijection():
-    """Above 65,536 samples on a node."""
-    sizes = np.array([70_001, 300_017])
-    for partition in partitions(sizes, 2, False):
-        size = int(sizes[partition.node.number])
-        simulated = order.Order(partition.seed, 4, size)
-        positions = partition.ranks.rank + 2 * np.arange(partition.num_rows)
-        np.testing.assert_array_equal(
-            np.concatenate(list(partition)), simulated(positions % size))
+    rows = parts.fewest if drop_last else parts.most
+    assert {partition.num_rows for partition in made} == {rows}
+    assert {partition.total for partition in made} == {num_samples}
+    places = [(p.node.number, p.ranks.rank) for p in made]
+    assert places == list(itertools.product(range(128), range(8)))
 
 
 def test_the_measure_of_balance_can_fail():
     """Ranks that take contiguous parts are not balanced."""
     deviation, _ = scale.chi_squared(np.arange(1000), 10**6)
     assert deviation > 100
-    simulated = order.Order(1, 0, 10**6)
+    simulated = order.order_of(1, 0, 10**6)
     positions, _ = order.share(0, 100, 10**6)
     deviation, _ = scale.chi_squared(simulated(positions), 10**6)
     assert abs(deviation) < 4

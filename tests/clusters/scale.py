@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", ".."))
 
-from tests.clusters.order import Order, share  # noqa: E402
+from tests.clusters.order import order_of, share  # noqa: E402
 
 _CHUNK = 1 << 22
 _BLOCKS = 1000
@@ -21,9 +21,9 @@ _BLOCKS = 1000
 
 def counts_of_all(order):
     """Counts each sample in an epoch over all ranks, padding aside."""
-    seen = np.zeros(order.num_samples, np.uint8)
-    for begin in range(0, order.num_samples, _CHUNK):
-        end = min(begin + _CHUNK, order.num_samples)
+    seen = np.zeros(order.size, np.uint8)
+    for begin in range(0, order.size, _CHUNK):
+        end = min(begin + _CHUNK, order.size)
         # A sample that comes twice in a chunk counts once, and another is
         # missing then.
         seen[order(np.arange(begin, end))] += 1
@@ -82,7 +82,7 @@ def print_parts(num_samples, num_nodes, per_node):
 
 def main(num_samples=10**9, world_size=1024, per_node=8):
     print_parts(num_samples, world_size // per_node, per_node)
-    order = Order(seed=1, epoch=0, num_samples=num_samples)
+    order = order_of(seed=1, epoch=0, num_samples=num_samples)
     begin = time.perf_counter()
     seen = counts_of_all(order)
     seconds = time.perf_counter() - begin
@@ -105,7 +105,7 @@ def main(num_samples=10**9, world_size=1024, per_node=8):
     print(f"a rank's rows from each of {_BLOCKS} parts of the dataset, the last "
           f"rank seen: {counts.min()} to {counts.max()}; chi-squared within "
           f"{worst:.1f} standard deviations for 16 ranks")
-    following = Order(seed=1, epoch=1, num_samples=num_samples)
+    following = order_of(seed=1, epoch=1, num_samples=num_samples)
     positions, _ = share(0, world_size, num_samples)
     common = len(np.intersect1d(order(positions), following(positions)))
     expected = num_samples / world_size**2

@@ -190,6 +190,13 @@ def take_epoch(loader):
     return [Taken(batch) for batch in loader]
 
 
+def contents(batch):
+    """All that a batch has, for comparisons; the batch itself is given back."""
+    taken = Taken(batch)
+    fields = [taken.bits(field).tobytes() for field in range(len(taken.fields))]
+    return taken.epoch, taken.index, taken.indices.tolist(), fields
+
+
 def by_sample(batches, field=0):
     """{sample: bytes of its row} of what take_epoch gave."""
     rows = {}

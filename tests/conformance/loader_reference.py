@@ -6,53 +6,32 @@ cuda/kernels/math/random.h and params.h. Slow and straightforward on purpose; sh
 no code with the daemon.
 """
 
-import math
-
 import numpy as np
 
-_MASK32 = 0xFFFFFFFF
-
+from tests.conformance.random_reference import philox
 
 # -- Order ------------------------------------------------------------------
 
 
 def batches_of_rank(order, rank, world_size, batch_size, drop_last):
-    """[(indices, num_padding)] of one rank, from an epoch's global order."""
+    """[(indices, num_padding)] of one rank, from an epoch's global order, by
+    torch's own samplers."""
+    from torch.utils.data import BatchSampler, DistributedSampler
+
     n = len(order)
-    if drop_last:
-        per_rank = n // world_size
-    else:
-        per_rank = math.ceil(n / world_size)
-    positions = [rank + i * world_size for i in range(per_rank)]
-    result = []
-    for start in range(0, per_rank, batch_size):
-        part = positions[start : start + batch_size]
-        if drop_last and len(part) < batch_size:
-            break
-        result.append(
-            ([order[p % n] for p in part], sum(p >= n for p in part))
-        )
+    shard = DistributedSampler(
+        range(n), world_size, rank, shuffle=False, drop_last=drop_last
+    )
+    result, position = [], rank
+    for batch in BatchSampler(shard, batch_size, drop_last):
+        end = position + len(batch) * world_size
+        padding = sum(p >= n for p in range(position, end, world_size))
+        result.append(([order[place] for place in batch], padding))
+        position = end
     return result
 
 
 # -- Draws ------------------------------------------------------------------
-
-
-def philox(counter, key):
-    """Philox4x32-10 of four words under a 64-bit key."""
-    c = list(counter)
-    k = [key & _MASK32, key >> 32]
-    for _ in range(10):
-        product0 = 0xD2511F53 * c[0]
-        product1 = 0xCD9E8D57 * c[2]
-        c = [
-            (product1 >> 32) ^ c[1] ^ k[0],
-            product1 & _MASK32,
-            (product0 >> 32) ^ c[3] ^ k[1],
-            product0 & _MASK32,
-        ]
-        k = [(k[0] + 0x9E3779B9) & _MASK32, (k[1] + 0xBB67AE85) & _MASK32]
-    return c
 
 
 class Draws:

@@ -148,7 +148,7 @@ exec "$@"
 """
 # The daemon's whole life, of which it prints what must not depend on the system.
 _LIFE = """
-import hashlib, os, pathlib, signal, subprocess, sys, tempfile, time
+import hashlib, os, pathlib, signal, subprocess, sys, tempfile
 import urllib.request
 import datasetd
 from datasetd import transforms as T
@@ -168,12 +168,7 @@ with tempfile.TemporaryDirectory() as name:
 
     config.write_text(f"metrics_port: {sys.argv[2]}\\nsocket_group: ''\\n")
     daemon = subprocess.Popen(flags)
-    for _ in range(600):
-        if subprocess.run([bin / "datasetctl", "--address", address, "status"],
-                          capture_output=True).returncode == 0:
-            break
-        time.sleep(0.1)
-    with datasetd.connect(address) as client:
+    with datasetd.connect(address, timeout=60) as client:
         train = client.load_dataset("train", format="cifar10", split="test",
                                     path=sys.argv[1])
         loader = datasetd.DataLoader(

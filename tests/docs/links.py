@@ -4,8 +4,9 @@
     links.py FILE [FOLDER]
 
 From the repository's root, of all pages of the repository. Links must lead to a
-file, and with an anchor to a heading of a page; and `code` that looks like a path
-below a folder of the repository must be one. Writes a line of JSON for each page
+file, and with an anchor to a heading of a page; `code` that looks like a path
+below a folder of the repository must be one; and `FILE_test.py::test_name` and
+`FILE_test.cc::Suite.Case` must be tests. Writes a line of JSON for each page
 to FILE, for count_cases.py.
 
 With FOLDER the pages are those below it, as packed, and only files are checked,
@@ -23,6 +24,7 @@ _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 _PATH = re.compile(
     r"`((?:base|client|cuda|deploy|docs|proto|server|tests|third_party)"
     r"/[\w./-]+)`")
+_TEST = re.compile(r"`(tests/[\w./-]+)::([\w.]+)`")
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
 
@@ -67,9 +69,22 @@ def anchors(page: str) -> set:
     return found
 
 
+def is_test(path: str, test: str) -> bool:
+    """Whether the file has the case: a function, or `Suite.Case` of C++."""
+    if not os.path.exists(path):
+        return False
+    suite, _, case = test.rpartition(".")
+    pattern = (rf"^TEST\w*\({suite},\s*{case}\)" if suite
+               else rf"^\s*def {test}\(")
+    with open(path, encoding="utf-8") as file:
+        return bool(re.search(pattern, file.read(), re.MULTILINE))
+
+
 def missing(page: str) -> list:
     text = read(page)
     names = [name for name in _PATH.findall(text) if not os.path.exists(name)]
+    names += [f"{path}::{test}" for path, test in _TEST.findall(text)
+              if not is_test(path, test)]
     for path, anchor in linked(page, text):
         if not os.path.exists(path):
             names.append(path)

@@ -13,6 +13,7 @@ _PAGE = """# The page
 
 [file](b.md) [heading](b.md#two-words) [here](#parts-partitionnode)
 [again](#again-1) [site](https://example.org/x.md#y) `base/clock.h`
+`tests/a_test.py::test_one` `tests/a_test.cc::AThing.IsOne`
 
 ## Parts: `partition="node"`
 ## Again
@@ -32,6 +33,8 @@ class LinksTest(unittest.TestCase):
         self.root = directory.name
         self.write("docs/b.md", "## Two words\n")
         self.write("base/clock.h", "")
+        self.write("tests/a_test.py", "def test_one():\n    pass\n")
+        self.write("tests/a_test.cc", "TEST_F(AThing, IsOne) {}\n")
         self.run_in_root("git", "init", "--quiet")
 
     def write(self, name, text):
@@ -67,7 +70,10 @@ class LinksTest(unittest.TestCase):
                 ("(b.md)", "(gone.md)", "docs/gone.md"),
                 ("#two-words", "#two-word", "docs/b.md#two-word"),
                 ("#again-1", "#no-heading", "docs/a.md#no-heading"),
-                ("`base/clock.h`", "`base/clocks.h`", "base/clocks.h")):
+                ("`base/clock.h`", "`base/clocks.h`", "base/clocks.h"),
+                ("test_one`", "test_o`", "tests/a_test.py::test_o"),
+                ("AThing.I", "Thing.I", "tests/a_test.cc::Thing.IsOne"),
+                ("a_test.py:", "b_test.py:", "tests/b_test.py::test_one")):
             self.write("docs/a.md", _PAGE.replace(part, wrong, 1))
             self.assertEqual(self.failed(), {"docs/a.md": [name]})
 

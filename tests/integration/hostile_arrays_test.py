@@ -96,29 +96,20 @@ def test_honest_weights_are_drawn_by(world):
         assert (rows == drawn).all()
 
 
+# Some of what the tests of each table in tests/server/feed refuse.
 @pytest.mark.parametrize("options, arrays, code, words", [
     (_WEIGHTED, [np.r_[1, -1, np.ones(1998)]], _INVALID_ARGUMENT,
      ["weights[1] is -1"]),
-    (_WEIGHTED, [np.r_[np.nan, np.ones(1999)]], _INVALID_ARGUMENT,
-     ["weights[0]", "sample 0", "nan"]),
-    (_WEIGHTED, [np.r_[np.ones(1999), np.inf]], _INVALID_ARGUMENT,
-     ["weights[1999] is inf"]),
-    (_WEIGHTED, [np.full(2000, 1e308)], _INVALID_ARGUMENT,
-     ["weights[1]", "sum"]),
-    (_WEIGHTED, [np.zeros(2000)], _INVALID_ARGUMENT, ["their sum is 0"]),
     *((_LISTED, [_doubles(1, 1), _indices(7, index)], _OUT_OF_RANGE,
        [f"samples[1] of the weights: {index}"])
-      for index in (-1, _NUM_SAMPLES, 2**63 - 1, -2**63)),
+      for index in (_NUM_SAMPLES, -2**63)),
     *(({"subset_size": 2}, [_indices(7, index)], _OUT_OF_RANGE,
        [f"subset[1]: {index}", "2000 samples"])
-      for index in (-1, _NUM_SAMPLES, 2**63 - 1, -2**63)),
+      for index in (_NUM_SAMPLES, -2**63)),
     ({"subset_size": 3}, [_indices(7, 8, 7)], _INVALID_ARGUMENT,
      ["subset[2]: 7 is there twice"]),
-    *((_GROUPED, [np.r_[np.zeros(1999), number].astype(np.int32)],
-       _INVALID_ARGUMENT, [f"classes[1999] is {number}", "below 2000"])
-      for number in (_NUM_SAMPLES, 2**31 - 1)),
-    (_GROUPED, [np.full(2000, -2**31, np.int32)], _INVALID_ARGUMENT,
-     ["all 2000 are below 0"]),
+    (_GROUPED, [np.r_[np.zeros(1999), 2**31 - 1].astype(np.int32)],
+     _INVALID_ARGUMENT, [f"classes[1999] is {2**31 - 1}", "below 2000"]),
 ])
 def test_wrong_values(world, options, arrays, code, words):
     world.expect_refused(
@@ -135,42 +126,24 @@ def _pipe():
     return ends[1]
 
 
-def _opened(fd, flags):
-    try:
-        return os.open(f"/proc/self/fd/{fd}", flags)
-    finally:
-        os.close(fd)
-
-
+# Some of what tests/server/feed/order_arrays_test.cc refuses.
 @pytest.mark.parametrize("options, make, words", [
     (_SUBSET, list, ["has 0 descriptors", "call for 1: subset"]),
-    (_SUBSET, lambda: [wire.memfd(_SOME)] * 2, ["has 2 descriptors"]),
     (_SUBSET, lambda: [wire.memfd(_SOME)] * 250, ["has 250 descriptors"]),
     ({}, lambda: [wire.memfd(_SOME)], ["has 1 descriptors", "call for 0"]),
     (_LISTED, lambda: [wire.memfd(_doubles(1, 1))],
      ["call for 2: weights, samples of the weights"]),
     (_SUBSET, lambda: [wire.memfd(_indices(5))],
      ["subset: its memfd has 8 bytes", "it has 16"]),
-    (_SUBSET, lambda: [wire.memfd(_indices(5, 6, 7))], ["24 bytes"]),
-    (_SUBSET, lambda: [wire.memfd(b"")], ["0 bytes"]),
     (_GROUPED, lambda: [wire.memfd(np.zeros(2000))],
      ["classes: its memfd has 16000 bytes", "it has 8000"]),
     ({**_GROUPED, **_SUBSET}, lambda: [wire.memfd(_SOME)],
      ["call for 2: subset, classes"]),
     ({**_GROUPED, "client_order": {}}, lambda: [wire.memfd(_SOME)],
      ["call for 0"]),
-    *((_SUBSET, lambda seal=seal: [wire.memfd(_SOME, wire.SEALS & ~seal)],
-       ["not of a memfd that has F_SEAL_SHRINK"])
-      for seal in (fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW,
-                   fcntl.F_SEAL_WRITE, wire.SEALS)),
+    (_SUBSET, lambda: [wire.memfd(_SOME, wire.SEALS & ~fcntl.F_SEAL_SHRINK)],
+     ["not of a memfd that has F_SEAL_SHRINK"]),
     (_SUBSET, lambda: [_pipe()], ["not of a memfd"]),
-    (_SUBSET, lambda: [os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR)],
-     ["not of a memfd"]),
-    (_SUBSET, lambda: [os.open("/proc/self/exe", os.O_RDONLY)],
-     ["not of a memfd"]),
-    (_SUBSET, lambda: [os.open("/dev/zero", os.O_PATH)], ["not of a memfd"]),
-    (_SUBSET, lambda: [_opened(wire.memfd(_SOME), os.O_WRONLY)],
-     ["cannot be read"]),
 ])
 def test_what_is_no_array(world, options, make, words):
     before = world.daemon.descriptors()

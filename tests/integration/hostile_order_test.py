@@ -69,16 +69,13 @@ def test_an_honest_block_is_made(world):
                     == world.planes[5].reshape(-1)).all()
 
 
+# Some of what tests/server/feed/client_order_test.cc refuses.
 @pytest.mark.parametrize("sizes, indices, code, words", [
     ([1], [_NUM_SAMPLES], _OUT_OF_RANGE, ["2000", "indices[0]"]),
     ([2], [0, -1], _OUT_OF_RANGE, ["-1", "indices[1]"]),
     ([1], [2**63 - 1], _OUT_OF_RANGE, [str(2**63 - 1)]),
-    ([1], [-2**63], _OUT_OF_RANGE, [str(-2**63)]),
     ([], [], _INVALID_ARGUMENT, ["no batch"]),
-    ([0], [], _INVALID_ARGUMENT, ["batch_sizes[0]"]),
-    ([11], [1] * 11, _INVALID_ARGUMENT, ["1 to 10"]),
     ([2**32 - 1], [1], _INVALID_ARGUMENT, ["1 to 10"]),
-    ([1], [1, 2], _INVALID_ARGUMENT, ["sum up to 1"]),
     ([1, 1], [1], _INVALID_ARGUMENT, ["sum up to 2"]),
     ([1] * 1000, [1] * 1000, _RESOURCE_EXHAUSTED, ["order_capacity"]),
 ])

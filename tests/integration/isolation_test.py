@@ -154,25 +154,6 @@ def test_a_kept_batch_is_never_overwritten_and_never_blocks(daemon):
         assert (kept[0] == planes[indices]).all()
 
 
-def test_keeping_all_is_the_stated_error(daemon):
-    _, dataset, planes = _load(daemon)
-    with datasetd.DataLoader(dataset, batch_size=10, prefetch=2,
-                             on_held="error", framework="torch") as loader:
-        iterator = iter(loader)
-        kept = [next(iterator)[0] for _ in range(4)]
-        with pytest.raises(datasetd.AllSlotsHeld) as raised:
-            next(iterator)
-        message = str(raised.value)
-        assert "'image'" in message and ".clone()" in message
-        assert "'label'" not in message
-        # One given back, and it goes on where it was.
-        copies = [kept.pop().clone()]
-        batch = next(iterator)
-        assert batch.index == 4
-        assert (batch[0].numpy() == planes[40:50]).all()
-        assert (copies[0].numpy() == planes[30:40]).all()
-
-
 def test_one_kept_batch_does_not_keep_others_waiting(daemon):
     """A job that keeps everything stalls itself and nobody else."""
     _, dataset, planes = _load(daemon)

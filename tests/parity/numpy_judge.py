@@ -5,6 +5,8 @@ Random numbers are those of docs/randomness.md.
 
 import numpy as np
 
+from tests.conformance.random_reference import philox
+
 
 def posterize(image, bits):
     """Posterizes a floating point image to 2^bits levels."""
@@ -34,26 +36,6 @@ def equalize(image):
 def grayscale_to_three(image):
     """Repeats the one channel of a gray image."""
     return np.repeat(image, 3, axis=0)
-
-
-def philox(counter, key):
-    """Philox4x32-10: four arrays of words, of a counter of four and a key."""
-    mask = np.uint64(0xFFFFFFFF)
-    half = np.uint64(32)
-    words = [np.asarray(word, np.uint64) for word in counter]
-    low, high = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)
-    for _ in range(10):
-        first = words[0] * np.uint64(0xD2511F53)
-        second = words[2] * np.uint64(0xCD9E8D57)
-        words = [
-            (second >> half) ^ words[1] ^ low,
-            second & mask,
-            (first >> half) ^ words[3] ^ high,
-            first & mask,
-        ]
-        low = (low + np.uint64(0x9E3779B9)) & mask
-        high = (high + np.uint64(0xBB67AE85)) & mask
-    return words
 
 
 def normal_image(channels, height, width, seed, op_index, epoch, sample):

@@ -1,11 +1,8 @@
 // Questions that only a GPU answers; one JSON object on stdout:
 //
 //   start            time and memory until the kernels are loaded and warm
-//   capture          which calls of another thread invalidate a capture
-//   sizes            the error for each kind of memory of an absurd size
 //   free             how long giving memory back takes while a stream is busy
 //   slab_open        time to open a slab in another process, by size and kind
-//   read_only_import whether an imported VMM mapping can be made read-only
 //   release          a stream memory operation against a host function
 //   machine          driver, and what an idle context takes
 //
@@ -20,14 +17,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -50,7 +44,6 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr size_t kMiB = size_t{1} << 20;
-constexpr char kReadOnlyVariable[] = "DATASETD_PROBE_READ_ONLY";
 
 double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start)
@@ -101,80 +94,6 @@ absl::StatusOr<json> ProbeSlabOpen(Backend& backend) {
       }
     }
   }
-  return result;
-}
-
-// Maps the allocation for reading only.
-class ReadOnlyView final : public ImportedMemory {
- public:
-  ReadOnlyView(const CudaContext& context, size_t size_bytes)
-      : api_(context.api()),
-        device_(context.device()),
-        size_bytes_(size_bytes) {}
-  // The peer ends soon after: its exit unmaps.
-  absl::Status Map(int fd) {
-    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuMemImportFromShareableHandle(
-        &allocation_, reinterpret_cast<void*>(static_cast<uintptr_t>(fd)),
-        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    DATASETD_CUDA_RETURN_IF_ERROR(
-        api_.cuMemAddressReserve(&address_, size_bytes_, 0, 0, 0));
-    DATASETD_CUDA_RETURN_IF_ERROR(
-        api_.cuMemMap(address_, size_bytes_, 0, allocation_, 0));
-    CUmemAccessDesc access = {};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = device_;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
-    DATASETD_CUDA_RETURN_IF_ERROR(
-        api_.cuMemSetAccess(address_, size_bytes_, &access, 1));
-    return absl::OkStatus();
-  }
-  absl::Status Read(size_t offset_bytes, absl::Span<uint8_t> bytes) override {
-    DATASETD_CUDA_RETURN_IF_ERROR(
-        api_.cuMemcpyDtoH(bytes.data(), address_ + offset_bytes, bytes.size()));
-    return absl::OkStatus();
-  }
-  absl::Status Write(size_t offset_bytes,
-                     absl::Span<const uint8_t> bytes) override {
-    DATASETD_CUDA_RETURN_IF_ERROR(
-        api_.cuMemcpyHtoD(address_ + offset_bytes, bytes.data(), bytes.size()));
-    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuCtxSynchronize());
-    return absl::OkStatus();
-  }
-
- private:
-  const DriverApi& api_;
-  const CUdevice device_;
-  const size_t size_bytes_;
-  CUmemGenericAllocationHandle allocation_ = 0;
-  CUdeviceptr address_ = 0;
-};
-
-absl::StatusOr<std::unique_ptr<ImportedMemory>> Import(
-    const ExportDescription& description, FileDescriptor file) {
-  if (std::getenv(kReadOnlyVariable) == nullptr) {
-    return ImportCuda(description, std::move(file));
-  }
-  DATASETD_ASSIGN_OR_RETURN(const auto context, CudaContext::Retain(0));
-  auto view = std::make_unique<ReadOnlyView>(*context, description.size_bytes);
-  DATASETD_RETURN_IF_ERROR(view->Map(file.get()));
-  return view;
-}
-
-absl::StatusOr<json> ProbeReadOnlyImport(Backend& backend) {
-  DATASETD_ASSIGN_OR_RETURN(
-      const auto slab,
-      backend.AllocateExported(2 * kMiB, ExportKind::kCudaVmmFd));
-  setenv(kReadOnlyVariable, "1", 1);
-  auto peer = ExportPeer::Start();
-  unsetenv(kReadOnlyVariable);
-  if (!peer.ok()) return peer.status();
-  json result;
-  const absl::Status mapped = (*peer)->Import(*slab);
-  result["map"] = mapped.ToString();
-  if (!mapped.ok()) return result;
-  result["read"] = (*peer)->Read(0, 16).status().ToString();
-  const uint8_t bytes[16] = {1};
-  result["write"] = (*peer)->Write(0, bytes).ToString();
   return result;
 }
 
@@ -308,98 +227,6 @@ absl::StatusOr<json> ProbeStart(std::unique_ptr<Backend>* backend) {
       {"bytes", static_cast<int64_t>(before) - static_cast<int64_t>(after)}};
 }
 
-// --- Capture -------------------------------------------------------------
-
-// Runs `call` on a thread that permits unsafe calls, as the client's does,
-// while this thread captures a stream. Says what it returned and what became of
-// the capture.
-json CallInCapture(const CudaContext& context, CUstream stream,
-                   const std::function<CUresult()>& call) {
-  const DriverApi& api = context.api();
-  if (api.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) !=
-      CUDA_SUCCESS) {
-    return {{"not_measured", "cuStreamBeginCapture failed"}};
-  }
-  CUresult result = CUDA_SUCCESS;
-  std::thread([&] {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    context.MakeCurrentOrLog();
-    api.cuThreadExchangeStreamCaptureMode(&mode);
-    result = call();
-  }).join();
-  CUgraph graph = nullptr;
-  const CUresult ended = api.cuStreamEndCapture(stream, &graph);
-  if (graph != nullptr) api.cuGraphDestroy(graph);
-  return {{"result", CudaStatus(result, "call").ToString()},
-          {"is_capture_valid", ended == CUDA_SUCCESS}};
-}
-
-absl::StatusOr<json> ProbeCapture(Backend& /*backend*/) {
-  DATASETD_ASSIGN_OR_RETURN(const auto context, CudaContext::Retain(0));
-  const DriverApi& api = context->api();
-  CUstream captured = nullptr;
-  CUstream other = nullptr;
-  CUevent event = nullptr;
-  for (CUstream* const stream : {&captured, &other}) {
-    DATASETD_CUDA_RETURN_IF_ERROR(
-        api.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, 0));
-  }
-  DATASETD_CUDA_RETURN_IF_ERROR(
-      api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-  ReleasePage page;
-  DATASETD_RETURN_IF_ERROR(page.Init(api));
-  DATASETD_ASSIGN_OR_RETURN(auto slab,
-                            CudaVmmMemory::Create(*context, 2 * kMiB));
-  json result;
-  const auto run = [&](const char* name,
-                       const std::function<CUresult()>& call) {
-    result[name] = CallInCapture(*context, captured, call);
-  };
-  run("cuCtxSynchronize", [&] { return api.cuCtxSynchronize(); });
-  run("cuStreamWriteValue64",
-      [&] { return api.cuStreamWriteValue64(other, page.address(), 1, 0); });
-  run("cuLaunchHostFunc", [&] {
-    return api.cuLaunchHostFunc(
-        other, [](void*) {}, nullptr);
-  });
-  run("cuStreamWaitEvent", [&] {
-    const CUresult recorded = api.cuEventRecord(event, other);
-    return recorded != CUDA_SUCCESS ? recorded
-                                    : api.cuStreamWaitEvent(other, event, 0);
-  });
-  run("cuMemAlloc", [&] {
-    CUdeviceptr memory = 0;
-    const CUresult allocated = api.cuMemAlloc(&memory, 4096);
-    return allocated != CUDA_SUCCESS ? allocated : api.cuMemFree(memory);
-  });
-  run("cuMemUnmap", [&] {
-    slab.reset();
-    return CUDA_SUCCESS;
-  });
-  run("cuMemHostUnregister", [&] {
-    return api.cuMemHostUnregister(const_cast<uint64_t*>(page.word()));
-  });
-  DATASETD_CUDA_RETURN_IF_ERROR(api.cuEventDestroy(event));
-  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamDestroy(other));
-  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamDestroy(captured));
-  return result;
-}
-
-// --- Sizes ---------------------------------------------------------------
-
-// RESOURCE_EXHAUSTED is due.
-absl::StatusOr<json> ProbeSizes(Backend& backend) {
-  constexpr size_t kAbsurdBytes = size_t{1} << 50;
-  json result = {
-      {"device", backend.Allocate(kAbsurdBytes).status().ToString()},
-      {"host", backend.AllocateHost(kAbsurdBytes).status().ToString()}};
-  for (const ExportKind kind : backend.export_kinds()) {
-    result[ExportKindName(kind)] =
-        backend.AllocateExported(kAbsurdBytes, kind).status().ToString();
-  }
-  return result;
-}
-
 // --- Free ----------------------------------------------------------------
 
 constexpr int kMemsets = 30;
@@ -483,11 +310,8 @@ int Main(const std::vector<std::string>& parts) {
                        : json{{"not_measured", answer.status().ToString()}};
   };
   run("machine", ProbeMachine);
-  run("sizes", ProbeSizes);
-  run("capture", ProbeCapture);
   run("free", ProbeFree);
   run("release", ProbeRelease);
-  run("read_only_import", ProbeReadOnlyImport);
   run("slab_open", ProbeSlabOpen);
   std::puts(result.dump().c_str());
   return 0;
@@ -498,7 +322,7 @@ int Main(const std::vector<std::string>& parts) {
 
 int main(int argc, char** argv) {
   if (const std::optional<int> code = datasetd::testing::RunExportPeerIfAsked(
-          argc, argv, datasetd::testing::Import)) {
+          argc, argv, datasetd::testing::ImportCuda)) {
     return *code;
   }
   return datasetd::testing::Main({argv + 1, argv + argc});

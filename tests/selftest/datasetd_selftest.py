@@ -34,6 +34,7 @@ BINARIES = [
     ("host_backend_test", 60), ("backends_test", 30), ("status_test", 30),
     ("augment_test", 150), ("permutation_test", 60), ("random_test", 60),
     ("rounding_test", 60), ("kernels_cuda_test", 200),
+    ("driver_contract_test", 60),
 ]
 # Tests of tests/integration/data_loader, for pytest; reference_test holds the
 # parity with torchvision.
@@ -49,8 +50,7 @@ CUDA_PROBES = [("cuda_probe", 120), ("kernel_probe", 60),
                ("trainer_probe", 30)]
 # The parts of the probes that run with --no_timing.
 UNTIMED_PARTS = {
-    "cuda_probe": ["machine", "sizes", "capture", "free", "release",
-                   "read_only_import"],
+    "cuda_probe": ["machine", "free", "release"],
     "kill_probe": [], "sharing_probe": [],
 }
 PROBES = [
@@ -294,8 +294,8 @@ QUESTIONS = [
      ("cuda_probe", "release")),
     ("streams", "Is a batch kept until a side stream has read it?",
      ["system_test"]),
-    ("capture", "Which of the client's calls invalidate a graph's capture?",
-     ("cuda_probe", "capture")),
+    ("capture", "Do the client's calls leave a graph's capture valid?",
+     ["driver_contract_test"]),
     ("trainer", "How long does a launch wait for a busy trainer, and what "
      "does the trainer lose?", ("trainer_probe",)),
     ("bandwidth", "How much of the memory's bandwidth do the kernels use?",
@@ -305,11 +305,11 @@ QUESTIONS = [
     ("sharing", "Which users and PID namespaces can open a slab?",
      ("sharing_probe",)),
     ("sizes", "Is memory of an absurd size refused as exhausted?",
-     ("cuda_probe", "sizes")),
+     ["cuda_backend_test"]),
     ("open", "How long does opening a slab take?",
      ("cuda_probe", "slab_open")),
     ("read_only", "Is a copy to a read-only mapping of a slab refused?",
-     ("cuda_probe", "read_only_import")),
+     ["driver_contract_test"]),
 ]
 
 

@@ -337,21 +337,6 @@ def test_a_large_subset(client):
         np.testing.assert_array_equal(part.column("x"), values[1:])
 
 
-def test_resuming_a_subset(dataset):
-    train, test = dataset.split(0.8)
-    with datasetd.DataLoader(train, 10, shuffle=True, seed=5) as loader:
-        order = _indices(loader)
-        loader.set_epoch(0)
-        next(iter(loader))
-        state = loader.state_dict()
-    with datasetd.DataLoader(train, 10, shuffle=True, seed=5) as loader:
-        loader.load_state_dict(state)
-        assert _indices(loader) == order[10:]
-    with datasetd.DataLoader(test, 10, shuffle=True, seed=5) as loader:
-        with pytest.raises(datasetd.FailedPrecondition, match="subset"):
-            loader.load_state_dict(state)
-
-
 def test_explain_and_fetch_count_the_samples_of_the_subset(client, dataset):
     part = dataset.select([90, 5])
     crop = [T.RandomCrop(2)]

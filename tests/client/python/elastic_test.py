@@ -84,29 +84,6 @@ def whole(images):
     return epochs
 
 
-def test_an_epoch_goes_on_with_other_ranks_and_batches(images, whole):
-    """2 ranks of 5, then 3 of 4, then 1 of 9: each sample once, with the
-    pixels of the job that was not interrupted."""
-    seen, later = Seen(), Seen()
-    state = seen.take(make(images, 2, 5), 3)
-    assert state["first_position"] == 0
-    for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
-        loaders = make(images, ranks, batch_size)
-        for loader in loaders:
-            loader.load_state_dict(state)
-            assert loader.state_dict()["epoch"] == 0
-        state = seen.take(loaders, count)
-        if count is not None:
-            assert state["first_position"] == 2 * 5 * 3
-            assert state["batch"] == count
-    assert seen == whole[0]
-    # The next epoch is a whole one.
-    assert (state["epoch"], state["batch"]) == (1, 0)
-    assert state["first_position"] == 0
-    later.take(loaders)
-    assert later == whole[1]
-
-
 def test_the_rest_of_an_epoch_resumes_as_it_is(images, whole):
     seen = Seen()
     state = seen.take(make(images, 1, 10), 2)
@@ -128,54 +105,6 @@ def test_the_rest_of_an_epoch_resumes_as_it_is(images, whole):
         for batch in iterator:
             seen.add(batch)
     assert seen == whole[0]
-
-
-def test_a_state_is_read_into_that_of_a_new_loader(images, whole):
-    """As torch.distributed.checkpoint does: its keys, and no others."""
-    seen = Seen()
-    state = seen.take(make(images, 1, 10), 2)
-    for ranks, batch_size, count in ((2, 3, 4), (1, 7, None)):
-        loaders = make(images, ranks, batch_size)
-        for loader in loaders:
-            loader.load_state_dict(
-                {key: state[key] for key in loader.state_dict()}
-            )
-        state = seen.take(loaders, count)
-    assert seen == whole[0]
-
-
-def test_a_state_without_a_first_position_is_of_a_whole_epoch(images, whole):
-    seen = Seen()
-    state = seen.take(make(images, 1, 10), 2)
-    del state["first_position"]
-    (loader,) = make(images, 1, 7)
-    loader.load_state_dict(state)
-    seen.take([loader])
-    assert seen == whole[0]
-
-
-def test_padding_is_of_the_rest(images, whole):
-    seen = Seen()
-    state = seen.take(make(images, 1, 10), 2)
-    loaders = make(images, 4, 5)
-    for loader in loaders:
-        loader.load_state_dict(state)
-    seen.take(loaders)
-    assert seen == whole[0]
-    assert seen.num_padding == 1  # 83 samples
-
-
-def test_drop_last_drops_the_end_of_the_rest(images, whole):
-    seen = Seen()
-    state = seen.take(make(images, 2, 5, drop_last=True), 3)
-    loaders = make(images, 3, 4, drop_last=True)
-    for loader in loaders:
-        loader.load_state_dict(state)
-    seen.take(loaders)
-    # 73 are left, 24 for each rank, in 6 batches.
-    assert len(seen.pixels) == 30 + 72
-    for index, image in seen.pixels.items():
-        np.testing.assert_array_equal(image, whole[0].pixels[index])
 
 
 def test_a_rest_without_a_whole_batch_is_an_empty_epoch(images, whole):
@@ -253,106 +182,6 @@ def test_the_next_epoch_begins_once_its_memory_is_free():
                     next(iter(loader))
             del batch
             assert [batch.epoch for batch in loader] == [1] * 8
-
-
-def test_a_subset(images, whole):
-    subset = list(range(0, 100, 3))
-    seen = Seen()
-    state = seen.take(make(images, 2, 5, subset=subset), 2)
-    loaders = make(images, 3, 2, subset=subset)
-    for loader in loaders:
-        loader.load_state_dict(state)
-    seen.take(loaders)
-    assert sorted(seen.pixels) == subset
-    for index, image in seen.pixels.items():
-        np.testing.assert_array_equal(image, whole[0].pixels[index])
-
-
-def test_a_sampler_needs_the_same_ranks(images):
-    order = list(range(40))
-    loader = datasetd.DataLoader(
-        images, batch_size=10, seed=1, framework="numpy", rank=0,
-        world_size=1, sampler=order)
-    next(iter(loader))
-    state = loader.state_dict()
-    other = datasetd.DataLoader(
-        images, batch_size=5, seed=1, framework="numpy", rank=0,
-        world_size=1, sampler=order)
-    with pytest.raises(datasetd.FailedPrecondition, match="batch_size"):
-        other.load_state_dict(state)
-
-
-def by_position(loaders, count=None):
-    """Takes `count` batches of each loader, or all of the epoch; returns what
-    each position of the global order has, from the place where the epoch
-    begins, and the state."""
-    drawn = {}
-    ranks = len(loaders)
-    for rank, loader in enumerate(loaders):
-        row = 0
-        for number, batch in enumerate(loader, 1):
-            assert batch.num_padding == 0
-            for index, image in zip(batch.indices, batch["image"]):
-                drawn[rank + row * ranks] = int(index), image.tobytes()
-                row += 1
-            if number == count:
-                break
-    states = [loader.state_dict() for loader in loaders]
-    assert all(state == states[0] for state in states)
-    assert sorted(drawn) == list(range(len(drawn)))
-    return [drawn[place] for place in range(len(drawn))], states[0]
-
-
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_weights(images, drop_last):
-    """2 ranks of 5, then 3 of 4, then 1 of 9: each draw once, with the pixels
-    of the job that was not interrupted."""
-    weights = {
-        "shuffle": False,
-        "weights": np.arange(NUM_SAMPLES) % 4,
-        "drop_last": drop_last,
-    }
-    whole, _ = by_position(make(images, 1, 1, **weights))
-    assert len(whole) == NUM_SAMPLES
-    assert len(set(whole)) == NUM_SAMPLES > len({i for i, _ in whole})
-    drawn, state = by_position(make(images, 2, 5, **weights), 3)
-    assert state["first_position"] == 0
-    for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
-        loaders = make(images, ranks, batch_size, **weights)
-        for loader in loaders:
-            loader.load_state_dict(state)
-        more, state = by_position(loaders, count)
-        drawn += more
-    left = NUM_SAMPLES - 30 - 24
-    assert len(drawn) == 54 + (left - left % 9 if drop_last else left)
-    assert drawn == whole[: len(drawn)]
-    # The next epoch is a whole one.
-    assert (state["epoch"], state["batch"]) == (1, 0)
-    assert state["first_position"] == 0
-    # The ranks draw on beyond the end of the rest.
-    loaders = make(images, 4, 5, **weights)
-    _, state = by_position(make(images, 1, 10, **weights), 2)
-    for loader in loaders:
-        loader.load_state_dict(state)
-    rest, _ = by_position(loaders)
-    assert len(rest) == (80 if drop_last else 84)
-    assert rest[:83] == whole[20 : 20 + len(rest)]
-
-
-@pytest.mark.parametrize("change, message", [
-    ({"batch": 13}, "batch is 13, an epoch has 11"),
-    ({"first_position": 103}, "first_position"),
-    ({"first_position": -1}, "first_position"),
-    ({"world_size": 0}, "world_size"),
-    ({"batch_size": "10"}, "batch_size"),
-    ({"first_position": 100, "batch": 1}, "batch is 1, an epoch has 1"),
-])
-def test_states_that_are_wrong(images, change, message):
-    (loader,) = make(images, 1, 7)
-    (other,) = make(images, 1, 10)
-    state = dict(other.state_dict(), **change)
-    with pytest.raises(datasetd.InvalidArgument, match=message):
-        loader.load_state_dict(state)
 
 
 # -- Without padding -----------------------------------------------------------

@@ -10,6 +10,8 @@ import torch
 from conftest import NUM_SAMPLES, loader
 from datasetd import transforms as T
 
+from tests.conformance.random_reference import Permutation, halves
+
 # Classes of several sizes, and samples without class.
 _CLASSES = (np.arange(NUM_SAMPLES) ** 2 + np.arange(NUM_SAMPLES) // 3) % 8 - 1
 
@@ -153,39 +155,6 @@ def test_ranks_draw_by_the_row(dataset):
                 assert torch.equal(one.image.flatten(0, 1), other.image)
 
 
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("skip", [0, 1, 2, 3])
-def test_a_samplers_groups_resume(dataset, skip, known):
-    def made():
-        return sampled(
-            dataset, Pairs(), batch_size=5, group_size=2 if known else None
-        )
-
-    with made() as first:
-        list(itertools.islice(first, skip))
-        state = first.state_dict()
-    with made() as second:
-        second.load_state_dict(state)
-        resumed = rows(second)
-    # Nobody tells the sampler of epochs.
-    whole = [group for batch in Pairs() for group in batch]
-    assert (state["epoch"], state["batch"]) == divmod(skip, 3)
-    assert resumed == whole[5 * state["batch"] :]
-    assert state["batch"] == 0 or state["group_size"] == 2
-
-
-def test_a_state_of_other_groups(dataset):
-    order = np.arange(12).reshape(3, 4)
-    with sampled(dataset, order.reshape(3, 2, 2).tolist()) as batches:
-        next(iter(batches))
-        state = batches.state_dict()
-    with sampled(dataset, order.tolist(), batch_size=2) as flat, pytest.raises(
-        datasetd.FailedPrecondition,
-        match="group_size is 2, .* None.*the loader has other groups",
-    ):
-        flat.load_state_dict(state)
-
-
 @pytest.mark.parametrize(
     "batches, arguments, words",
     [
@@ -281,58 +250,15 @@ def test_the_labels_are_the_classes_by_default(dataset):
         assert found == first
 
 
-# Philox4x32-10 and the keyed bijection, as docs/randomness.md has them.
-
-
-def _philox(counter, key):
-    c, (k0, k1) = list(counter), (key & 0xFFFFFFFF, key >> 32)
-    for _ in range(10):
-        p0, p1 = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
-        c = [
-            (p1 >> 32) ^ c[1] ^ k0, p1 & 0xFFFFFFFF,
-            (p0 >> 32) ^ c[3] ^ k1, p0 & 0xFFFFFFFF,
-        ]  # fmt: skip
-        k0 = (k0 + 0x9E3779B9) & 0xFFFFFFFF
-        k1 = (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return c
+# The order of docs/randomness.md.
 
 
 def _keys(seed, op, draw, number):
-    words = _philox(
-        [draw, op, number & 0xFFFFFFFF, number >> 32], seed
-    )
-    return words[0] | words[1] << 32, words[2] | words[3] << 32
-
-
-def _mixed(key, x, bound):
-    z = (key + x * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-    return ((z ^ (z >> 31)) >> 32) * bound >> 32
+    return [int(half) for half in halves(seed, op, number, draw)]
 
 
 def _order(key, number, size):
-    """A bijection of 16 rounds, as a list."""
-    height = next(i for i in range(1, size + 1) if i * i >= size)
-    width = (size - 1) // height + 1
-    keys = [
-        half
-        for draw in range(8)
-        for half in _keys(key, 0xFFFF0001, 0x80000000 + draw, number)
-    ]
-    result = []
-    for place in range(size):
-        at = place
-        while True:
-            row, column = divmod(at, width)
-            for i in range(0, 16, 2):
-                row = (row + _mixed(keys[i], column, height)) % height
-                column = (column + _mixed(keys[i + 1], row, width)) % width
-            at = row * width + column
-            if at < size:
-                break
-        result.append(at)
-    return result
+    return Permutation(key, number, size)(np.arange(size)).tolist()
 
 
 def expected_groups(classes, size, seed, epoch, count):
@@ -378,45 +304,6 @@ def test_the_order_is_that_of_the_docs(dataset, seed, epoch, group_size):
     )
 
 
-@pytest.mark.parametrize("size", [2, 8])
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_ranks_divide_the_groups(dataset, size, drop_last):
-    """With what random ops draw for each row."""
-    arguments = {
-        "transforms": [T.RandomCrop(6), T.ColorJitter(brightness=0.5)],
-        "group_size": 4,
-    }
-
-    def epoch_of(**ranks):
-        with grouped(dataset, **arguments, **ranks) as batches:
-            assert len(batches) == len(list(batches))
-            batches.set_epoch(1)
-            return [
-                (group, image)
-                for batch in batches
-                for group, image in zip(
-                    batch.indices.tolist(), batch.image.clone()
-                )
-            ]
-
-    whole = epoch_of(batch_size=1)
-    shares = [
-        epoch_of(
-            rank=rank, world_size=size, batch_size=2, drop_last=drop_last
-        )
-        for rank in range(size)
-    ]
-    assert len(set(map(len, shares))) == 1
-    together = [pair for groups in zip(*shares) for pair in groups]
-    if not drop_last:
-        # Beyond an epoch, further groups.
-        assert 0 <= len(together) - len(whole) < size
-    assert len(together) > len(whole) - 2 * size
-    for (group, image), (expected, expected_image) in zip(together, whole):
-        assert group == expected
-        assert torch.equal(image, expected_image)
-
-
 def test_unpadded_ranks_share_the_groups_exactly(dataset):
     with grouped(dataset, batch_size=1) as batches:
         whole = rows(batches)
@@ -428,52 +315,6 @@ def test_unpadded_ranks_share_the_groups_exactly(dataset):
     assert sum(map(len, shares)) == len(whole)
     for rank, share in enumerate(shares):
         assert share == whole[rank::3]
-
-
-@pytest.mark.parametrize("before", [(4, 1), (3, 2), (1, 3)])
-@pytest.mark.parametrize("after", [(4, 1), (2, 4)])
-def test_groups_resume_with_other_batches_and_ranks(dataset, before, after):
-    def epochs(sizes, state=None, count=None):
-        batch_size, world_size = sizes
-        shares, states = [], []
-        for rank in range(world_size):
-            with grouped(
-                dataset, batch_size=batch_size, rank=rank,
-                world_size=world_size,
-            ) as batches:  # fmt: skip
-                batches.set_epoch(2)
-                if state is not None:
-                    batches.load_state_dict(state)
-                shares.append(rows(itertools.islice(batches, count)))
-                states.append(batches.state_dict())
-        assert all(other == states[0] for other in states)
-        return [g for groups in zip(*shares) for g in groups], states[0]
-
-    whole, _ = epochs((1, 1))
-    for count in (1, 2, 3):
-        begun, state = epochs(before, count=count)
-        assert state["sampler"] == "groups" and state["group_size"] == 3
-        rest, _ = epochs(after, state)
-        assert begun + rest[: len(whole) - len(begun)] == whole
-        assert len(begun) + len(rest) < len(whole) + after[1]
-
-
-@pytest.mark.parametrize(
-    "changed, words",
-    [
-        ({"group_size": 2}, "group_size is 3, this loader has 2"),
-        ({"group_by": _CLASSES[::-1]}, "the loader has other classes of"),
-        ({"group_size": None, "group_by": None}, "sampler is 'groups'"),
-    ],
-)
-def test_states_that_do_not_fit(dataset, changed, words):
-    with grouped(dataset) as batches:
-        next(iter(batches))
-        state = batches.state_dict()
-    with grouped(dataset, **changed) as other, pytest.raises(
-        datasetd.FailedPrecondition, match=words
-    ):
-        other.load_state_dict(state)
 
 
 def test_groups_of_a_subset(dataset):

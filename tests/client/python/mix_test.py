@@ -182,28 +182,6 @@ def test_ranks_count_batches_together(pictures):
         assert of_rank[:count] == shared[:count]
 
 
-def test_resuming_goes_on_with_the_same_mix(pictures):
-    arguments = {
-        "batch_size": 8,
-        "shuffle": True,
-        "seed": 4,
-        "transforms": FLOAT + [T.CutMix(num_classes=CLASSES)],
-    }
-    with datasetd.DataLoader(pictures, **arguments) as loader:
-        loader.set_epoch(2)
-        whole = []
-        for batch in loader:
-            whole.append((batch.image.clone(), batch.label.clone()))
-            if len(whole) == 3:
-                state = loader.state_dict()
-    with datasetd.DataLoader(pictures, **arguments) as loader:
-        loader.load_state_dict(state)
-        rest = [(b.image.clone(), b.label.clone()) for b in loader]
-    assert len(rest) == len(whole) - 3
-    for (image, label), (again, same) in zip(whole[3:], rest):
-        assert torch.equal(image, again) and torch.equal(label, same)
-
-
 @pytest.mark.parametrize("op", [T.MixUp, T.CutMix])
 def test_classes_are_checked(pictures, labels, op):
     with pytest.raises(

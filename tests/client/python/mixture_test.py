@@ -2,7 +2,6 @@
 
 import itertools
 import pickle
-import random
 import re
 
 import datasetd
@@ -185,36 +184,6 @@ def test_a_repeated_sample_is_augmented_anew(parts):
         repeated = {d: p for d, p in pictures.items() if d[0] == 0}
         # 50 rows of 7 samples.
         assert sum(map(len, repeated.values())) > 45
-
-
-def test_resume_at_random_points(parts):
-    rng = random.Random(3)
-    for fixed in (False, True):
-        mix = mixed(parts, num_rows=45, fixed_per_batch=fixed)
-        arguments = {"shuffle": True, "transforms": _CROP}
-        with make(mix, **arguments) as batches:
-            whole = [
-                (places(b), b.image.tobytes())
-                for _ in range(4)
-                for b in batches
-            ]
-        per_epoch = len(whole) // 4
-        for _ in range(4):
-            place = rng.randrange(3 * per_epoch)
-            with make(mix, **arguments) as batches:
-                batches.set_epoch(place // per_epoch)
-                iterator = iter(batches)
-                for _ in range(place % per_epoch):
-                    next(iterator)
-                state = pickle.loads(pickle.dumps(batches.state_dict()))
-            with make(mix, **arguments) as batches:
-                batches.load_state_dict(state)
-                rest = itertools.chain(batches, batches)
-                seen = [
-                    (places(b), b.image.tobytes())
-                    for b in itertools.islice(rest, 5)
-                ]
-            assert seen == whole[place : place + 5]
 
 
 def test_a_state_is_of_its_mixture(parts):

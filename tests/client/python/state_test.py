@@ -7,34 +7,6 @@ from conftest import copies, indices_of, load, loader
 from datasetd import transforms as T
 
 
-def test_set_epoch_to_the_loaded_epoch_keeps_the_position(dataset):
-    with loader(dataset) as batches:
-        state = dict(batches.state_dict(), epoch=3, batch=2)
-        batches.load_state_dict(state)
-        batches.set_epoch(3)
-        first = next(iter(batches))
-        assert (first.epoch, first.index) == (3, 2)
-
-
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        ("content_hash", "other"),
-        ("seed", 6),
-        ("drop_last", True),
-        ("sampler", "sequential"),
-        ("transforms_hash", "other"),
-    ],
-)
-def test_state_of_another_job_is_refused(dataset, key, value):
-    with loader(dataset) as batches:
-        state = dict(batches.state_dict(), epoch=1, batch=3)
-        state[key] = value
-        for state["batch"] in (3, 0):
-            with pytest.raises(datasetd.FailedPrecondition, match=key):
-                batches.load_state_dict(state)
-
-
 @pytest.mark.parametrize("key", ["content_hash", "transforms_hash"])
 def test_state_of_the_version_before_is_refused_with_the_reason(dataset, key):
     with loader(dataset) as batches:
@@ -46,19 +18,6 @@ def test_state_of_the_version_before_is_refused_with_the_reason(dataset, key):
             batches.load_state_dict(old)
         # The message's advice works.
         batches.load_state_dict(dict(old, **{key: state[key]}))
-
-
-def test_malformed_states(dataset):
-    with loader(dataset) as batches:
-        state = batches.state_dict()
-        with pytest.raises(datasetd.FailedPrecondition, match="version"):
-            batches.load_state_dict(dict(state, version=2))
-        with pytest.raises(datasetd.InvalidArgument, match="NoneType; expe"):
-            batches.load_state_dict(None)
-        with pytest.raises(datasetd.InvalidArgument, match="batch"):
-            batches.load_state_dict(dict(state, batch=11))
-        with pytest.raises(datasetd.InvalidArgument, match="seed"):
-            batches.load_state_dict({k: state[k] for k in state if k != "seed"})
 
 
 def test_a_state_that_needs_a_client_which_is_closed(daemon, data_root):

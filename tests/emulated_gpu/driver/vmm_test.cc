@@ -1,7 +1,6 @@
 // Virtual memory management, and descriptors between processes.
 
 #include <cuda.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -255,25 +254,6 @@ TEST(VmmTest, ImporterKeepsTheMemoryOfAKilledExporter) {
   kill_channel.Await(0);
   exporter.Kill();
   kill_channel.Signal(0);
-}
-
-// A process may import what it exported itself, unlike with handles.
-TEST(VmmTest, OwnDescriptor) {
-  WithContext({}, [] {
-    const CUmemGenericAllocationHandle handle = Create();
-    CUmemGenericAllocationHandle imported = 0;
-    const int fd = Export(handle);
-    EXPECT_EQ(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
-    ASSERT_EQ(Import(&imported, fd), CUDA_SUCCESS);
-    const CUdeviceptr first = Map(handle);
-    const CUdeviceptr second = Map(imported);
-    ASSERT_EQ(SetAccess(first, 0), CUDA_SUCCESS);
-    ASSERT_EQ(SetAccess(second, 0), CUDA_SUCCESS);
-    ASSERT_EQ(cuMemsetD8(first, 9, kBytes), CUDA_SUCCESS);
-    uint8_t byte = 0;
-    EXPECT_EQ(ReadByte(second + 100, &byte), CUDA_SUCCESS);
-    EXPECT_EQ(byte, 9);
-  });
 }
 
 TEST(VmmTest, DescriptorOfADeviceThatIsNotVisible) {

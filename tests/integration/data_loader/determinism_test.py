@@ -108,30 +108,6 @@ def test_another_world_size(daemon, dataset, golden, world_size):
         assert rows == golden[0][epoch]
 
 
-def test_after_set_epoch(daemon, dataset, golden):
-    with open_loader(daemon, dataset) as loader:
-        for epoch in (2, 0, 1, 1):
-            loader.set_epoch(epoch)
-            batches = harness.take_epoch(loader)
-            assert {batch.epoch for batch in batches} == {epoch}
-            assert harness.by_sample(batches) == golden[0][epoch]
-
-
-def test_after_load_state_dict_inside_an_epoch(daemon, dataset, golden):
-    with open_loader(daemon, dataset) as loader:
-        iterator = iter(loader)
-        for _ in range(3):
-            next(iterator)
-        state = loader.state_dict()
-    with open_loader(daemon, dataset) as loader:
-        loader.load_state_dict(state)
-        batches = harness.take_epoch(loader)
-    assert [batch.index for batch in batches] == [3, 4, 5, 6]
-    for got, expected in zip(batches, golden[1][0][3:]):
-        assert got.indices.tolist() == expected.indices.tolist()
-        assert (got.bits() == expected.bits()).all()
-
-
 def test_both_devices_give_the_same(directory):
     """Moves, casts and normalising are bit-equal between backends."""
     harness.require_device("cuda:0")

@@ -1,4 +1,4 @@
-// Prints orders for sampler_torch_test.py. Each line of standard input is
+// Prints orders for sampler_order_test.py. Each line of standard input is
 //   num_samples batch_size shuffle drop_last seed rank world_size epoch
 // and is answered by 64-bit words: the number of batches, then for each batch
 // its samples, its padding, and the indices.

@@ -79,86 +79,179 @@ std::vector<int64_t> GlobalOrder(int64_t num_samples, bool shuffle,
   return Collect(*sampler, num_samples, epoch).indices;
 }
 
-// N, world size, batch size (0: N + 1), drop_last, shuffle.
-using Row = std::tuple<int64_t, int64_t, int64_t, bool, bool>;
-
-class SamplerProductTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(SamplerProductTest, EveryIndexOnceOverAllRanksPlusPadding) {
-  const auto [n, world_size, batch_param, drop_last, shuffle] = GetParam();
-  const int64_t batch_size = batch_param == 0 ? n + 1 : batch_param;
-  constexpr uint64_t kSeed = 42;
-  constexpr uint64_t kEpoch = 3;
-
-  std::vector<RankEpoch> ranks;
-  for (int64_t rank = 0; rank < world_size; ++rank) {
-    auto sampler = Make({.num_samples = n,
-                         .batch_size = batch_size,
-                         .shuffle = shuffle,
-                         .drop_last = drop_last,
-                         .seed = kSeed,
-                         .rank = rank,
-                         .world_size = world_size});
-    ranks.push_back(Collect(*sampler, batch_size, kEpoch));
-    EXPECT_EQ(sampler->batches_per_epoch(),
-              static_cast<int64_t>(ranks.back().batch_sizes.size()));
-    EXPECT_EQ(ranks.back().batch_sizes, ranks[0].batch_sizes);
-  }
-
-  // How many rows a rank should have, and in which batches.
-  int64_t num_rows = 0;
-  while (drop_last ? (num_rows + 1) * world_size <= n
-                   : num_rows * world_size < n) {
-    ++num_rows;
-  }
-  if (drop_last) num_rows -= num_rows % batch_size;
-  ASSERT_EQ(static_cast<int64_t>(ranks[0].indices.size()), num_rows);
-  for (size_t b = 0; b < ranks[0].batch_sizes.size(); ++b) {
-    const bool is_last = b + 1 == ranks[0].batch_sizes.size();
-    const int64_t rest = num_rows - static_cast<int64_t>(b) * batch_size;
-    ASSERT_EQ(ranks[0].batch_sizes[b],
-              is_last && !drop_last ? std::min(rest, batch_size) : batch_size);
-  }
-
-  // The rows of all ranks in turn are the global order, wrapped around; what
-  // is wrapped, and nothing else, is called padding.
-  const std::vector<int64_t> order = GlobalOrder(n, shuffle, kSeed, kEpoch);
-  std::vector<int> num_seen(n, 0);
-  for (int64_t rank = 0; rank < world_size; ++rank) {
-    std::vector<int64_t> padding_rows;
-    for (int64_t row = 0; row < num_rows; ++row) {
-      const int64_t position = row * world_size + rank;
-      const int64_t index = ranks[rank].indices[row];
-      ASSERT_EQ(index, order[position % n]);
-      if (position >= n) {
-        padding_rows.push_back(row);
-      } else {
-        ++num_seen[index];
-      }
-    }
-    EXPECT_EQ(ranks[rank].padding_rows, padding_rows) << "rank " << rank;
-  }
-  const int64_t num_distinct = std::min(num_rows * world_size, n);
-  EXPECT_EQ(std::count(num_seen.begin(), num_seen.end(), 1), num_distinct);
-  EXPECT_EQ(std::count(num_seen.begin(), num_seen.end(), 0), n - num_distinct);
-  EXPECT_TRUE(drop_last || num_distinct == n);
+std::shared_ptr<const WeightTable> SomeWeights(int64_t num_samples) {
+  auto table = std::make_shared<WeightTable>(WeightTable::Options{
+      .num_samples = num_samples, .dataset_size = num_samples, .dataset = "d"});
+  std::vector<double> weights(num_samples);
+  for (int64_t i = 0; i < num_samples; ++i) weights[i] = i % 7;
+  EXPECT_TRUE(table->Append(weights).ok());
+  EXPECT_TRUE(table->Finish().ok());
+  return table;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Product, SamplerProductTest,
-    ::testing::Combine(::testing::Values<int64_t>(1, 2, 7, 1000, 50000, 65537,
-                                                  131101),
-                       ::testing::Values<int64_t>(1, 2, 3, 8),
-                       ::testing::Values<int64_t>(1, 64, 500, 0),
-                       ::testing::Bool(), ::testing::Bool()),
-    [](const ::testing::TestParamInfo<Row>& info) {
-      const int64_t batch = std::get<2>(info.param);
-      return absl::StrCat("N", std::get<0>(info.param), "World",
-                          std::get<1>(info.param), "Batch",
-                          batch == 0 ? "All" : absl::StrCat(batch),
-                          std::get<3>(info.param) ? "Drop" : "Keep",
-                          std::get<4>(info.param) ? "Shuffle" : "InOrder");
-    });
+std::shared_ptr<GroupTable> SomeGroups(int64_t num_samples,
+                                       int64_t group_size) {
+  auto table = std::make_shared<GroupTable>(GroupTable::Options{
+      .num_samples = num_samples, .group_size = group_size});
+  std::vector<int32_t> classes;
+  for (int64_t i = 0; i < num_samples; ++i) {
+    classes.push_back(static_cast<int32_t>(i * i % 7));
+  }
+  EXPECT_TRUE(table->Append(classes).ok());
+  EXPECT_TRUE(table->Finish().ok());
+  return table;
+}
+
+Subset EveryThird(int64_t num_samples) {
+  auto subset = std::make_shared<std::vector<uint32_t>>();
+  for (uint32_t i = 0; i < num_samples; ++i) subset->push_back(5000 + 3 * i);
+  return subset;
+}
+
+// ---- What ranks get of an epoch, and of the rest of one ----
+
+// A kind of order: what its only rank has among its options.
+struct Order {
+  std::string name;
+  SamplerOptions options;
+};
+
+int64_t NumRows(const SamplerOptions& options) {
+  return static_cast<int64_t>(options.num_draws.value_or(
+      options.num_groups.value_or(options.num_samples)));
+}
+
+// As many rows, each of one sample or of a group. Draws go on beyond the end of
+// the epoch; other orders begin again.
+std::vector<std::vector<int64_t>> WholeOrder(SamplerOptions options,
+                                             uint64_t epoch, int64_t count) {
+  const int64_t num_rows = NumRows(options);
+  if (options.weights != nullptr) options.num_draws = count;
+  if (options.groups != nullptr) options.num_groups = count;
+  options.batch_size = NumRows(options) * options.group_size;
+  const std::vector<int64_t> samples =
+      Collect(*Make(options), options.batch_size, epoch).indices;
+  std::vector<std::vector<int64_t>> rows;
+  for (auto at = samples.begin(); at != samples.end();
+       at += options.group_size) {
+    rows.emplace_back(at, at + options.group_size);
+  }
+  while (static_cast<int64_t>(rows.size()) < count) {
+    rows.push_back(rows[rows.size() - num_rows]);
+  }
+  return rows;
+}
+
+class SamplerOrderTest : public ::testing::TestWithParam<Order> {};
+
+// Batches of all sizes, from the beginning and from where others stopped.
+TEST_P(SamplerOrderTest, RanksHaveEachPositionOnce) {
+  constexpr uint64_t kEpoch = 3;
+  SamplerOptions options = GetParam().options;
+  const int64_t num_rows = NumRows(options);
+  const bool goes_on = options.weights != nullptr || options.groups != nullptr;
+  const int64_t unit = options.group_size;
+  const auto whole = WholeOrder(options, kEpoch, num_rows + 8);
+  for (const int64_t world_size : {1, 3, 8}) {
+    for (const int64_t first : {int64_t{0}, num_rows / 2, num_rows - 1}) {
+      for (const int64_t batch_size : {int64_t{4}, num_rows + 1}) {
+        for (const char* const end : {"padded", "dropped", "unpadded"}) {
+          SCOPED_TRACE(absl::StrCat(world_size, " ranks from ", first,
+                                    ", batches of ", batch_size, ", ", end));
+          options.world_size = world_size;
+          options.first_position = first;
+          options.batch_size = batch_size * unit;
+          options.drop_last = end[0] == 'd';
+          options.unpadded = end[0] == 'u';
+          for (options.rank = 0; options.rank < world_size; ++options.rank) {
+            const int64_t left = num_rows - first;
+            int64_t num_own = (left + world_size - 1) / world_size;
+            if (options.drop_last) {
+              num_own = left / world_size / batch_size * batch_size;
+            } else if (options.unpadded) {
+              num_own = (left - options.rank + world_size - 1) / world_size;
+            }
+            std::vector<int64_t> expected, padding, sizes;
+            for (int64_t row = 0; row < num_own; ++row) {
+              const int64_t position = first + options.rank + row * world_size;
+              if (position >= num_rows && !goes_on) padding.push_back(row);
+              expected.insert(expected.end(), whole[position].begin(),
+                              whole[position].end());
+              if (row % batch_size == 0) {
+                sizes.push_back(std::min(batch_size, num_own - row) * unit);
+              }
+            }
+            auto sampler = Make(options);
+            const RankEpoch epoch =
+                Collect(*sampler, options.batch_size, kEpoch);
+            ASSERT_EQ(epoch.indices, expected);
+            ASSERT_EQ(epoch.padding_rows, padding);
+            ASSERT_EQ(epoch.batch_sizes, sizes);
+            if (num_own <= batch_size || options.mixture.has_value()) continue;
+            EXPECT_EQ(sampler->FirstPosition(1),
+                      first + options.rank + batch_size * world_size);
+          }
+        }
+      }
+    }
+  }
+}
+
+std::vector<Order> AllOrders() {
+  std::vector<Order> orders;
+  for (const int64_t n : {1, 2, 7, 103, 65'536, 65'537}) {
+    for (const bool shuffle : {false, true}) {
+      orders.push_back({absl::StrCat(shuffle ? "Shuffled" : "InOrder", n),
+                        {.num_samples = n, .shuffle = shuffle, .seed = 42}});
+    }
+  }
+  const SamplerOptions some = {.num_samples = 40, .seed = 9};
+  for (const bool shuffle : {false, true}) {
+    orders.push_back({absl::StrCat("Subset", shuffle), some});
+    orders.back().options.shuffle = shuffle;
+    orders.back().options.subset = EveryThird(40);
+    orders.push_back({absl::StrCat("Mixture", shuffle),
+                      {.num_samples = 137,
+                       .shuffle = shuffle,
+                       .seed = 5,
+                       .mixture = MixtureOptions{.num_samples = {7, 100, 30},
+                                                 .num_rows = {50, 20, 13}},
+                       .num_draws = 83}});
+  }
+  for (const uint64_t num_draws : {7, 40, 100}) {
+    orders.push_back({absl::StrCat("Weights", num_draws), some});
+    orders.back().options.weights = SomeWeights(40);
+    orders.back().options.num_draws = num_draws;
+  }
+  for (const bool has_subset : {false, true}) {
+    orders.push_back({absl::StrCat("Groups", has_subset), some});
+    orders.back().options.groups = SomeGroups(40, 3);
+    orders.back().options.num_groups = 13;
+    orders.back().options.group_size = 3;
+    if (has_subset) orders.back().options.subset = EveryThird(40);
+  }
+  return orders;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SamplerOrderTest,
+                         ::testing::ValuesIn(AllOrders()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(SamplerTest, AShuffledEpochHasEachSampleOnceAndASubsetItsOwn) {
+  for (const int64_t n : {int64_t{1}, int64_t{1000}, int64_t{65'536},
+                          int64_t{65'537}, int64_t{131'101}}) {
+    std::vector<int64_t> order = GlobalOrder(n, /*shuffle=*/true, 42, 3);
+    if (n > 1) EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+    std::sort(order.begin(), order.end());
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(order[i], i);
+  }
+  SamplerOptions options = {
+      .num_samples = 101, .batch_size = 101, .shuffle = true, .seed = 9};
+  std::vector<int64_t> places = Collect(*Make(options), 101, 4).indices;
+  options.subset = EveryThird(101);
+  for (int64_t& place : places) place = (*options.subset)[place];
+  EXPECT_EQ(Collect(*Make(options), 101, 4).indices, places);
+}
 
 TEST(SamplerTest, InOrderWithoutShuffle) {
   auto sampler =
@@ -189,12 +282,6 @@ TEST(SamplerTest, MoreRanksThanSamplesWrapsRepeatedly) {
                           .world_size = 8});
     EXPECT_EQ(dropping->batches_per_epoch(), 0);
   }
-}
-
-TEST(SamplerTest, DropLastWithABatchLargerThanTheShardIsAnEmptyEpoch) {
-  auto sampler = Make(
-      {.num_samples = 10, .batch_size = 6, .drop_last = true, .world_size = 2});
-  EXPECT_EQ(sampler->batches_per_epoch(), 0);
 }
 
 TEST(SamplerTest, ExtremeSizesDoNotOverflow) {
@@ -267,100 +354,6 @@ TEST(SamplerTest, EpochsAboveThirtyTwoBitsAreDifferent) {
   }
 }
 
-TEST(SamplerTest, EveryBatchSizeCutsTheSameOrder) {
-  for (int64_t n : {1000, 70000}) {
-    const std::vector<int64_t> order = GlobalOrder(n, true, 4, 2);
-    for (int64_t batch_size : {1, 3, 64, 999}) {
-      auto sampler = Make({.num_samples = n,
-                           .batch_size = batch_size,
-                           .shuffle = true,
-                           .seed = 4});
-      EXPECT_EQ(Collect(*sampler, batch_size, 2).indices, order);
-    }
-  }
-}
-
-TEST(SamplerTest, AnEpochGoesOnWithOtherRanksAndBatches) {
-  constexpr int64_t kNum = 103;
-  constexpr uint64_t kEpoch = 2;
-  const std::vector<int64_t> order =
-      GlobalOrder(kNum, /*shuffle=*/true, /*seed=*/9, kEpoch);
-  // 2 ranks took 3 batches of 5 each.
-  constexpr uint64_t kFirst = 30;
-  for (const int64_t world_size : {1, 3, 4, 80}) {
-    std::vector<int> num_seen(kNum, 0);
-    for (int64_t rank = 0; rank < world_size; ++rank) {
-      auto sampler = Make({.num_samples = kNum,
-                           .batch_size = 4,
-                           .shuffle = true,
-                           .seed = 9,
-                           .rank = rank,
-                           .world_size = world_size,
-                           .first_position = kFirst});
-      const RankEpoch rest = Collect(*sampler, 4, kEpoch);
-      for (size_t row = 0; row < rest.indices.size(); ++row) {
-        const uint64_t position = kFirst + rank + row * world_size;
-        ASSERT_EQ(rest.indices[row], order[position % kNum]);
-        const bool is_padding =
-            std::find(rest.padding_rows.begin(), rest.padding_rows.end(),
-                      row) != rest.padding_rows.end();
-        ASSERT_EQ(is_padding, position >= kNum);
-        if (!is_padding) ++num_seen[rest.indices[row]];
-      }
-    }
-    for (int64_t place = 0; place < kNum; ++place) {
-      ASSERT_EQ(num_seen[order[place]], place >= 30 ? 1 : 0);
-    }
-  }
-}
-
-TEST(SamplerTest, UnpaddedRanksGetEachPositionOnce) {
-  for (const bool shuffle : {false, true}) {
-    for (const int64_t n : {1, 2, 7, 1000, 65537}) {
-      const std::vector<int64_t> order = GlobalOrder(n, shuffle, 9, 2);
-      for (const int64_t world_size : {1, 2, 3, 8}) {
-        // From the beginning, and the rest of an epoch that others began.
-        for (const int64_t first : {int64_t{0}, n / 2, n - 1}) {
-          std::vector<int64_t> seen(n, -1);
-          for (int64_t rank = 0; rank < world_size; ++rank) {
-            auto sampler =
-                Make({.num_samples = n,
-                      .batch_size = 64,
-                      .shuffle = shuffle,
-                      .unpadded = true,
-                      .seed = 9,
-                      .rank = rank,
-                      .world_size = world_size,
-                      .first_position = static_cast<uint64_t>(first)});
-            const RankEpoch epoch = Collect(*sampler, 64, 2);
-            EXPECT_TRUE(epoch.padding_rows.empty());
-            EXPECT_EQ(sampler->batches_per_epoch(),
-                      (static_cast<int64_t>(epoch.indices.size()) + 63) / 64);
-            for (size_t row = 0; row < epoch.indices.size(); ++row) {
-              const int64_t position = first + rank + row * world_size;
-              ASSERT_LT(position, n);
-              seen[position] = epoch.indices[row];
-            }
-          }
-          ASSERT_TRUE(std::equal(seen.begin() + first, seen.end(),
-                                 order.begin() + first));
-        }
-      }
-    }
-  }
-}
-
-TEST(SamplerTest, TheRestOfAnEpochDropsWhatIsNoWholeBatch) {
-  auto sampler = Make({.num_samples = 20,
-                       .batch_size = 4,
-                       .drop_last = true,
-                       .rank = 1,
-                       .world_size = 2,
-                       .first_position = 9});
-  EXPECT_EQ(sampler->batches_per_epoch(), 1);
-  EXPECT_THAT(Collect(*sampler, 4, 0).indices, ElementsAre(10, 12, 14, 16));
-}
-
 TEST(SamplerTest, NamesTheOptionThatIsOutOfRange) {
   const SamplerOptions good = {
       .num_samples = 10, .batch_size = 2, .rank = 1, .world_size = 2};
@@ -400,43 +393,6 @@ TEST(SamplerTest, AnEpochCannotBeginAtItsEnd) {
               absl::StrCat("first_position is ", first,
                            "; with 20 samples it must be within 0..19"));
   }
-}
-
-TEST(SamplerTest, ASubsetIsADatasetOfItsOwn) {
-  auto subset = std::make_shared<std::vector<uint32_t>>();
-  for (uint32_t i = 0; i < 101; ++i) subset->push_back(5000 - 3 * i);
-  for (const bool shuffle : {false, true}) {
-    for (const bool drop_last : {false, true}) {
-      for (const int64_t world_size : {1, 3}) {
-        for (int64_t rank = 0; rank < world_size; ++rank) {
-          SamplerOptions options = {.num_samples = 101,
-                                    .batch_size = 8,
-                                    .shuffle = shuffle,
-                                    .drop_last = drop_last,
-                                    .seed = 9,
-                                    .rank = rank,
-                                    .world_size = world_size};
-          RankEpoch places = Collect(*Make(options), 8, 4);
-          options.subset = subset;
-          const RankEpoch samples = Collect(*Make(options), 8, 4);
-          for (int64_t& place : places.indices) place = (*subset)[place];
-          EXPECT_EQ(samples.indices, places.indices);
-          EXPECT_EQ(samples.batch_sizes, places.batch_sizes);
-          EXPECT_EQ(samples.padding_rows, places.padding_rows);
-        }
-      }
-    }
-  }
-}
-
-std::shared_ptr<const WeightTable> SomeWeights(int64_t num_samples) {
-  auto table = std::make_shared<WeightTable>(WeightTable::Options{
-      .num_samples = num_samples, .dataset_size = num_samples, .dataset = "d"});
-  std::vector<double> weights(num_samples);
-  for (int64_t i = 0; i < num_samples; ++i) weights[i] = i % 7;
-  EXPECT_TRUE(table->Append(weights).ok());
-  EXPECT_TRUE(table->Finish().ok());
-  return table;
 }
 
 TEST(SamplerTest, RowsPerEpochWrapAroundOrAreCut) {
@@ -495,110 +451,6 @@ TEST(SamplerTest, RowsPerEpochThatCannotBe) {
         +[](SamplerOptions& o) { o.first_position = 1; },
         +[](SamplerOptions& o) { o.num_draws = 3; }}) {
     EXPECT_THAT(message(change), HasSubstr("must not be set"));
-  }
-}
-
-TEST(SamplerTest, RanksShareTheDrawsByWeight) {
-  constexpr int64_t kNum = 23;
-  const auto weights = SomeWeights(kNum);
-  std::vector<int64_t> draws(1000);
-  weights->Draw(/*seed=*/9, /*epoch=*/4, 0, 1, absl::MakeSpan(draws));
-  for (const bool drop_last : {false, true}) {
-    for (const int64_t world_size : {1, 3, 4, 30}) {
-      for (const uint64_t first : {0, 6}) {
-        for (const uint64_t num_draws : {7, 23, 100}) {
-          const int64_t left = static_cast<int64_t>(num_draws - first);
-          int64_t num_rows = left / world_size;
-          if (!drop_last && left % world_size != 0) ++num_rows;
-          if (drop_last) num_rows -= num_rows % 4;
-          for (int64_t rank = 0; rank < world_size; ++rank) {
-            auto sampler = Make({.num_samples = kNum,
-                                 .batch_size = 4,
-                                 .drop_last = drop_last,
-                                 .seed = 9,
-                                 .rank = rank,
-                                 .world_size = world_size,
-                                 .first_position = first,
-                                 .weights = weights,
-                                 .num_draws = num_draws});
-            const RankEpoch epoch = Collect(*sampler, 4, 4);
-            ASSERT_EQ(static_cast<int64_t>(epoch.indices.size()), num_rows);
-            EXPECT_THAT(epoch.padding_rows, ElementsAre());
-            for (size_t row = 0; row < epoch.indices.size(); ++row) {
-              const uint64_t position = first + rank + row * world_size;
-              ASSERT_EQ(epoch.indices[row], draws[position]);
-              if (row % 4 != 0) continue;
-              ASSERT_EQ(sampler->FirstPosition(row / 4), position);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-std::shared_ptr<GroupTable> SomeGroups(int64_t num_samples,
-                                       int64_t group_size) {
-  auto table = std::make_shared<GroupTable>(GroupTable::Options{
-      .num_samples = num_samples, .group_size = group_size});
-  std::vector<int32_t> classes;
-  for (int64_t i = 0; i < num_samples; ++i) {
-    classes.push_back(static_cast<int32_t>(i * i % 7));
-  }
-  EXPECT_TRUE(table->Append(classes).ok());
-  EXPECT_TRUE(table->Finish().ok());
-  return table;
-}
-
-TEST(SamplerTest, RanksShareTheGroups) {
-  constexpr int64_t kNum = 40;
-  constexpr int64_t kGroup = 3;
-  const auto groups = SomeGroups(kNum, kGroup);
-  std::vector<int64_t> samples(3000);
-  groups->Draw(/*seed=*/9, /*epoch=*/4, 0, 1, 0, absl::MakeSpan(samples));
-  auto subset = std::make_shared<std::vector<uint32_t>>();
-  for (uint32_t i = 0; i < kNum; ++i) subset->push_back(2 * i + 1);
-  for (const bool drop_last : {false, true}) {
-    for (const bool has_subset : {false, true}) {
-      for (const int64_t world_size : {1, 3, 30}) {
-        for (const uint64_t first : {0, 6}) {
-          const uint64_t num_groups = 13;
-          const int64_t left = static_cast<int64_t>(num_groups - first);
-          int64_t num_own = left / world_size;
-          if (!drop_last && left % world_size != 0) ++num_own;
-          if (drop_last) num_own -= num_own % 4;
-          for (int64_t rank = 0; rank < world_size; ++rank) {
-            auto sampler = Make({.num_samples = kNum,
-                                 .batch_size = 4 * kGroup,
-                                 .drop_last = drop_last,
-                                 .seed = 9,
-                                 .rank = rank,
-                                 .world_size = world_size,
-                                 .first_position = first,
-                                 .subset = has_subset ? subset : nullptr,
-                                 .groups = groups,
-                                 .num_groups = num_groups,
-                                 .group_size = kGroup});
-            const RankEpoch epoch = Collect(*sampler, 4 * kGroup, 4);
-            ASSERT_EQ(static_cast<int64_t>(epoch.indices.size()),
-                      num_own * kGroup);
-            EXPECT_THAT(epoch.padding_rows, ElementsAre());
-            for (size_t row = 0; row < epoch.indices.size(); ++row) {
-              const uint64_t group = first + rank + row / kGroup * world_size;
-              const int64_t sample = samples[group * kGroup + row % kGroup];
-              ASSERT_EQ(epoch.indices[row],
-                        has_subset ? 2 * sample + 1 : sample);
-            }
-            // A batch may be filled in parts.
-            if (epoch.indices.size() < 5) continue;
-            std::vector<int64_t> rows(4);
-            sampler->FillRows(4, 0, 1, absl::MakeSpan(rows));
-            EXPECT_TRUE(std::equal(rows.begin(), rows.end(),
-                                   epoch.indices.begin() + 1));
-          }
-        }
-      }
-    }
   }
 }
 
@@ -727,38 +579,6 @@ TEST_P(MixtureTest, EachPassOfAPartHasItsSamplesOnceAcrossEpochs) {
     for (const auto& [sample, count] : counts) {
       EXPECT_GE(count, num_passes) << sample;
       EXPECT_LE(count, num_passes + 1) << sample;
-    }
-  }
-}
-
-TEST_P(MixtureTest, RanksDivideTheEpoch) {
-  const auto sorted = [](std::vector<int64_t> samples) {
-    std::sort(samples.begin(), samples.end());
-    return samples;
-  };
-  SamplerOptions options = Options();
-  const std::vector<int64_t> whole =
-      sorted(Collect(*Make(options), 4, 3).indices);
-  for (const int64_t world_size : {2, 8, 90}) {
-    for (const bool unpadded : {false, true}) {
-      options.world_size = world_size;
-      options.unpadded = unpadded;
-      std::vector<int64_t> all;
-      for (options.rank = 0; options.rank < world_size; ++options.rank) {
-        const RankEpoch rank = Collect(*Make(options), 4, 3);
-        for (size_t i = 0; i < rank.indices.size(); ++i) {
-          if (std::count(rank.padding_rows.begin(), rank.padding_rows.end(),
-                         i) == 0) {
-            all.push_back(rank.indices[i]);
-          } else {
-            EXPECT_FALSE(unpadded);
-            EXPECT_TRUE(std::binary_search(whole.begin(), whole.end(),
-                                           rank.indices[i]));
-          }
-        }
-      }
-      EXPECT_EQ(sorted(all), whole) << world_size << " " << unpadded;
-      options.rank = 0;
     }
   }
 }
