@@ -339,6 +339,37 @@ def test_weights(images, drop_last):
     assert rest[:83] == whole[20 : 20 + len(rest)]
 
 
+def test_weights_that_change(images):
+    """Set in an epoch of 2 ranks that goes on with 3, and then with 1."""
+    old, new = np.arange(NUM_SAMPLES) % 4, np.arange(NUM_SAMPLES) % 3
+
+    def made(ranks, batch_size, state=None):
+        loaders = make(
+            images, ranks, batch_size, shuffle=False, weights=old
+        )
+        for loader in loaders if state else ():
+            loader.set_weights(new)
+            loader.load_state_dict(state)
+        return loaders
+
+    (whole,) = made(1, 1)
+    expected, _ = by_position([whole])
+    whole.set_weights(new)
+    following, _ = by_position([whole])
+    loaders = made(2, 5)
+    drawn, _ = by_position(loaders, 3)
+    for loader in loaders:
+        loader.set_weights(new)
+    state = loaders[0].state_dict()
+    for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
+        loaders = made(ranks, batch_size, state)
+        more, state = by_position(loaders, count)
+        drawn += more
+    assert state["weights"] == state["next_weights"]
+    assert drawn == expected
+    assert by_position(loaders)[0] == following
+
+
 @pytest.mark.parametrize("change, message", [
     ({"batch": 13}, "batch is 13, an epoch has 11"),
     ({"first_position": 103}, "first_position"),
