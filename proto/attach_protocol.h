@@ -12,6 +12,11 @@
 //           ImportResult once, Closing when the loader is closed before its
 //           last tensor is gone, and Detached when both are. The daemon sends
 //           Goodbye before it closes on purpose. End of file ends the lease.
+//           While it lasts, the client of a weighted feed may send SetWeights
+//           with other weights, as the array below -> daemon WeightsAnswer,
+//           after which the client may send the next one. Batches after the
+//           ring's next seek are drawn by them; without one nothing changes.
+//           Weights that are wrong change nothing, and the feed goes on.
 //
 // Arrays:   of FeedOptions, in this order, those that it calls for:
 //             subset_size                   int64[subset_size], distinct
@@ -53,6 +58,8 @@ enum class MessageType : uint32_t {
   kGoodbye = 7,
   kRefused = 8,
   kClosing = 9,
+  kSetWeights = 10,
+  kWeightsAnswer = 11,
 };
 
 struct Header {
@@ -109,6 +116,16 @@ struct Detached {
   Header header;
 };
 
+struct SetWeights {
+  Header header;
+};
+
+struct WeightsAnswer {
+  Header header;
+  uint32_t status_code;     // absl::StatusCode; 0: the feed has the weights
+  char reason[kTextBytes];  // zero-terminated
+};
+
 enum class GoodbyeCode : uint32_t {
   kDraining = 1,    // the daemon stops
   kUnloaded = 2,    // the dataset was unloaded by force
@@ -135,6 +152,7 @@ static_assert(sizeof(Welcome) == 28);
 static_assert(sizeof(AttachFeed) == 40);
 static_assert(sizeof(Attached) == 16);
 static_assert(sizeof(ImportResult) == 256);
+static_assert(sizeof(WeightsAnswer) == 256);
 static_assert(sizeof(Goodbye) == 256);
 static_assert(sizeof(Refused) == 256);
 

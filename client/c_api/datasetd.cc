@@ -192,6 +192,12 @@ absl::Duration Timeout(int64_t nanoseconds) {
                          : absl::Nanoseconds(nanoseconds);
 }
 
+datasetd::client::WaitFunction OnWait(datasetd_wait_function wait,
+                                      void* argument) {
+  if (wait == nullptr) return nullptr;
+  return [wait, argument] { return wait(argument) == 0; };
+}
+
 IndexBlock MakeBlock(const int64_t* indices, uint64_t num_indices,
                      const uint32_t* batch_sizes, uint64_t num_batches,
                      int64_t first_row, int32_t ends_epoch) {
@@ -300,12 +306,8 @@ int32_t datasetd_push_begin(datasetd_client* client, const char* header_json,
       !status.ok()) {
     return Return(status, error);
   }
-  datasetd::client::WaitFunction on_wait;
-  if (wait != nullptr) {
-    on_wait = [wait, argument] { return wait(argument) == 0; };
-  }
   absl::StatusOr<Push> begun =
-      client->client.PushDataset(header, std::move(on_wait));
+      client->client.PushDataset(header, OnWait(wait, argument));
   if (begun.ok()) *push = new datasetd_push{*std::move(begun)};
   return Return(begun.status(), error);
 }
@@ -474,6 +476,22 @@ int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch, uint64_t index,
   return Return(feed->feed.Seek(epoch, index), error);
 }
 
+int32_t datasetd_feed_set_weights(datasetd_feed* feed, const double* weights,
+                                  uint64_t num_weights, int64_t timeout_ns,
+                                  datasetd_wait_function wait, void* argument,
+                                  datasetd_error* error) {
+  if (weights == nullptr && num_weights > 0) {
+    return Return(
+        absl::InvalidArgumentError("datasetd_feed_set_weights: weights is "
+                                   "NULL, and num_weights is not 0"),
+        error);
+  }
+  return Return(feed->feed.SetWeights(absl::MakeConstSpan(weights, num_weights),
+                                      {.timeout = Timeout(timeout_ns),
+                                       .on_wait = OnWait(wait, argument)}),
+                error);
+}
+
 int32_t datasetd_feed_send_indices(datasetd_feed* feed, const int64_t* indices,
                                    uint64_t num_indices,
                                    const uint32_t* batch_sizes,
@@ -490,9 +508,7 @@ int32_t datasetd_feed_send_indices(datasetd_feed* feed, const int64_t* indices,
   }
   SendLimits limits;
   limits.timeout = Timeout(timeout_ns);
-  if (wait != nullptr) {
-    limits.on_wait = [wait, argument] { return wait(argument) == 0; };
-  }
+  limits.on_wait = OnWait(wait, argument);
   return Return(
       feed->feed.SendIndices(MakeBlock(indices, num_indices, batch_sizes,
                                        num_batches, first_row, ends_epoch),

@@ -283,6 +283,16 @@ DATASETD_API int32_t datasetd_feed_next(
 DATASETD_API int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch,
                                         uint64_t index, datasetd_error* error);
 
+/* Gives a weighted feed other weights, as many as it was opened with. It draws
+ * by them from the next datasetd_feed_seek on, also one to the current
+ * position. Waits at most `timeout_ns` for the daemon (negative: no limit), and
+ * calls `wait`, which may be NULL, every 100 ms; a nonzero result cancels the
+ * call. Errors as Feed::SetWeights in client/feed/feed.h. */
+DATASETD_API int32_t datasetd_feed_set_weights(
+    datasetd_feed* feed, const double* weights, uint64_t num_weights,
+    int64_t timeout_ns, datasetd_wait_function wait, void* argument,
+    datasetd_error* error);
+
 /* Appends batches to the order of a feed that has client_order. After a seek
  * into an epoch whose earlier batches were not all full, `first_row` is the
  * number of the epoch's rows before these batches; negative: all were full. If

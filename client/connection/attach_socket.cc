@@ -30,23 +30,11 @@ size_t SizeOf(attach::MessageType type) {
       return sizeof(attach::Goodbye);
     case attach::MessageType::kRefused:
       return sizeof(attach::Refused);
+    case attach::MessageType::kWeightsAnswer:
+      return sizeof(attach::WeightsAnswer);
     default:
       return 0;  // not sent by daemons
   }
-}
-
-absl::Status RefusedError(const attach::Refused& refused,
-                          const std::string& path) {
-  const auto code = static_cast<absl::StatusCode>(refused.status_code);
-  const bool is_known = refused.status_code >= 1 && refused.status_code <= 16;
-  // What the caller gave is wrong, as an argument of a call may be.
-  if (code == absl::StatusCode::kInvalidArgument ||
-      code == absl::StatusCode::kOutOfRange) {
-    return absl::Status(code, ReasonText(refused.reason));
-  }
-  return absl::Status(is_known ? code : absl::StatusCode::kUnknown,
-                      absl::StrCat("the daemon at ", path,
-                                   " refused: ", ReasonText(refused.reason)));
 }
 
 absl::Status BrokenOff(const std::string& path) {
@@ -145,6 +133,20 @@ absl::Status AttachSocket::SendBytes(
   if (sent == static_cast<ssize_t>(size)) return absl::OkStatus();
   if (errno == EPIPE || errno == ECONNRESET) return DaemonGoneError(path_);
   return absl::ErrnoToStatus(errno, absl::StrCat("send to ", path_));
+}
+
+absl::Status AttachSocket::RefusedError(
+    uint32_t status_code, const char (&reason)[attach::kTextBytes]) const {
+  const auto code = static_cast<absl::StatusCode>(status_code);
+  const bool is_known = status_code >= 1 && status_code <= 16;
+  // What the caller gave is wrong, as an argument of a call may be.
+  if (code == absl::StatusCode::kInvalidArgument ||
+      code == absl::StatusCode::kOutOfRange) {
+    return absl::Status(code, ReasonText(reason));
+  }
+  return absl::Status(
+      is_known ? code : absl::StatusCode::kUnknown,
+      absl::StrCat("the daemon at ", path_, " refused: ", ReasonText(reason)));
 }
 
 bool AttachSocket::HasInput() const {
@@ -247,7 +249,8 @@ absl::StatusOr<AttachSocket::Packet> AttachSocket::Receive(
     return GoodbyeError(packet.As<attach::Goodbye>(), path_);
   }
   if (header.type == attach::MessageType::kRefused) {
-    return RefusedError(packet.As<attach::Refused>(), path_);
+    const auto refused = packet.As<attach::Refused>();
+    return RefusedError(refused.status_code, refused.reason);
   }
   return packet;
 }

@@ -72,6 +72,10 @@ class AttachSocket {
   // GOODBYE and Refused are returned as the errors that they describe.
   absl::StatusOr<Packet> Receive(const CallLimits& limits);
 
+  // The error of a Refused, or of a WeightsAnswer that is one.
+  absl::Status RefusedError(uint32_t status_code,
+                            const char (&reason)[attach::kTextBytes]) const;
+
   // True if a packet or the end of file can be read. Makes one system call.
   bool HasInput() const;
 

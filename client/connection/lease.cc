@@ -70,9 +70,52 @@ absl::Status Lease::Check(absl::Duration timeout) {
   if (timeout <= absl::ZeroDuration() && !socket_.HasInput()) {
     return absl::OkStatus();
   }
+  if (is_answer_due_) {
+    // Of a call that did not wait for it.
+    (void)ReceiveAnswer({.timeout = timeout});
+    return ended_;
+  }
   const absl::StatusOr<AttachSocket::Packet> packet =
       socket_.Receive({.timeout = timeout});
   if (absl::IsDeadlineExceeded(packet.status())) return absl::OkStatus();
+  return End(packet);
+}
+
+absl::Status Lease::SetWeights(const GuardedFd& weights,
+                               const CallLimits& limits) {
+  if (is_answer_due_) {
+    const absl::Status before = ReceiveAnswer(limits);
+    if (is_answer_due_) return before;
+  }
+  if (!ended_.ok()) return ended_;
+  const absl::Status sent = socket_.Send(
+      attach::SetWeights{MakeHeader(attach::MessageType::kSetWeights)},
+      absl::MakeConstSpan(&weights, 1));
+  if (!sent.ok()) {
+    // A daemon that ended the lease may have told why.
+    const absl::Status ended = Check(absl::ZeroDuration());
+    return ended.ok() ? sent : ended;
+  }
+  is_answer_due_ = true;
+  return ReceiveAnswer(limits);
+}
+
+absl::Status Lease::ReceiveAnswer(const CallLimits& limits) {
+  const absl::StatusOr<AttachSocket::Packet> packet = socket_.Receive(limits);
+  if (absl::IsDeadlineExceeded(packet.status()) ||
+      absl::IsCancelled(packet.status())) {
+    return packet.status();
+  }
+  is_answer_due_ = false;
+  if (!packet.ok() || packet->type() != attach::MessageType::kWeightsAnswer) {
+    return End(packet);
+  }
+  const auto answer = packet->As<attach::WeightsAnswer>();
+  if (answer.status_code == 0) return absl::OkStatus();
+  return socket_.RefusedError(answer.status_code, answer.reason);
+}
+
+absl::Status Lease::End(const absl::StatusOr<AttachSocket::Packet>& packet) {
   ended_ = packet.ok() ? absl::InternalError(absl::StrCat(
                              "the daemon at ", socket_.path(), " sent message ",
                              static_cast<uint32_t>(packet->type()),

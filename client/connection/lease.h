@@ -50,6 +50,12 @@ class Lease {
   // daemon.
   absl::Status Check(absl::Duration timeout);
 
+  // Sends other weights to the feed, which has them from the next seek on.
+  // After DEADLINE_EXCEEDED and CANCELLED that is not known; the next call
+  // waits for the answer first. Errors as Check, AttachSocket, and the daemon's
+  // refusal, after which the feed has those before.
+  absl::Status SetWeights(const GuardedFd& weights, const CallLimits& limits);
+
   // Tells the daemon that this process no longer uses the feed's memory.
   void Detach();
   // Tells the daemon that the loader is closed but the slab is still in use.
@@ -59,9 +65,14 @@ class Lease {
  private:
   absl::Status Receive(const CallLimits& limits,
                        AttachedDescriptors* descriptors);
+  // Returns the answer to SetWeights. REQUIRES: it is due.
+  absl::Status ReceiveAnswer(const CallLimits& limits);
+  // Why the lease has ended: a packet that is not due, or an error of Receive.
+  absl::Status End(const absl::StatusOr<AttachSocket::Packet>& packet);
 
   AttachSocket socket_;
   absl::Status ended_;
+  bool is_answer_due_ = false;  // to SetWeights
 };
 
 }  // namespace datasetd::client

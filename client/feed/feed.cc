@@ -161,6 +161,13 @@ absl::Status Feed::Seek(uint64_t epoch, uint64_t batch) {
   return absl::OkStatus();
 }
 
+absl::Status Feed::SetWeights(absl::Span<const double> weights,
+                              const CallLimits& limits) {
+  if (core_ == nullptr) return ClosedError();
+  DATASETD_ASSIGN_OR_RETURN(const GuardedFd sealed, SealWeights(weights));
+  return core_->SetWeights(sealed, limits);
+}
+
 absl::Status Feed::SendIndices(const IndexBlock& block,
                                const SendLimits& limits) {
   if (core_ == nullptr) return ClosedError();

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/connection/call_limits.h"
 #include "client/feed/batch.h"
 #include "client/feed/feed_arrays.h"
@@ -79,6 +80,23 @@ class Feed {
   // an epoch has no such batch. With client_order, batches that were sent but
   // not returned are dropped, and the next block begins at this position.
   absl::Status Seek(uint64_t epoch, uint64_t batch);
+
+  // Gives a weighted feed other weights, one for each of those that it was
+  // opened with. It draws by them from the next Seek on, also one to the
+  // current position; batches before that, of whatever epoch, do not change.
+  // Called again before that Seek, the last weights count. Costs a call to the
+  // daemon, which copies and checks them.
+  //   INVALID_ARGUMENT     there is another number, or a weight is wrong
+  //   RESOURCE_EXHAUSTED   the memory budget
+  //   FAILED_PRECONDITION  the feed is not weighted, or as Next
+  //   DEADLINE_EXCEEDED,   the daemon did not answer in time, or on_wait
+  //   CANCELLED            returned false: which weights the next Seek brings
+  //                        is not known; set them again
+  //   otherwise            as Next
+  // Except for the last two rows, after an error of the weights the feed has
+  // those before.
+  absl::Status SetWeights(absl::Span<const double> weights,
+                          const CallLimits& limits = {});
 
   // With client_order: appends batches to the order. At most
   // info().order_capacity() batches may be sent ahead of Next. Makes one call

@@ -76,4 +76,8 @@ absl::StatusOr<std::vector<GuardedFd>> Seal(const FeedArrays& arrays) {
   return sealed;
 }
 
+absl::StatusOr<GuardedFd> SealWeights(absl::Span<const double> weights) {
+  return SealedCopy(weights.data(), weights.size() * sizeof(weights[0]));
+}
+
 }  // namespace datasetd::client

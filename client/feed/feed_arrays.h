@@ -34,6 +34,7 @@ absl::Status AddTo(v1::FeedOptions* options, const FeedArrays& arrays);
 // Copies the arrays to sealed memory, in the order of proto/attach_protocol.h.
 //   RESOURCE_EXHAUSTED  the system gives no memory or descriptor
 absl::StatusOr<std::vector<GuardedFd>> Seal(const FeedArrays& arrays);
+absl::StatusOr<GuardedFd> SealWeights(absl::Span<const double> weights);
 
 }  // namespace datasetd::client
 

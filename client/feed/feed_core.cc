@@ -321,6 +321,15 @@ absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
   return absl::OkStatus();
 }
 
+absl::Status FeedCore::SetWeights(const GuardedFd& weights,
+                                  const CallLimits& limits) {
+  if (!is_this_process()) return ForkedError("this feed");
+  if (!failure_.ok()) return failure_;
+  // Before the answer, which may not be waited for.
+  cursor_.ChangeOrder();
+  return lease_.SetWeights(weights, limits);
+}
+
 absl::Status FeedCore::ExplainedByLease(const absl::Status& status,
                                         absl::Duration timeout) {
   absl::Status ended = lease_.Check(timeout);

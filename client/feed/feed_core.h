@@ -10,9 +10,9 @@
 // A slot is held from Next until its last holder drops it. Holders are the
 // batch and every tensor made from it. See Note [Slot release].
 //
-// Thread-safety: Next, Seek and Close are for one thread at a time; everything
-// else is thread-safe. In a child of fork() Next and Seek fail, and Drop does
-// nothing.
+// Thread-safety: Next, Seek, SetWeights and Close are for one thread at a time;
+// everything else is thread-safe. In a child of fork() the first three fail,
+// and Drop does nothing.
 //
 // Cost: Next and Drop of a ready batch allocate nothing and make no system
 // call, except for one write to wake a sleeping daemon.
@@ -79,6 +79,8 @@ class FeedCore {
 
   // Errors as Feed::Seek.
   absl::Status Seek(uint64_t epoch, uint64_t batch);
+  // Errors as Feed::SetWeights. `weights` is a sealed array.
+  absl::Status SetWeights(const GuardedFd& weights, const CallLimits& limits);
   // For client_order, and for the thread that calls Next.
   FeedCursor& cursor() { return cursor_; }
   // Returns why the lease has ended, if it has, else `status`. Blocks up to

@@ -47,7 +47,8 @@ absl::StatusOr<bool> FeedCursor::Seek(uint64_t epoch, uint64_t batch) {
           absl::StrCat("seek to batch ", batch, ": an epoch of this feed has ",
                        batches_per_epoch_, " batches, counted from 0"));
     }
-    if (is_due) return false;
+    if (is_due && !is_order_changed_) return false;
+    is_order_changed_ = false;
   }
   epoch_ = epoch;
   batch_ = batch;

@@ -45,6 +45,9 @@ class FeedCursor {
   // where the next block tells it.
   //   INVALID_ARGUMENT  the batch or the epoch is out of range
   absl::StatusOr<bool> Seek(uint64_t epoch, uint64_t batch);
+  // Records that the daemon's order changes with the next seek, also with one
+  // to the batch that is due.
+  void ChangeOrder() { is_order_changed_ = true; }
 
   // Records that `num_batches` of a client's order were sent to the daemon.
   void AddSent(uint64_t num_batches) { num_sent_ += num_batches; }
@@ -65,6 +68,7 @@ class FeedCursor {
   uint64_t generation_ = 0;
   uint64_t num_sent_ = 0;
   bool is_order_lost_ = false;
+  bool is_order_changed_ = false;
 };
 
 }  // namespace datasetd::client

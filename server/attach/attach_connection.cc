@@ -116,7 +116,8 @@ AttachConnection::Message AttachConnection::Receive(bool takes_descriptors) {
     return OtherVersion{header.version};
   }
   if ((!descriptors_.empty() || lost_descriptors_) &&
-      header.type != MessageType::kAttachFeed) {
+      header.type != MessageType::kAttachFeed &&
+      header.type != MessageType::kSetWeights) {
     return Violation{"descriptors"};
   }
   return Parse(header.type, buffer, static_cast<size_t>(size));
@@ -154,6 +155,8 @@ AttachConnection::Message AttachConnection::Parse(MessageType type,
   accept(attach::Detached(), MessageType::kDetached, is_lease);
   accept(attach::Closing(), MessageType::kClosing, is_lease);
   accept(attach::ImportResult(), MessageType::kImportResult, is_lease);
+  accept(attach::SetWeights(), MessageType::kSetWeights,
+         is_lease && !is_setting_weights_);
   if (auto* const result = std::get_if<attach::ImportResult>(&message)) {
     result->reason[sizeof(result->reason) - 1] = '\0';
   }
@@ -183,6 +186,14 @@ bool AttachConnection::SendRefused(const absl::Status& status) {
   refused.status_code = static_cast<uint32_t>(status.code());
   CopyText(status.message(), refused.reason);
   return SendSeqpacket(fd(), &refused, sizeof(refused));
+}
+
+bool AttachConnection::AnswerSetWeights(const absl::Status& status) {
+  is_setting_weights_ = false;
+  auto answer = NewMessage<attach::WeightsAnswer>(MessageType::kWeightsAnswer);
+  answer.status_code = static_cast<uint32_t>(status.code());
+  CopyText(status.message(), answer.reason);
+  return SendSeqpacket(fd(), &answer, sizeof(answer));
 }
 
 bool AttachConnection::SendGoodbye(attach::GoodbyeCode code,

@@ -6,7 +6,8 @@
 //                             the client named a token and a feed; in reading
 //                             its arrays are checked, and a feed without any
 //                             skips that; in ending the lease is over, but the
-//                             slab may be in use
+//                             slab may be in use. A lease sets other weights
+//                             one after another
 //
 // Owns the connection and the pidfd of its process. Not thread-safe; no call
 // blocks.
@@ -48,7 +49,7 @@ class AttachConnection {
   using Message =
       std::variant<Nothing, End, OtherVersion, Violation, attach::Hello,
                    attach::AttachFeed, attach::Closing, attach::Detached,
-                   attach::ImportResult>;
+                   attach::ImportResult, attach::SetWeights>;
 
   // Takes an accepted socket. Null if the peer cannot be identified.
   static std::unique_ptr<AttachConnection> Create(FileDescriptor fd);
@@ -65,8 +66,8 @@ class AttachConnection {
   // REQUIRES: reading, or a lease, which may be ending.
   uint64_t feed_id() const { return feed_id_; }
 
-  // Only AttachFeed may come with descriptors, and none may without
-  // `takes_descriptors`.
+  // Only AttachFeed and SetWeights may come with descriptors, and none may
+  // without `takes_descriptors`.
   Message Receive(bool takes_descriptors = true);
   // Those of the last message, also of one that is a Violation. Closing one may
   // take as long as its client likes.
@@ -92,6 +93,10 @@ class AttachConnection {
   bool SendGoodbye(attach::GoodbyeCode code, const std::string& reason);
   // REQUIRES: a lease, which may be ending.
   void BecomeEnding() { role_ = Role::kEnding; }
+  // SetWeights was received: until it is answered, no further one is allowed.
+  void BeginSetWeights() { is_setting_weights_ = true; }
+  // Returns false if the client does not take the message.
+  bool AnswerSetWeights(const absl::Status& status);
 
   // The pidfd of the client's process; not open if the process is gone or
   // invisible.
@@ -118,6 +123,7 @@ class AttachConnection {
   const uint32_t uid_;
   const int32_t pid_;
   Role role_ = Role::kNew;
+  bool is_setting_weights_ = false;
   SessionToken token_ = {};
   uint64_t session_id_ = 0;
   uint64_t feed_id_ = 0;

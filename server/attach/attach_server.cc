@@ -22,9 +22,9 @@ constexpr absl::Duration kHandshakeTimeout = absl::Seconds(5);
 constexpr int kTickMilliseconds = 1000;
 constexpr int kMaxNewConnections = 64;
 constexpr int kMaxEvents = 64;
-// Maximum unread messages of one connection: import result, closing, detached,
-// end.
-constexpr int64_t kMaxMessagesAtOnce = 4;
+// Maximum unread messages of one connection: import result, weights, closing,
+// detached, end.
+constexpr int64_t kMaxMessagesAtOnce = 5;
 // Of one user, what waits to be closed before no more descriptors are taken.
 constexpr size_t kMaxClosings = 64;
 
@@ -248,6 +248,8 @@ void AttachServer::Receive(int fd) {
     is_open = OnAttachFeed(connection, *request, descriptors);
     // It has got no descriptors.
     is_slab_unused = !is_open;
+  } else if (std::holds_alternative<attach::SetWeights>(message)) {
+    is_open = OnSetWeights(connection, descriptors);
   } else if (std::holds_alternative<attach::Closing>(message)) {
     connection.BecomeEnding();
     feeds_->EndLease(connection.feed_id());
@@ -303,21 +305,8 @@ bool AttachServer::OnAttachFeed(AttachConnection& connection,
     return Attach(connection, feed_id, session_id);
   }
   if (status.ok()) {
-    const auto sent = std::make_shared<std::vector<FileDescriptor>>(
-        std::exchange(descriptors, {}));
-    ReadResult result = {.fd = connection.fd(),
-                         .number = clients_.at(connection.fd()).number,
-                         .session_id = session_id};
-    status = readers_.Run(connection.uid(), [this, arrays, sent, result] {
-      ReadResult read = result;
-      read.status = arrays->Read(*sent);
-      sent->clear();
-      {
-        MutexLock lock(&mutex_);
-        read_results_.push_back(std::move(read));
-      }
-      Wake();
-    });
+    status = BeginRead(connection, session_id, descriptors,
+                       [arrays](auto sent) { return arrays->Read(sent); });
   }
   if (!status.ok()) {
     feeds_->EndLease(feed_id);
@@ -326,6 +315,46 @@ bool AttachServer::OnAttachFeed(AttachConnection& connection,
   --num_new_;
   connection.BecomeReading(feed_id);
   return true;
+}
+
+bool AttachServer::OnSetWeights(AttachConnection& connection,
+                                std::vector<FileDescriptor>& descriptors) {
+  // The client has closed the feed, or a goodbye is on its way to it.
+  if (connection.role() == Role::kEnding) return true;
+  const uint64_t feed_id = connection.feed_id();
+  connection.BeginSetWeights();
+  absl::Status status = connection.lost_descriptors()
+                            ? absl::ResourceExhaustedError(kNoDescriptorLeft)
+                            : feeds_->CheckWeights(feed_id, descriptors);
+  if (status.ok()) {
+    status = BeginRead(connection, /*session_id=*/0, descriptors,
+                       [this, feed_id](auto sent) {
+                         return feeds_->SetWeights(feed_id, sent);
+                       });
+  }
+  return status.ok() || connection.AnswerSetWeights(status);
+}
+
+absl::Status AttachServer::BeginRead(
+    const AttachConnection& connection, uint64_t session_id,
+    std::vector<FileDescriptor>& descriptors,
+    std::function<absl::Status(absl::Span<const FileDescriptor>)> read) {
+  const auto sent = std::make_shared<std::vector<FileDescriptor>>(
+      std::exchange(descriptors, {}));
+  ReadResult result = {.fd = connection.fd(),
+                       .number = clients_.at(connection.fd()).number,
+                       .session_id = session_id};
+  return readers_.Run(connection.uid(),
+                      [this, sent, result, read = std::move(read)] {
+                        ReadResult done = result;
+                        done.status = read(*sent);
+                        sent->clear();
+                        {
+                          MutexLock lock(&mutex_);
+                          read_results_.push_back(std::move(done));
+                        }
+                        Wake();
+                      });
 }
 
 void AttachServer::FinishReads() {
@@ -341,6 +370,14 @@ void AttachServer::FinishReads() {
       continue;
     }
     AttachConnection& connection = *found->second.connection;
+    if (connection.role() != Role::kReading) {
+      // A lease that is ending gets no answer, as in OnSetWeights.
+      if (connection.role() == Role::kLease &&
+          !connection.AnswerSetWeights(result.status)) {
+        Close(result.fd);
+      }
+      continue;
+    }
     // It is cancelled if the feed has ended, which Attach says, too.
     const bool is_open =
         is_draining_.load() ? RefuseWhileDraining(connection)

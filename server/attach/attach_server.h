@@ -31,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "proto/attach_protocol.h"
@@ -95,11 +96,11 @@ class AttachServer {
     std::string reason;
   };
 
-  // Of the arrays of a client's feed.
+  // Of the arrays of a client's feed, or of its other weights.
   struct ReadResult {
     int fd;
-    uint64_t number;  // Client::number
-    uint64_t session_id;
+    uint64_t number;      // Client::number
+    uint64_t session_id;  // of arrays
     absl::Status status;
   };
 
@@ -121,7 +122,15 @@ class AttachServer {
                     std::vector<FileDescriptor>& descriptors);
   bool Attach(AttachConnection& connection, uint64_t feed_id,
               uint64_t session_id);
-  // Continues OnAttachFeed where arrays were read.
+  bool OnSetWeights(AttachConnection& connection,
+                    std::vector<FileDescriptor>& descriptors);
+  // Calls `read` with the descriptors on a thread of the client's user, and
+  // then FinishReads. RESOURCE_EXHAUSTED if there is no thread.
+  absl::Status BeginRead(
+      const AttachConnection& connection, uint64_t session_id,
+      std::vector<FileDescriptor>& descriptors,
+      std::function<absl::Status(absl::Span<const FileDescriptor>)> read);
+  // Continues OnAttachFeed where arrays were read, and OnSetWeights.
   void FinishReads();
   bool Violate(const AttachConnection& connection, const char* what);
   bool Refuse(AttachConnection& connection, const absl::Status& status);

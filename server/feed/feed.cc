@@ -60,12 +60,17 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   std::vector<std::unique_ptr<AugmentProgram>> programs =
       std::move(options.other_programs);
   programs.insert(programs.begin(), std::move(options.program));
+  std::unique_ptr<Sampler> sampler;
+  if (options.order == nullptr) {
+    DATASETD_ASSIGN_OR_RETURN(sampler, Sampler::Create(options.sampler));
+  }
+  // The sampler frees them when it has others.
+  options.sampler.weights.reset();
   std::unique_ptr<Feed> feed(
       new Feed(std::move(options), std::move(slab), std::move(channel)));
   feed->FindMappedFields(feed->options_.sources);
-  if (feed->options_.order == nullptr) {
-    DATASETD_ASSIGN_OR_RETURN(feed->sampler_,
-                              Sampler::Create(feed->options_.sampler));
+  if (sampler != nullptr) {
+    feed->sampler_ = std::move(sampler);
     feed->batches_per_epoch_ =
         static_cast<uint64_t>(feed->sampler_->batches_per_epoch());
   }
@@ -188,6 +193,9 @@ bool Feed::TakeSeek(const ring::SeekRequest& seek) {
   }
   generation_ = seek.generation;
   has_part_ = false;
+  if (next_weights_ != nullptr) {
+    discard_weights_(sampler_->SetWeights(std::move(next_weights_)));
+  }
   SetNext({seek.epoch, seek.batch});
   return true;
 }
@@ -568,6 +576,17 @@ bool Feed::PrepareNextEpoch() {
   prepared_epoch_ = epoch;
   sampler_->Prepare(prepared_epoch_);
   return true;
+}
+
+void Feed::SetWeights(
+    std::shared_ptr<const WeightTable> weights,
+    std::function<void(std::shared_ptr<const WeightTable>)> discard) {
+  if (const auto seek = channel_->ReadSeek(); seek.has_value()) {
+    TakeSeek(*seek);
+  }
+  discard_weights_ = std::move(discard);
+  if (next_weights_ != nullptr) discard_weights_(std::move(next_weights_));
+  next_weights_ = std::move(weights);
 }
 
 void Feed::Stop() {

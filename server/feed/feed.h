@@ -8,7 +8,8 @@
 // running batches of the old generation are dropped when they complete, and
 // published ones stay valid until the client releases them.
 //
-// Owns all memory of the feed. Allocates only in Create. Not thread-safe,
+// Owns all memory of the feed. Allocates only in Create, but for weights that
+// replace others. Not thread-safe,
 // except for stats(): one Producer drives it. REQUIRES for destruction:
 // is_quiescent(), or the stream was synchronized.
 
@@ -153,6 +154,14 @@ class Feed {
   // true if there was work to do.
   bool PrepareNextEpoch();
 
+  // Draws by these weights, which are finished and of the same samples, from
+  // the next seek on; of seeks that the client has made before, none has them.
+  // Instead of freeing weights that are no longer used, which may take long,
+  // gives them to `discard`. REQUIRES: the feed is weighted.
+  void SetWeights(
+      std::shared_ptr<const WeightTable> weights,
+      std::function<void(std::shared_ptr<const WeightTable>)> discard);
+
   // Stops production and tells the client. Running launches are cancelled if
   // the backend supports it, then collected and dropped.
   void Stop();
@@ -290,6 +299,9 @@ class Feed {
   std::vector<BatchTask> rest_;
 
   FeedPosition next_;
+  // Of the next seek; null: those before.
+  std::shared_ptr<const WeightTable> next_weights_;
+  std::function<void(std::shared_ptr<const WeightTable>)> discard_weights_;
   // The next batch, if has_part_.
   Part part_;
   bool has_part_ = false;

@@ -46,10 +46,22 @@ std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
   return transforms.SerializeAsString();
 }
 
+// Lets the arrays fill the table, which is returned, and keeps them alive.
+std::shared_ptr<const WeightTable> AddWeights(
+    const std::shared_ptr<WeightTable>& table,
+    const std::shared_ptr<OrderArrays>& arrays) {
+  arrays->Add<double>("weights", table->options().num_samples,
+                      [table](auto weights) { return table->Append(weights); });
+  arrays->OnRead([table] { return table->Finish(); });
+  return {arrays, table.get()};
+}
+
 // Makes the tables of the sampler, which the arrays fill, in the order of
 // proto/attach_protocol.h.
-void AddArrays(const FeedPlan& plan, OrderArrays& arrays,
+void AddArrays(const FeedPlan& plan,
+               const std::shared_ptr<OrderArrays>& shared_arrays,
                SamplerOptions& sampler) {
+  OrderArrays& arrays = *shared_arrays;
   if (plan.subset.has_value()) {
     auto table = std::make_shared<SubsetTable>(*plan.subset);
     arrays.Add<int64_t>("subset", plan.subset->size, [table](auto indices) {
@@ -59,16 +71,12 @@ void AddArrays(const FeedPlan& plan, OrderArrays& arrays,
   }
   if (plan.weights.has_value()) {
     auto table = std::make_shared<WeightTable>(*plan.weights);
-    arrays.Add<double>(
-        "weights", plan.weights->num_samples,
-        [table](auto weights) { return table->Append(weights); });
+    sampler.weights = AddWeights(table, shared_arrays);
     if (plan.weights->lists_samples) {
       arrays.Add<int64_t>(
           "samples of the weights", plan.weights->num_samples,
           [table](auto samples) { return table->AppendSamples(samples); });
     }
-    arrays.OnRead([table] { return table->Finish(); });
-    sampler.weights = std::move(table);
   }
   if (plan.groups.has_value()) {
     auto table = std::make_shared<GroupTable>(*plan.groups);
@@ -180,7 +188,9 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
                               reserve(MemoryKind::kScratch, plan.array_bytes));
   }
   record->arrays = std::make_shared<OrderArrays>(std::move(array_reservation));
-  AddArrays(plan, *record->arrays, plan.feed.sampler);
+  AddArrays(plan, record->arrays, plan.feed.sampler);
+  record->weights = plan.feed.sampler.weights;
+  record->keeps_datasets = options.keeps_datasets();
   std::unique_ptr<ExportedMemory> slab;
   if (channel != nullptr) {
     DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
@@ -212,6 +222,30 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedMaker::Make(
       Feed::Create(std::move(feed_options), std::move(slab), std::move(channel),
                    record->producer->on_done()));
   return record;
+}
+
+absl::StatusOr<FeedMaker::NewWeights> FeedMaker::MakeWeights(
+    const FeedInfo& feed, const WeightTable& before, bool keeps_datasets) {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(feed.device));
+  const int64_t size_bytes = WeightTable::SizeBytes(before.options());
+  const std::string what =
+      absl::StrCat("other weights of feed ", feed.feed.feed_id(),
+                   " of dataset '", feed.feed.dataset(), "'");
+  const MemoryBudget::Terms terms = {.is_privileged = feed.owner.is_privileged,
+                                     .is_private = feed.visibility.is_private};
+  DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
+      MemoryKind::kScratch, feed.owner.uid, static_cast<uint64_t>(size_bytes),
+      what, terms));
+  if (!keeps_datasets) datasets_->MakeRoom(device->name(), size_bytes);
+  DATASETD_ASSIGN_OR_RETURN(
+      Reservation reservation,
+      device->budget->Reserve(MemoryKind::kScratch, feed.owner.uid,
+                              static_cast<uint64_t>(size_bytes), what, terms));
+  NewWeights made;
+  made.arrays = std::make_shared<OrderArrays>(std::move(reservation));
+  made.table = AddWeights(WeightTable::Like(before), made.arrays);
+  return made;
 }
 
 }  // namespace datasetd

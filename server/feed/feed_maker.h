@@ -18,10 +18,13 @@
 #include "server/dataset/caller.h"
 #include "server/dataset/device_table.h"
 #include "server/feed/feed_channel.h"
+#include "server/feed/feed_info.h"
 #include "server/feed/feed_plan.h"
 #include "server/feed/feed_record.h"
+#include "server/feed/order_arrays.h"
 #include "server/feed/producer.h"
 #include "server/feed/scratch_pool.h"
+#include "server/feed/weight_table.h"
 #include "server/registry/dataset_registry.h"
 
 namespace datasetd {
@@ -43,6 +46,19 @@ class FeedMaker {
       uint64_t id, const v1::OpenFeedRequest& request, const Caller& owner,
       const Visibility& visibility, FeedPlan& plan,
       std::unique_ptr<FeedChannel> channel = nullptr);
+
+  // Arrays that are filled by other weights of the same samples, and their
+  // table, which keeps them alive.
+  struct NewWeights {
+    std::shared_ptr<OrderArrays> arrays;
+    std::shared_ptr<const WeightTable> table;
+  };
+  // Makes those of a feed that has the weights `before`. May evict datasets,
+  // unless `keeps_datasets`.
+  //   RESOURCE_EXHAUSTED  the memory budget
+  absl::StatusOr<NewWeights> MakeWeights(const FeedInfo& feed,
+                                         const WeightTable& before,
+                                         bool keeps_datasets);
 
   // By device name.
   const std::map<std::string, std::unique_ptr<Producer>>& producers() const {

@@ -19,6 +19,7 @@
 #include "server/feed/feed_info.h"
 #include "server/feed/order_arrays.h"
 #include "server/feed/producer.h"
+#include "server/feed/weight_table.h"
 
 namespace datasetd {
 
@@ -45,6 +46,13 @@ struct FeedRecord {
   std::shared_ptr<ClientOrder> order;   // null: the daemon makes the order
   std::shared_ptr<OrderArrays> arrays;  // with the memory of their tables
   bool is_reading_arrays = false;
+  // The last weights that the feed was given, if it is weighted: those of
+  // `arrays`, which it keeps alive. Those before are the feed's, if it still
+  // draws by them.
+  std::shared_ptr<const WeightTable> weights;
+  bool keeps_datasets = false;  // of its options
+  // While other weights are read: theirs.
+  std::shared_ptr<OrderArrays> new_arrays;
   // Destroyed in reverse order if opening fails: memory before its reservation,
   // and everything before the place.
   UserPlaces::Place place;

@@ -280,6 +280,76 @@ absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
   return descriptors;
 }
 
+absl::StatusOr<FeedRecord*> FeedTable::FindAttached(uint64_t feed_id) const {
+  const auto found = records_.find(feed_id);
+  if (found == records_.end() ||
+      found->second->info.phase != FeedPhase::kAttached) {
+    return absl::NotFoundError(
+        absl::StrCat("feed ", feed_id, " has ended, or is not attached"));
+  }
+  return found->second.get();
+}
+
+absl::Status FeedTable::CheckWeights(
+    uint64_t feed_id, absl::Span<const FileDescriptor> descriptors) const {
+  OrderArrays expected{Reservation()};
+  {
+    MutexLock lock(&mutex_);
+    DATASETD_ASSIGN_OR_RETURN(FeedRecord* const record, FindAttached(feed_id));
+    if (record->weights == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "feed ", feed_id,
+          " does not draw by weights: open it with weights to change them"));
+    }
+    expected.Add<double>("weights", record->weights->options().num_samples,
+                         nullptr);
+  }
+  return expected.Check(descriptors);
+}
+
+absl::Status FeedTable::SetWeights(
+    uint64_t feed_id, absl::Span<const FileDescriptor> descriptors) {
+  FeedInfo info;
+  std::shared_ptr<const WeightTable> before;
+  bool keeps_datasets;
+  {
+    MutexLock lock(&mutex_);
+    DATASETD_ASSIGN_OR_RETURN(FeedRecord* const record, FindAttached(feed_id));
+    info = record->info;
+    before = record->weights;
+    keeps_datasets = record->keeps_datasets;
+  }
+  DATASETD_ASSIGN_OR_RETURN(FeedMaker::NewWeights made,
+                            maker_->MakeWeights(info, *before, keeps_datasets));
+  before.reset();
+  {
+    MutexLock lock(&mutex_);
+    DATASETD_ASSIGN_OR_RETURN(FeedRecord* const record, FindAttached(feed_id));
+    Require(record->new_arrays == nullptr, "weights are set one by one");
+    record->new_arrays = made.arrays;
+  }
+  const absl::Status status = made.arrays->Read(descriptors);
+  absl::Notification is_set;
+  {
+    MutexLock lock(&mutex_);
+    DATASETD_ASSIGN_OR_RETURN(FeedRecord* const record, FindAttached(feed_id));
+    record->new_arrays.reset();
+    if (!status.ok()) return status;
+    // What was there before is freed below, without the lock.
+    record->weights.swap(made.table);
+    record->arrays.swap(made.arrays);
+    record->producer->Run(
+        [this, feed = record->feed.get(), weights = record->weights, &is_set] {
+          feed->SetWeights(weights, [this](auto unused) {
+            reaper_.Run([unused = std::move(unused)] {});
+          });
+          is_set.Notify();
+        });
+  }
+  is_set.WaitForNotification();
+  return absl::OkStatus();
+}
+
 absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
                                     const ClientOrder::Block& block) {
   std::shared_ptr<ClientOrder> order;
@@ -345,7 +415,9 @@ void FeedTable::Tell(const char* event, const FeedRecord& record) const {
 }
 
 void FeedTable::BeginEnd(FeedRecord& record) {
-  if (record.arrays != nullptr) record.arrays->Cancel();
+  for (const auto& arrays : {record.arrays, record.new_arrays}) {
+    if (arrays != nullptr) arrays->Cancel();
+  }
   record.info.phase = FeedPhase::kEnding;
   ++num_ending_;
 }
@@ -358,17 +430,21 @@ void FeedTable::FreeNow(uint64_t feed_id) {
   std::unique_ptr<Feed> feed;
   std::shared_ptr<ClientOrder> order;
   std::shared_ptr<OrderArrays> arrays;
+  std::shared_ptr<OrderArrays> new_arrays;
+  std::shared_ptr<const WeightTable> weights;
   Reservation scratch_reservation;
   FeedDatasets datasets;
   {
     MutexLock lock(&mutex_);
     FeedRecord& record = *records_.at(feed_id);
+    new_arrays = std::move(record.new_arrays);
     if (record.feed != nullptr) {
       ended_[record.info.device].Add(record.InfoAt(clock_->Monotonic()));
     }
     feed = std::move(record.feed);
     order = std::move(record.order);
     arrays = std::move(record.arrays);
+    weights = std::move(record.weights);
     scratch_reservation = std::move(record.scratch_reservation);
     datasets = std::move(record.datasets);
   }
@@ -377,6 +453,8 @@ void FeedTable::FreeNow(uint64_t feed_id) {
   feed.reset();
   order.reset();
   arrays.reset();
+  new_arrays.reset();
+  weights.reset();
   scratch_reservation.Release();
   datasets.Reset();
 

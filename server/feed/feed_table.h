@@ -32,7 +32,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "base/worker.h"
 #include "cuda/device/backend.h"
@@ -108,6 +110,24 @@ class FeedTable {
   absl::StatusOr<std::vector<int>> Attach(uint64_t feed_id,
                                           uint64_t session_id);
 
+  // Checks the descriptors of other weights for an attached feed. Waits for
+  // nobody.
+  //   NOT_FOUND            no such feed, or it is not attached
+  //   FAILED_PRECONDITION  it is not weighted
+  //   INVALID_ARGUMENT     as OrderArrays::Check
+  absl::Status CheckWeights(uint64_t feed_id,
+                            absl::Span<const FileDescriptor> descriptors) const;
+  // Reads the weights and gives them to the feed, which draws by them after its
+  // client's next seek (Feed::SetWeights). May take long: blocks until the
+  // feed's producer has them. For one caller at a time for each feed. REQUIRES:
+  // CheckWeights is OK.
+  //   NOT_FOUND, CANCELLED  the feed has ended
+  //   INVALID_ARGUMENT      a weight is wrong
+  //   RESOURCE_EXHAUSTED    the memory budget: there is one more table until
+  //                         the feed no longer uses the one before
+  absl::Status SetWeights(uint64_t feed_id,
+                          absl::Span<const FileDescriptor> descriptors);
+
   // Appends to the client's order of a pending or attached feed. Errors as
   // ClientOrder::Append, and
   //   NOT_FOUND            no such feed, or another session's
@@ -157,6 +177,8 @@ class FeedTable {
             Observer observer);
   void Tell(const char* event, const FeedRecord& record) const;
   absl::StatusOr<FeedRecord*> FindPending(uint64_t feed_id, uint64_t session_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<FeedRecord*> FindAttached(uint64_t feed_id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes the batch of a read; the returned record has its slab.
   absl::StatusOr<std::unique_ptr<FeedRecord>> MakeBatch(

@@ -61,7 +61,7 @@ absl::Status OrderArrays::Check(
       absl::StrAppend(&names, names.empty() ? ": " : ", ", array.name);
     }
     return absl::InvalidArgumentError(
-        absl::StrCat("ATTACH_FEED has ", descriptors.size(),
+        absl::StrCat("the message has ", descriptors.size(),
                      " descriptors of arrays; the feed's options call for ",
                      arrays_.size(), names));
   }

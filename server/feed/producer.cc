@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
   std::unique_ptr<Producer> producer(
       new Producer(backend, std::move(on_failure), clock, std::move(poll_time),
                    std::move(epoll), std::move(wake)));
-  producer->thread_ = std::thread([p = producer.get()] { p->Run(); });
+  producer->thread_ = std::thread([p = producer.get()] { p->Loop(); });
   return producer;
 }
 
@@ -126,6 +126,14 @@ void Producer::Remove(Feed* feed, std::function<void()> on_removed) {
   Wake();
 }
 
+void Producer::Run(std::function<void()> task) {
+  {
+    MutexLock lock(&mutex_);
+    commands_.push_back({nullptr, false, std::move(task)});
+  }
+  Wake();
+}
+
 void Producer::Wake() {
   if (is_woken_.exchange(true)) return;  // it has not looked yet
   // EAGAIN: the counter is full, so the thread is awake.
@@ -168,6 +176,10 @@ void Producer::TakeCommands() {
     commands.swap(commands_);
   }
   for (Command& command : commands) {
+    if (command.feed == nullptr) {
+      command.run();
+      continue;
+    }
     if (!command.is_removal) {
       auto member = std::make_unique<Member>();
       member->feed = command.feed;
@@ -180,7 +192,7 @@ void Producer::TakeCommands() {
     for (const std::unique_ptr<Member>& member : members_) {
       if (member->feed != command.feed) continue;
       member->feed->Stop();
-      member->on_removed = std::move(command.on_removed);
+      member->on_removed = std::move(command.run);
     }
   }
 }
@@ -473,7 +485,7 @@ void Producer::Fail(const absl::Status& status) {
                   backend_->info().name));
 }
 
-void Producer::Run() {
+void Producer::Loop() {
   pthread_setname_np(pthread_self(), "producer");
   is_producer_thread = true;
   while (true) {

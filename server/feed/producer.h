@@ -104,6 +104,10 @@ class Producer {
   // launch has ended and the producer no longer refers to the feed.
   void Remove(Feed* feed, std::function<void()> on_removed);
 
+  // Calls `task` on the producer's thread, which drives the feeds: after what
+  // was asked for before, and before what is asked for afterwards.
+  void Run(std::function<void()> task);
+
   // Makes the thread look at every feed once more before it sleeps.
   void Wake();
   // Wakes the thread, which answers in its next round. Running device work
@@ -149,14 +153,14 @@ class Producer {
     bool is_muted = false;
   };
   struct Command {
-    Feed* feed = nullptr;
+    Feed* feed = nullptr;  // null: to run
     bool is_removal = false;
-    std::function<void()> on_removed;
+    std::function<void()> run;  // on_removed, of a removal
   };
 
   Producer(Backend* backend, FailureFunction on_failure, ClockFunction clock,
            PollTime poll_time, FileDescriptor epoll, FileDescriptor wake);
-  void Run();
+  void Loop();
   void TakeCommands();
   bool ScanAll();
   // Returns true if something was published or removed.

@@ -370,6 +370,15 @@ void Sampler::FillMixed(uint64_t epoch, uint64_t batch, uint64_t first_row,
   }
 }
 
+std::shared_ptr<const WeightTable> Sampler::SetWeights(
+    std::shared_ptr<const WeightTable> weights) {
+  Require(
+      weights_ != nullptr && weights != nullptr &&
+          weights->options().num_samples == static_cast<int64_t>(num_samples_),
+      "weights replace those of the same samples");
+  return std::exchange(weights_, std::move(weights));
+}
+
 void Sampler::Prepare(uint64_t epoch) {
   if (tables_ != nullptr) tables_->Prepare(epoch);
 }

@@ -80,7 +80,7 @@ struct SamplerOptions {
   // 1, 2, ...
   Subset subset;
   // Finished when Fill is called; excludes shuffle and subset. Null: no
-  // weights.
+  // weights. SetWeights replaces them.
   std::shared_ptr<const WeightTable> weights;
   // Of a mixture with ratios; excludes weights, groups and subset.
   std::optional<MixtureOptions> mixture;
@@ -148,6 +148,11 @@ class Sampler {
   int64_t row_nanoseconds() const;
   int64_t TableNanoseconds(uint64_t epoch) const;
 
+  // Draws by `weights`, which are of the same samples and finished, from now
+  // on. Returns those before. REQUIRES: there are weights.
+  std::shared_ptr<const WeightTable> SetWeights(
+      std::shared_ptr<const WeightTable> weights);
+
   // Computes the table of `epoch` ahead of time, if tables are used: O(N).
   // Keeps the table that Fill used last and replaces the other.
   void Prepare(uint64_t epoch);
@@ -185,9 +190,9 @@ class Sampler {
   const uint64_t world_size_;
   const uint64_t first_position_;
   const bool shuffle_;
-  const std::shared_ptr<const WeightTable> weights_;  // null: none
-  const std::shared_ptr<const GroupTable> groups_;    // null: none
-  const std::unique_ptr<MixtureOrder> mixture_;       // null: none
+  std::shared_ptr<const WeightTable> weights_;      // null: none
+  const std::shared_ptr<const GroupTable> groups_;  // null: none
+  const std::unique_ptr<MixtureOrder> mixture_;     // null: none
   const uint64_t num_rows_;  // per epoch, equal for all ranks
   const uint64_t num_batches_;
   uint64_t num_unpadded_rows_;      // the first of these

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "base/require.h"
@@ -53,6 +54,12 @@ WeightTable::WeightTable(const Options& options) : options_(options) {
   if (options.lists_samples) {
     samples_.reserve(static_cast<size_t>(options.num_samples));
   }
+}
+
+std::shared_ptr<WeightTable> WeightTable::Like(const WeightTable& other) {
+  auto table = std::make_shared<WeightTable>(other.options_);
+  table->samples_ = other.samples_;
+  return table;
 }
 
 absl::Status WeightTable::Append(absl::Span<const double> weights) {

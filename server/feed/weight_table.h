@@ -16,6 +16,7 @@
 #define DATASETD_SERVER_FEED_WEIGHT_TABLE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,11 @@ class WeightTable {
   static int64_t SizeBytes(const Options& options);
 
   explicit WeightTable(const Options& options);
+  // A table for other weights of the same samples as those of `other`, which
+  // is finished: AppendSamples is not called.
+  static std::shared_ptr<WeightTable> Like(const WeightTable& other);
+
+  const Options& options() const { return options_; }
 
   // Append num_samples weights and, with lists_samples, as many samples.
   //   OUT_OF_RANGE  a sample is not in the dataset

@@ -372,6 +372,71 @@ TEST_F(FeedTest, ArraysComeSealedWithTheLease) {
   EXPECT_EQ(daemon_.open_requests().size(), 3u);
 }
 
+TEST_F(FeedTest, OtherWeightsComeSealedAndBringASeek) {
+  const std::vector<double> weights = {1, 2, 3};
+  auto feed = client_->OpenFeed(SomeFeed(), {.weights = weights});
+  ASSERT_THAT(feed, IsOk());
+  const auto& sought = daemon_.feed().client_page()->seek_generation;
+  const std::vector<double> others = {4, 5, 6};
+  EXPECT_THAT(feed->SetWeights(others), IsOk());
+  EXPECT_THAT(daemon_.attach().attach_arrays(), ElementsAre(BytesOf(others)));
+  EXPECT_EQ(sought.load(), 0u);
+  // To where it is.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(feed->Seek(0, 0), IsOk());
+    EXPECT_EQ(sought.load(), 1u);
+  }
+  // Refused, the feed goes on.
+  daemon_.attach().SetWeightsAnswer(3);
+  EXPECT_THAT(feed->SetWeights(others),
+              StatusIs(kInvalidArgument, "weights[1] is -1"));
+  daemon_.attach().SetWeightsAnswer(8);
+  EXPECT_THAT(feed->SetWeights(others),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("refused: weights[1]")));
+  daemon_.feed().PublishRaw(0,
+                            {.sequence = 1, .generation = 1, .num_samples = 4});
+  EXPECT_THAT(feed->Next(0, absl::ZeroDuration()), IsOk());
+  feed->Close();
+  EXPECT_EQ(DetailOf(feed->SetWeights(others)), ErrorDetail::kClosed);
+}
+
+TEST_F(FeedTest, AnAnswerToOtherWeightsThatComesLate) {
+  const std::vector<double> weights = {1};
+  auto feed = client_->OpenFeed(SomeFeed(), {.weights = weights});
+  ASSERT_THAT(feed, IsOk());
+  daemon_.attach().SetWeightsAnswer(std::nullopt);
+  EXPECT_THAT(feed->SetWeights(weights, {.timeout = absl::Milliseconds(1)}),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(feed->SetWeights(weights, {.on_wait = [] { return false; }}),
+              StatusIs(absl::StatusCode::kCancelled));
+  // A call that waits for a batch passes over it.
+  daemon_.attach().SendWeightsAnswer(3);
+  EXPECT_THAT(feed->Next(0, absl::Milliseconds(1)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  // Another call does not take it for its own.
+  EXPECT_THAT(feed->SetWeights(weights, {.timeout = absl::Milliseconds(1)}),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  daemon_.attach().SendWeightsAnswer(3);
+  daemon_.attach().SetWeightsAnswer(0);
+  EXPECT_THAT(feed->SetWeights(weights), IsOk());
+  daemon_.attach().SendWeightsAnswer(0);
+  const absl::Status status = feed->Next(0, absl::Seconds(10)).status();
+  EXPECT_THAT(status, StatusIs(kInternal, HasSubstr("sent message 11")));
+}
+
+TEST_F(FeedTest, OtherWeightsForADaemonThatGoes) {
+  const std::vector<double> weights = {1};
+  auto feed = client_->OpenFeed(SomeFeed(), {.weights = weights});
+  ASSERT_THAT(feed, IsOk());
+  daemon_.attach().SetWeightsAnswer(std::nullopt);
+  daemon_.attach().SendGoodbye(attach::GoodbyeCode::kDraining, "SIGTERM");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(DetailOf(feed->SetWeights(weights)),
+              ErrorDetail::kDaemonDraining);
+  }
+}
+
 v1::FeedOptions SomeOrderedFeed() {
   v1::FeedOptions options = SomeFeed();
   options.mutable_client_order();

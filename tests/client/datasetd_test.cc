@@ -310,6 +310,25 @@ TEST_F(DatasetdTest, SendsWeightsAndASubset) {
     EXPECT_EQ(order.lists_samples(), listed != nullptr);
     EXPECT_EQ(daemon_.attach().attach_arrays().size(),
               listed != nullptr ? 2u : 1u);
+    EXPECT_EQ(datasetd_feed_set_weights(feed, weights, 2, -1, nullptr, nullptr,
+                                        &error_),
+              DATASETD_OK)
+        << error_.message;
+    EXPECT_EQ(daemon_.attach().attach_arrays(),
+              std::vector<std::string>{std::string(
+                  reinterpret_cast<const char*>(weights), sizeof(weights))});
+    EXPECT_EQ(datasetd_feed_set_weights(feed, nullptr, 2, -1, nullptr, nullptr,
+                                        &error_),
+              DATASETD_INVALID_ARGUMENT);
+    daemon_.attach().SetWeightsAnswer(std::nullopt);
+    EXPECT_EQ(
+        datasetd_feed_set_weights(
+            feed, weights, 2, -1, [](void*) { return 1; }, nullptr, &error_),
+        DATASETD_CANCELLED);
+    EXPECT_EQ(datasetd_feed_set_weights(feed, weights, 2, 1'000'000, nullptr,
+                                        nullptr, &error_),
+              DATASETD_DEADLINE_EXCEEDED);
+    daemon_.attach().SetWeightsAnswer(0);
     datasetd_feed_close(feed);
   }
   datasetd_feed_arrays subset = {};

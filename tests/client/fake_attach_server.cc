@@ -38,6 +38,14 @@ attach::Goodbye MakeGoodbye(attach::GoodbyeCode code,
   return goodbye;
 }
 
+attach::WeightsAnswer MakeWeightsAnswer(uint32_t code) {
+  attach::WeightsAnswer answer = {};
+  answer.header = MakeHeader(MessageType::kWeightsAnswer);
+  answer.status_code = code;
+  if (code != 0) SetText(answer.reason, "weights[1] is -1");
+  return answer;
+}
+
 void SendDescriptors(int socket, const void* data, size_t size,
                      const std::vector<int>& descriptors) {
   iovec vector = {const_cast<void*>(data), size};
@@ -224,6 +232,14 @@ void FakeAttachServer::Serve(int id, int fd) {
         SendDescriptors(fd, &attached, sizeof(attached), descriptors);
         break;
       }
+      case MessageType::kSetWeights:
+        attach_arrays_ = std::move(arrays);
+        if (weights_answer_.has_value()) {
+          const attach::WeightsAnswer answer =
+              MakeWeightsAnswer(*weights_answer_);
+          SendLocked(fd, &answer, sizeof(answer));
+        }
+        break;
       case MessageType::kImportResult: {
         attach::ImportResult result;
         memcpy(&result, bytes, sizeof(result));
@@ -266,6 +282,21 @@ void FakeAttachServer::SendGoodbye(attach::GoodbyeCode code,
     if (!connection.is_lease) continue;
     SendLocked(connection.fd.get(), &goodbye, sizeof(goodbye));
     if (close) shutdown(connection.fd.get(), SHUT_RDWR);
+  }
+}
+
+void FakeAttachServer::SetWeightsAnswer(std::optional<uint32_t> code) {
+  const std::lock_guard lock(mutex_);
+  weights_answer_ = code;
+}
+
+void FakeAttachServer::SendWeightsAnswer(uint32_t code) {
+  const attach::WeightsAnswer answer = MakeWeightsAnswer(code);
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, connection] : connections_) {
+    if (connection.is_lease) {
+      SendLocked(connection.fd.get(), &answer, sizeof(answer));
+    }
   }
 }
 

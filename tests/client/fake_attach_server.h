@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,6 +42,11 @@ class FakeAttachServer {
   // outlives the server's use of it: SetFeed(nullptr) or the server's end.
   void SetFeed(FakeFeed* feed, bool sends_slab = true);
 
+  // How SET_WEIGHTS is answered: by an absl code, 0 is success; nullopt: not.
+  void SetWeightsAnswer(std::optional<uint32_t> code);
+  // Sends such an answer to every lease.
+  void SendWeightsAnswer(uint32_t code);
+
   // Sends GOODBYE to every lease, and then closes it if `close`.
   void SendGoodbye(attach::GoodbyeCode code, const std::string& reason,
                    bool close = true);
@@ -60,7 +66,8 @@ class FakeAttachServer {
   bool AwaitNoLeases();
   int num_sessions();
   std::vector<attach::ImportResult> import_results();
-  // The last ATTACH_FEED, and what its descriptors hold.
+  // The last ATTACH_FEED, and what its descriptors hold, or those of the last
+  // SET_WEIGHTS.
   attach::AttachFeed attach_request();
   std::vector<std::string> attach_arrays();
 
@@ -80,6 +87,7 @@ class FakeAttachServer {
   FakeFeed* feed_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool sends_slab_ ABSL_GUARDED_BY(mutex_) = true;
   bool knows_token_ ABSL_GUARDED_BY(mutex_) = true;
+  std::optional<uint32_t> weights_answer_ ABSL_GUARDED_BY(mutex_) = 0;
   struct Connection {
     FileDescriptor fd;
     bool is_session = false;

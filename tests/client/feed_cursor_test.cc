@@ -41,6 +41,17 @@ TEST(FeedCursorTest, ASeekBeginsAGenerationUnlessItIsDueAnyway) {
   EXPECT_TRUE(cursor.IsDue(kLastEpoch, 1));
 }
 
+TEST(FeedCursorTest, ASeekToWhatIsDueBringsAChangedOrder) {
+  FeedCursor cursor({.batches_per_epoch = 2});
+  cursor.ChangeOrder();
+  for (const bool is_told : {true, false}) {
+    const auto is_to_tell = cursor.Seek(0, 0);
+    ASSERT_THAT(is_to_tell, IsOk());
+    EXPECT_EQ(*is_to_tell, is_told);
+    EXPECT_EQ(cursor.generation(), 1);
+  }
+}
+
 TEST(FeedCursorTest, ASeekToWhatIsNotThereMovesNothing) {
   FeedCursor cursor({.batches_per_epoch = 2});
   EXPECT_THAT(cursor.Seek(kLastEpoch + 1, 0),

@@ -15,8 +15,8 @@ RANK, SIZE = COMM.Get_rank(), COMM.Get_size()
 
 def loader(dataset, seed=1, **arguments):
     return datasetd.DataLoader(
-        dataset, batch_size=4, shuffle=True, seed=seed, rank=RANK,
-        world_size=SIZE, framework="numpy", **arguments)
+        dataset, batch_size=4, seed=seed, rank=RANK, world_size=SIZE,
+        framework="numpy", **{"shuffle": True, **arguments})
 
 
 def rows(epoch):
@@ -52,6 +52,21 @@ def equal(dataset):
 def differ(dataset):
     with loader(dataset, 1 if RANK == 0 else 7) as one:
         next(iter(one))
+
+
+def weights(dataset):
+    """All ranks change them, and then all but one."""
+    with loader(dataset, shuffle=False, weights=range(40)) as one:
+        found = [len(rows(one))]
+        one.set_weights(range(1, 41))
+        found.append(len(rows(one)))
+        if RANK != 2:
+            one.set_weights(range(2, 42))
+        try:
+            found.append(len(rows(one)))
+        except datasetd.FailedPrecondition as error:
+            found.append(str(error))
+    return found
 
 
 def barrier(dataset):

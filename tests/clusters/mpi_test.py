@@ -71,6 +71,15 @@ def test_a_difference_is_an_error_on_every_rank(run):
             "'whole': seed is 1 on rank 0 and 7 on rank 1")
 
 
+def test_weights_that_one_rank_does_not_change(run):
+    found, warnings = run("weights")
+    assert "not compared" not in warnings
+    for *lengths, message in found:
+        assert lengths == [10, 10]
+        assert message.startswith("ranks 0 and 2 of 4 do not agree on")
+        assert "weights is '" in message
+
+
 def test_a_rank_that_waits_for_another_first(run):
     found, warnings = run("barrier")
     assert found == [[4, 10]] * _NUM_RANKS

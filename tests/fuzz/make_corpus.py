@@ -218,6 +218,18 @@ def main(out):
                       ("array_twice", 8 + 2 * 16)):
         write(out, "attach", name,
               hello + b"\x1e" + bytes([how, 4, 2, 7]) + import_ok + b"\x1a")
+    # Other weights, right and wrong, of a weighted feed; twice at once; before
+    # there is a lease, and of a feed without weights.
+    weights = bytes(range(1, 11))
+    weighted = hello + b"\x16\0" + weights + import_ok
+    for name, how in (("weights", 0), ("weights_size", 1),
+                      ("weights_seals", 4), ("weights_twice", 8 + 2 * 16)):
+        write(out, "attach", name, weighted + b"\x11" + bytes([how])
+              + weights + b"\x1d\x1a")
+    write(out, "attach", "weights_at_once",
+          weighted + 2 * (b"\x11\0" + weights) + b"\x1f")
+    write(out, "attach", "weights_of_none", b"\x11\0" + weights + hello
+          + lease + import_ok + b"\x11\0" + weights + b"\x19\x11\0" + weights)
     write(out, "attach", "twice", hello + hello + lease + lease + b"\x25")
 
 

@@ -368,5 +368,215 @@ def test_clients_that_go_while_their_arrays_are_read(world):
     harness.expect_footprint(world.daemon, world.client, world.footprint)
 
 
+# -- SET_WEIGHTS --------------------------------------------------------------
+
+_NONE, _FAILED_PRECONDITION = 0, 9
+
+
+def _one_hot(index):
+    weights = np.zeros(_NUM_SAMPLES)
+    weights[index] = 5
+    return weights
+
+
+def _set(feed, descriptors):
+    """(code, text) of the answer. Closes descriptors."""
+    answer = wire.set_weights(feed.connection, descriptors)
+    for fd in set(descriptors):
+        os.close(fd)
+    return answer
+
+
+@contextlib.contextmanager
+def _weighted_feed(world, index=1999):
+    fd = wire.memfd(_one_hot(index))
+    opened = world.open(**_WEIGHTED)
+    with world.attach(opened["feed_id"], [fd]) as feed:
+        os.close(fd)
+        feed.stride = int(opened["layout"]["slot_stride_bytes"])
+        harness.poll_until(lambda: len(feed.published()) == 4, "all slots")
+        yield feed
+
+
+def _rows(feed, size):
+    """The images of all slots."""
+    slab = np.fromfile(f"/proc/self/fd/{feed.slab_fd}", np.uint8)
+    slots = slab[:4 * feed.stride].reshape(4, feed.stride)
+    return slots[:, :10 * size].reshape(40, size)
+
+
+def _expect_drawn(world, feed, index, generation):
+    """After this seek, every row of the slots is that sample."""
+    for slot, sequence in feed.published().items():
+        feed.release(slot, sequence)
+    feed.seek(generation, 0, 0)
+    feed.wake()
+    drawn = world.planes[index].reshape(-1)
+    harness.poll_until(
+        lambda: (_rows(feed, drawn.size) == drawn).all(), f"sample {index}")
+
+
+def test_weights_that_are_set_are_drawn_by_after_a_seek(world):
+    with _weighted_feed(world) as feed:
+        assert _set(feed, [wire.memfd(_one_hot(3))]) == (_NONE, "")
+        # Without one, as before.
+        before = world.scratch_bytes()
+        newest = max(feed.published().values())
+        for slot, sequence in feed.published().items():
+            feed.release(slot, sequence)
+        feed.wake()
+        harness.poll_until(
+            lambda: min(feed.published().values()) > newest, "more")
+        drawn = world.planes[1999].reshape(-1)
+        assert (_rows(feed, drawn.size) == drawn).all()
+        _expect_drawn(world, feed, 3, 1)
+        # The first ones are freed.
+        size = 8 * _NUM_SAMPLES
+        harness.poll_until(
+            lambda: before - world.scratch_bytes() > size, "their memory")
+        # The last of several counts.
+        for index in (7, 8, 9):
+            assert _set(feed, [wire.memfd(_one_hot(index))])[0] == _NONE
+        _expect_drawn(world, feed, 9, 2)
+
+
+@pytest.mark.parametrize("make, code, words", [
+    (lambda: [wire.memfd(np.r_[1, -1, np.ones(1998)])], _INVALID_ARGUMENT,
+     ["weights[1] is -1"]),
+    (lambda: [wire.memfd(np.r_[np.nan, np.ones(1999)])], _INVALID_ARGUMENT,
+     ["weights[0]", "nan"]),
+    (lambda: [wire.memfd(np.r_[np.ones(1999), np.inf])], _INVALID_ARGUMENT,
+     ["weights[1999] is inf"]),
+    (lambda: [wire.memfd(np.full(2000, 1e308))], _INVALID_ARGUMENT, ["sum"]),
+    (lambda: [wire.memfd(np.zeros(2000))], _INVALID_ARGUMENT,
+     ["their sum is 0"]),
+    (list, _INVALID_ARGUMENT, ["has 0 descriptors", "call for 1: weights"]),
+    (lambda: [wire.memfd(np.ones(2000))] * 2, _INVALID_ARGUMENT,
+     ["has 2 descriptors"]),
+    (lambda: [wire.memfd(np.ones(2000))] * 250, _INVALID_ARGUMENT,
+     ["has 250 descriptors"]),
+    *((lambda size=size: [wire.memfd(np.ones(size))], _INVALID_ARGUMENT,
+       [f"weights: its memfd has {8 * size} bytes", "16000"])
+      for size in (0, 1999, 2001)),
+    *((lambda seal=seal: [wire.memfd(np.ones(2000), wire.SEALS & ~seal)],
+       _INVALID_ARGUMENT, ["not of a memfd that has F_SEAL_SHRINK"])
+      for seal in (fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW,
+                   fcntl.F_SEAL_WRITE, wire.SEALS)),
+    (lambda: [_pipe()], _INVALID_ARGUMENT, ["not of a memfd"]),
+    (lambda: [_opened(wire.memfd(np.ones(2000)), os.O_WRONLY)],
+     _INVALID_ARGUMENT, ["cannot be read"]),
+])
+def test_wrong_weights_leave_those_before(world, make, code, words):
+    with _weighted_feed(world) as feed:
+        before = world.daemon.descriptors()
+        scratch = world.scratch_bytes()
+        answer = _set(feed, make())
+        assert answer[0] == code, answer
+        for word in words:
+            assert word in answer[1]
+        _expect_drawn(world, feed, 1999, 1)
+        harness.poll_until(
+            lambda: (world.daemon.descriptors(), world.scratch_bytes())
+            == (before, scratch), "what it held")
+    world.run_good_job()
+
+
+def test_weights_of_a_feed_that_has_none(world):
+    for options, arrays in (({}, []), (_SUBSET, [_SOME]),
+                            (_GROUPED, [np.zeros(2000, np.int32)])):
+        sent = [wire.memfd(numbers) for numbers in arrays]
+        with world.attach(world.open(**options)["feed_id"], sent) as feed:
+            code, text = _set(feed, [wire.memfd(np.ones(2000))])
+            assert code == _FAILED_PRECONDITION
+            assert "does not draw by weights" in text
+        for fd in sent:
+            os.close(fd)
+
+
+def test_weights_are_set_on_a_lease_only(world):
+    """On another connection, with another size, and while others are read."""
+    fd = wire.memfd(np.ones(_NUM_SAMPLES))
+
+    def expect_end(connection):
+        with connection:
+            assert connection.recv(512) == b""
+
+    connection = wire.connect(world.daemon.attach_path)
+    wire.send_set_weights(connection, [fd])
+    expect_end(connection)
+    session = wire.Session(world.daemon.attach_path)
+    wire.send_set_weights(session.connection, [fd])
+    expect_end(session.connection)
+    with _weighted_feed(world) as feed:
+        feed.connection.send(wire.header(wire.SET_WEIGHTS) + b"more")
+        assert feed.connection.recv(512) == b""
+    with _weighted_feed(world) as feed:
+        os.kill(world.daemon.pid, signal.SIGSTOP)
+        for _ in range(2):
+            wire.send_set_weights(feed.connection, [fd])
+        os.kill(world.daemon.pid, signal.SIGCONT)
+        received = feed.connection.recv(512)
+        if received:  # the answer to the first one
+            received = feed.connection.recv(512)
+        assert received == b""
+    # A lease that has ended takes them and does nothing.
+    with _weighted_feed(world) as feed:
+        feed.connection.send(wire.header(wire.CLOSING))
+        wire.send_set_weights(feed.connection, [fd])
+        feed.connection.send(wire.header(wire.DETACHED))
+        assert feed.connection.recv(512) == b""
+    os.close(fd)
+    world.run_good_job()
+
+
+def test_thousands_of_weights(world):
+    """One after another, with seeks between them or not; others are served, and
+    memory and descriptors stay."""
+    with _weighted_feed(world) as feed:
+        calm = world.run_good_job()
+        before = world.daemon.descriptors(), world.scratch_bytes()
+        arrays = [wire.memfd(_one_hot(index)) for index in range(3)]
+        for number in range(3000):
+            answer = wire.set_weights(feed.connection, [arrays[number % 3]])
+            assert answer == (_NONE, "")
+            if number % 7 == 0:
+                feed.seek(number + 1, number, 0)
+        assert world.run_good_job() < 20 * calm + 1
+        _expect_drawn(world, feed, 2, 3001)
+        harness.poll_until(
+            lambda: (world.daemon.descriptors(), world.scratch_bytes())
+            == before, "what it held")
+        for fd in arrays:
+            os.close(fd)
+
+
+def test_the_budget_limits_weights_that_are_set(world):
+    """A table of 1.9 million weights has 24 MB, of the 100 MiB that others
+    fill up; a client that goes while weights are read leaves nothing."""
+    order = {"num_samples": 1_900_000, "lists_samples": True}
+    arrays = [wire.memfd(np.ones(1_900_000)),
+              wire.memfd(np.full(1_900_000, 3))]
+    before = world.scratch_bytes()
+    with world.attach(world.open(weighted_order=order)["feed_id"],
+                      arrays) as feed:
+        size = world.scratch_bytes() - before
+        assert wire.set_weights(feed.connection, arrays[:1]) == (_NONE, "")
+        assert world.scratch_bytes() - before > size + 22 * 10**6
+        opened = []
+        while "feed_id" in (more := world.try_open(weighted_order=order)):
+            opened.append(more["feed_id"])
+        code, text = wire.set_weights(feed.connection, arrays[:1])
+        assert code == _RESOURCE_EXHAUSTED
+        assert "other weights of feed" in text
+        world.session.close()
+        world.session = wire.Session(world.daemon.attach_path)
+        harness.poll_until(
+            lambda: world.scratch_bytes() - before <= 2 * size, "the memory")
+        wire.send_set_weights(feed.connection, arrays[:1])
+    for fd in arrays:
+        os.close(fd)
+    harness.poll_until(lambda: world.scratch_bytes() == before, "the memory")
+
+
 if __name__ == "__main__":
     harness.main(__file__)

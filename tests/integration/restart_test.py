@@ -62,6 +62,8 @@ while len(batches) < 1 or (not stop.is_set() if epochs is None
         digest.update(batch[0].tobytes())
         digest.update(batch[1].tobytes())
         batches.append((batch.epoch, batch.index, digest.hexdigest()))
+        if number == 1 and batch.index % 30 == 2:
+            loader.set_weights((np.arange(len(ds)) + len(batches)) % 7)
         counts[number] += 1
     if epochs is not None and batches[-1][0] >= epochs - 1:
         break
@@ -118,6 +120,43 @@ def test_a_socket_that_listens_for_a_daemon_that_is_not_there_yet():
             world.daemon.start()
             job.join()
         assert sorted(seen + rest) == list(range(len(world.labels)))
+
+
+@pytest.mark.parametrize("is_before", [False, True])
+@pytest.mark.parametrize("is_graceful", [False, True])
+def test_weights_that_were_set_come_back(is_graceful, is_before):
+    """The rest of the epoch has the weights of its beginning, and the next one
+    those that were set before the restart, or are after it."""
+    with World() as world, world.daemon.connect() as client:
+        ds = world.load(client)
+        old, new = np.arange(len(ds)) % 7, np.arange(len(ds)) % 3
+
+        def make(weights):
+            return datasetd.DataLoader(
+                ds, batch_size=100, seed=3, weights=weights, prefetch=2,
+                framework="numpy", reconnect=50)
+
+        def rows(batches):
+            return [i for b in batches for i in b.indices.tolist()]
+
+        expected = []
+        for epoch, weights in enumerate((old, new, new)):
+            with make(weights) as loader:
+                loader.set_epoch(epoch)
+                expected.append(rows(loader))
+        with make(old) as loader:
+            iterator = iter(loader)
+            seen = rows(next(iterator) for _ in range(5))
+            if is_before:
+                loader.set_weights(new)
+            world.restart(is_graceful)
+            if not is_before:
+                loader.set_weights(new)
+            state = loader.state_dict()
+            assert state["weights"] != state["next_weights"]
+            assert [seen + rows(iterator), rows(loader)] == expected[:2]
+            world.restart(is_graceful)
+            assert rows(loader) == expected[2]
 
 
 def test_the_rest_of_an_epoch_begins_at_its_place_after_sigkill():

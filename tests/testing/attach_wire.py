@@ -14,7 +14,8 @@ import struct
 MAGIC = 0x31544144
 VERSION = 2
 HELLO, WELCOME, ATTACH_FEED, ATTACHED, IMPORT_RESULT = 1, 2, 3, 4, 5
-DETACHED, GOODBYE, REFUSED = 6, 7, 8
+DETACHED, GOODBYE, REFUSED, CLOSING = 6, 7, 8, 9
+SET_WEIGHTS, WEIGHTS_ANSWER = 10, 11
 TOKEN_BYTES = 16
 # Of arrays.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -51,11 +52,24 @@ def connect(path, timeout=30.0):
     return connection
 
 
-def parse_refused(packet):
-    """(absl code, text) of a REFUSED."""
+def parse_refused(packet, expected=REFUSED):
+    """(absl code, text) of a REFUSED, or of a WEIGHTS_ANSWER."""
     kind, code = struct.unpack_from("<II", packet, 8)
-    assert kind == REFUSED, f"message {kind}"
+    assert kind == expected, f"message {kind}"
     return code, packet[16:].split(b"\0", 1)[0].decode()
+
+
+def send_set_weights(connection, arrays):
+    connection.sendmsg(
+        [header(SET_WEIGHTS)],
+        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", arrays))]
+        if arrays else [])
+
+
+def set_weights(connection, arrays):
+    """(absl code, text) of the answer; 0 is success."""
+    send_set_weights(connection, arrays)
+    return parse_refused(connection.recv(512), WEIGHTS_ANSWER)
 
 
 class Session:

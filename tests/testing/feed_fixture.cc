@@ -112,6 +112,10 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
   feed.sampler.drop_last = options.drop_last;
   feed.sampler.shuffle = options.shuffle;
   feed.sampler.world_size = options.world_size;
+  if (options.weights != nullptr) {
+    feed.sampler.weights = options.weights;
+    feed.sampler.num_draws = options.num_samples;
+  }
   feed.num_slots = options.num_slots;
   feed.slot_stride_bytes = static_cast<uint64_t>(
       RoundUp(options.batch_size) +

@@ -39,6 +39,7 @@ struct TestFeedOptions {
   FeedPosition start;
   std::function<void()> on_done;
   std::shared_ptr<ClientOrder> order = nullptr;
+  std::shared_ptr<const WeightTable> weights = nullptr;
   ScratchPool::Lease scratch = {};
   // The samples are read from there.
   std::shared_ptr<const MappedFile> file = nullptr;

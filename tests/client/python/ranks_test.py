@@ -302,6 +302,69 @@ print(json.dumps(answers + said(loader, 1) + said(loader, 1)))
     assert rank0[1:] == rank1[1:] == [error, error]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "loader.set_weights([2] * 102 + [rank])",
+        "if rank == 0: loader.set_weights([2] * 103)",
+        "if rank == 1: loader.set_weights([2] * 103)",
+    ],
+    ids=["other", "one did not", "the other did not"],
+)
+def test_weights_that_ranks_set_differently(
+    daemon, dataset, tmp_path, change
+):
+    """In the second epoch: the rank that comes to it second is told, and the
+    other one at its next epoch."""
+    (rank0, _), (rank1, _) = run_ranks(
+        daemon,
+        tmp_path,
+        _EPOCHS
+        + f"""
+loader = datasetd.DataLoader(dataset, seed=1, weights=[1] * 103)
+answers = said(loader, 1)
+{change}
+store = torch.distributed.distributed_c10d._get_default_store()
+if rank == 1:
+    store.get("rank 0 has iterated")
+answers += said(loader, 1)
+store.set(f"rank {{rank}} has iterated", "")
+if rank == 0:
+    store.get("rank 1 has iterated")
+print(json.dumps(answers + said(loader, 1)))
+""",
+    )
+    assert rank0[:2] == [52, 52] and rank1[0] == 52
+    assert rank1[1:] == [rank0[2], rank0[2]]
+    assert rank0[2].startswith("ranks 0 and 1 of 2 do not agree on dataset")
+    assert "weights is '" in rank0[2]
+    assert "(weights=, set_weights)" in rank0[2]
+
+
+def test_weights_that_ranks_set_alike(daemon, dataset, tmp_path):
+    """At other batches, more often, and with an epoch that comes twice."""
+    for answer, _ in run_ranks(
+        daemon,
+        tmp_path,
+        _EPOCHS
+        + """
+loader = datasetd.DataLoader(dataset, batch_size=8, seed=1, weights=[1] * 103)
+answers = []
+for turn in range(4):
+    iterator = iter(loader)
+    for _ in range(2 + rank):
+        next(iterator)
+    if rank:
+        loader.set_weights([9] * 103)
+    loader.set_weights(range(turn, turn + 103))
+    answers.append(2 + rank + len(list(iterator)))
+    loader.set_epoch(turn % 2)
+print(json.dumps(answers + said(loader)))
+""",
+    ):
+        assert answer == [7, 7, 7, 7, 52, 52]
+
+
 def test_samples_that_differ(daemon, dataset, tmp_path):
     """Each node has a daemon, and one has loaded something else."""
     ((rank0, _), (rank1, _)) = run_ranks(

@@ -223,8 +223,9 @@ def test_resume(dataset):
     assert set(state) == {
         "version", "content_hash", "seed", "batch_size", "drop_last",
         "sampler", "world_size", "transforms_hash", "weights", "epoch",
-        "batch", "first_position",
+        "batch", "first_position", "next_weights",
     }  # fmt: skip
+    assert state["next_weights"] == state["weights"]
     assert (state["sampler"], state["batch"]) == ("weighted", 4)
     assert state["weights"] == hashlib.blake2b(
         _WEIGHTS.astype("<f8").tobytes(), digest_size=16
@@ -370,3 +371,226 @@ def test_balanced_leaves_out_what_has_no_class(client, name):
             datasetd.InvalidArgument, match=f"all 50 values of '{name}' are"
         ):
             weighted(unlabelled, weights="balanced")
+
+
+# -- set_weights() ------------------------------------------------------------
+
+
+def some_weights(rng):
+    """Some are 0, and the sum is not."""
+    weights = rng.random(NUM_SAMPLES) * (rng.random(NUM_SAMPLES) < 0.6)
+    weights[rng.integers(NUM_SAMPLES)] = 1
+    return weights
+
+
+@pytest.mark.parametrize("prefetch", [1, 32])
+@pytest.mark.parametrize("size", [1, 2, 8])
+def test_weights_change_with_the_next_epoch(dataset, size, prefetch):
+    """At random points, the first and the last among them, while the daemon is
+    far into the next epoch or not."""
+    for rank in range(size):
+        rng = np.random.default_rng(size)
+        weights = some_weights(rng)
+        with weighted(
+            dataset, weights=weights, batch_size=3, prefetch=prefetch,
+            rank=rank, world_size=size,
+        ) as batches:  # fmt: skip
+            ends = [0, len(batches), *rng.integers(0, len(batches), 6)]
+            for epoch, point in enumerate(ends):
+                running, weights = weights, some_weights(rng)
+                iterator, seen = iter(batches), []
+                for number in range(len(batches) + 1):
+                    if number == point:
+                        # The last call counts.
+                        batches.set_weights(some_weights(rng))
+                        batches.set_weights(weights)
+                        if number == 0:
+                            running = weights
+                    if number < len(batches):
+                        batch = next(iterator)
+                        assert batch.epoch == epoch
+                        seen += batch.indices.tolist()
+                assert next(iterator, None) is None
+                whole = drawn_by_numpy(running, 5, epoch, NUM_SAMPLES + size)
+                assert seen == whole[rank::size][: len(seen)].tolist()
+                assert len(seen) == -(-NUM_SAMPLES // size)
+
+
+def test_an_epoch_of_new_weights_is_that_of_a_new_loader(dataset):
+    """Bit by bit, also of an epoch that has been before, of a subset, and after
+    weights that were refused."""
+    rng = np.random.default_rng(1)
+    subset = rng.permutation(NUM_SAMPLES)[:50].tolist()
+    arguments = {
+        "batch_size": 8,
+        "subset": subset,
+        "transforms": [T.RandomCrop(6), T.ToDtype("float32")],
+    }
+    weights = rng.random(50)
+    with weighted(dataset, weights=range(50), **arguments) as batches:
+        list(batches)
+        next(iter(batches))
+        batches.set_weights(weights)
+        for refused, text in (
+            ([1] * 49 + [-1], r"weights\[49\] is -1; .*sample"),
+            ([0] * 50, "their sum is 0"),
+            ([float("nan")] + [1] * 49, r"weights\[0\] is"),
+            ([1] * 51, r"their shape is \(51,\)"),
+            ("even", "weights='even'"),
+        ):
+            with pytest.raises(datasetd.InvalidArgument, match=text):
+                batches.set_weights(refused)
+        for epoch in (0, 7, 1):
+            batches.set_epoch(epoch)
+            with weighted(dataset, weights=weights, **arguments) as judge:
+                judge.set_epoch(epoch)
+                for got, expected in zip(batches, judge):
+                    assert torch.equal(got.indices, expected.indices)
+                    assert torch.equal(got.image, expected.image)
+        assert rows(batches) == [
+            subset[i] for i in drawn_by_numpy(weights, 5, 2, 50)
+        ]
+
+
+def test_set_weights_of_torch_and_balanced(client):
+    labels = np.repeat([0, 1], [90, 10])
+    pushed = client.push_dataset("unbalanced2", {"label": labels})
+    with weighted(pushed, weights=torch.ones(100), batch_size=100) as batches:
+        next(iter(batches))
+        weights = torch.arange(100, dtype=torch.float16, requires_grad=True)
+        batches.set_weights(weights)
+        expected = drawn_by_numpy(np.arange(100), 5, 1, 100)
+        assert rows(batches) == expected.tolist()
+        batches.set_weights("balanced")
+        expected = drawn_by_numpy(np.repeat([1 / 90, 0.1], [90, 10]), 5, 2, 100)
+        assert rows(batches) == expected.tolist()
+
+
+def test_weights_change_while_iterators_run_and_after_peek(dataset):
+    rng = np.random.default_rng(2)
+    old, new = some_weights(rng), some_weights(rng)
+
+    def expected(weights, epoch):
+        return drawn_by_numpy(weights, 5, epoch, NUM_SAMPLES).tolist()
+
+    with weighted(dataset, weights=old) as batches:
+        first = batches.peek()
+        batches.set_weights(new)
+        assert batches.peek().indices.tolist() != first.indices.tolist()
+        batches.set_weights(old)
+        running = iter(batches)
+        seen = next(running).indices.tolist()
+        beside = batches.peek().indices.tolist()
+        assert beside == expected(old, 1)[:10]
+        batches.set_weights(new)
+        # Of the next epoch, though one with the old weights is under way.
+        assert batches.peek().indices.tolist() == expected(new, 1)[:10]
+        assert sum(batches.batch_sampler, []) == expected(new, 1)
+        assert rows(batches) == expected(new, 1)
+        batches.set_weights(old)
+        assert seen + rows(running) == expected(old, 0)
+        assert rows(batches) == expected(old, 2)
+
+
+def test_a_state_knows_the_weights_of_its_epoch_and_the_next(dataset):
+    """Taken at random points before and after weights change."""
+    rng = np.random.default_rng(4)
+    old, new = some_weights(rng), some_weights(rng)
+    with weighted(dataset, weights=old) as batches:
+        hashes = [batches.state_dict()["weights"]]
+    with weighted(dataset, weights=new) as batches:
+        hashes.append(batches.state_dict()["weights"])
+    for point, change in ((3, 1), (3, 3), (9, 2), (11, 11), (11, 4), (4, None)):
+        with weighted(dataset, weights=old) as batches:
+            iterator = iter(batches)
+            for number in range(point + 1):
+                if number == change:
+                    batches.set_weights(new)
+                if number < point:
+                    next(iterator)
+            state = batches.state_dict()
+            rest = rows(iterator) if point < 11 else []
+            expected = rest, rows(batches), rows(batches)
+        is_mid, is_new = point < 11, change is not None
+        assert state["weights"] == hashes[is_new and not is_mid]
+        assert state["next_weights"] == hashes[is_new]
+        with weighted(dataset, weights=old, batch_size=10) as batches:
+            if is_new:
+                batches.set_weights(new)
+            batches.load_state_dict(state)
+            assert batches.state_dict() == state
+            # The rest that was loaded keeps its weights; the next one has
+            # those that were set last.
+            assert sum(batches.batch_sampler, []) == (
+                expected[0] if is_mid else expected[1]
+            )
+            if not is_new:
+                batches.set_weights(new)
+                assert batches.state_dict()["weights"] == hashes[0]
+                assert batches.state_dict()["next_weights"] == hashes[1]
+                batches.set_weights(old)
+            again = [rows(batches) for _ in range(3)]
+        assert again[:2] == list(expected)[0 if is_mid else 1 :][:2]
+
+
+def test_states_of_other_weights_and_of_versions_before(dataset):
+    rng = np.random.default_rng(5)
+    old, new = some_weights(rng), some_weights(rng)
+    with weighted(dataset, weights=old) as batches:
+        iterator = iter(batches)
+        next(iterator)
+        before = batches.state_dict()
+        batches.set_weights(new)
+        state = batches.state_dict()
+        rest = rows(iterator)
+    del before["next_weights"]
+    for weights, then, loaded, text in (
+        (old, None, state, "next_weights is '.*for the next epoch the loader"),
+        (new, None, state, "weights is '.*the loader has other weights than"),
+        (new, old, state, "next_weights is '"),
+        (old, new, before, "next_weights is '"),
+    ):
+        with weighted(dataset, weights=weights) as batches:
+            if then is not None:
+                batches.set_weights(then)
+            with pytest.raises(
+                datasetd.FailedPrecondition,
+                match=text + r".*set_weights\(\) before load_state_dict\(\)",
+            ):
+                batches.load_state_dict(loaded)
+    with weighted(dataset, weights=old) as batches:
+        batches.load_state_dict(before)
+        assert rows(batches) == rest
+        assert rows(batches) == drawn_by_numpy(
+            old, 5, 1, NUM_SAMPLES
+        ).tolist()
+    # In the same loader, back to before the change.
+    with weighted(dataset, weights=old) as batches:
+        rows(batches)
+        batches.set_weights(new)
+        assert rows(batches) == drawn_by_numpy(
+            new, 5, 1, NUM_SAMPLES
+        ).tolist()
+        batches.load_state_dict(state)
+        assert rows(batches) == rest
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        ({}, "does not draw by weights: pass weights="),
+        ({"shuffle": True}, "does not draw by weights"),
+        ({"sampler": range(9)}, "does not draw by weights"),
+        ({"group_size": 2}, "does not draw by weights"),
+        ({"weights": _WEIGHTS, "partition": (0, 1)}, "with partition="),
+    ],
+)
+def test_loaders_whose_weights_cannot_change(dataset, arguments, text):
+    with weighted(
+        dataset, **{"weights": None, "world_size": 1, **arguments}
+    ) as batches:
+        with pytest.raises(datasetd.FailedPrecondition, match=text):
+            batches.set_weights(_WEIGHTS)
+        assert next(iter(batches)).epoch == 0
+    with pytest.raises(datasetd.Closed):
+        batches.set_weights(_WEIGHTS)

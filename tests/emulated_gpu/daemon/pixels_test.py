@@ -121,6 +121,25 @@ def test_pixels_are_the_hosts(expected, export):
         assert daemon.is_running()
 
 
+def test_weights_that_change_are_the_hosts():
+    seen = []
+    for device in ("cpu", "cuda:0"):
+        with _open(device) as (_, _, dataset), _loader(
+                dataset, shuffle=False, weights=range(_NUM_SAMPLES),
+                framework="dlpack", transforms=_TRANSFORMS["moves"]) as loader:
+            batches = []
+            for epoch in range(3):
+                for number, batch in enumerate(loader):
+                    if number == epoch:
+                        loader.set_weights([(epoch + i) % 5
+                                            for i in range(_NUM_SAMPLES)])
+                    taken = loaders.Taken(batch)
+                    batches.append((taken.indices.tolist(),
+                                    taken.bits(0).tobytes()))
+            seen.append(batches)
+    assert seen[0] == seen[1] and len(seen[0]) == 15
+
+
 def test_mixtures_are_the_hosts():
     """Samples are read where their datasets are; each has its transforms."""
     ops = {"d": _TRANSFORMS["moves"], "e": [T.CenterCrop(32), T.ToDtype(

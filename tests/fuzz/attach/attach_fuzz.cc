@@ -127,8 +127,12 @@ class World {
       if (fd < 0) fd = Connect();
       switch (command % 16) {
         case 0:
-        case 1:
           Send(fd, input.Bytes(input.Byte()));
+          break;
+        case 1:
+          SendWeights(fd,
+                      Packet(attach::SetWeights(), MessageType::kSetWeights),
+                      input);
           break;
         case 2:
           Send(fd, input.Bytes(600));
@@ -139,13 +143,12 @@ class World {
           ReadToken(fd);
           break;
         case 5:
-        case 6: {
-          attach::AttachFeed message = {};
-          std::copy(token_.begin(), token_.end(), message.token);
-          message.feed_id = OpenFeed();
-          Send(fd, Packet(message, MessageType::kAttachFeed));
+          Send(fd, AttachPacket(OpenFeed()));
           break;
-        }
+        case 6:  // of a weighted feed
+          SendWeights(fd, AttachPacket(OpenFeed(0, /*is_weighted=*/true)),
+                      input);
+          break;
         case 7: {  // nearly right
           attach::AttachFeed message = {};
           std::copy(token_.begin(), token_.end(), message.token);
@@ -170,7 +173,7 @@ class World {
           Send(fd, Packet(attach::Detached(), MessageType::kDetached));
           break;
         case 11: {  // a right header, and more
-          const auto type = static_cast<MessageType>(input.Byte() % 11);
+          const auto type = static_cast<MessageType>(input.Byte() % 13);
           Send(fd, Packet(attach::Hello(), type) + input.Bytes(input.Byte()));
           break;
         }
@@ -232,19 +235,37 @@ class World {
     (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
+  std::string AttachPacket(uint64_t feed_id) const {
+    attach::AttachFeed message = {};
+    std::copy(token_.begin(), token_.end(), message.token);
+    message.feed_id = feed_id;
+    return Packet(message, MessageType::kAttachFeed);
+  }
+
+  // Sends the weights of ten samples, with as many numbers, seals and
+  // descriptors as the input says.
+  static void SendWeights(int fd, const std::string& packet, Input& input) {
+    const uint8_t how = input.Byte();
+    std::vector<double> weights(10 + (how & 1) - (how >> 1 & 1));
+    for (double& weight : weights) weight = input.Byte() - 1;
+    const FileDescriptor array = testing::SealedMemory(
+        weights, (how & 4) != 0 ? F_SEAL_SHRINK : testing::kArraySeals);
+    SendDescriptors(
+        fd, packet,
+        std::vector<int>((how & 8) != 0 ? how >> 4 & 7 : 1, array.get()));
+  }
+
   // Attaches a feed of a subset of two samples, with as many numbers, seals and
   // descriptors as the input says.
   void SendArrays(int fd, Input& input) {
-    attach::AttachFeed message = {};
-    std::copy(token_.begin(), token_.end(), message.token);
-    message.feed_id = OpenFeed(/*subset_size=*/2);
+    const std::string packet = AttachPacket(OpenFeed(/*subset_size=*/2));
     const uint8_t how = input.Byte();
     std::vector<int64_t> indices(2 + (how & 1) - (how >> 1 & 1));
     for (int64_t& index : indices) index = input.Byte() % 12 - 1;
     const FileDescriptor array = testing::SealedMemory(
         indices, (how & 4) != 0 ? F_SEAL_SHRINK : testing::kArraySeals);
     SendDescriptors(
-        fd, Packet(message, MessageType::kAttachFeed),
+        fd, packet,
         std::vector<int>((how & 8) != 0 ? how >> 4 & 7 : 1, array.get()));
   }
 
@@ -280,7 +301,7 @@ class World {
 
   // For the session of the last token, as FeedService does it; 0 if it has
   // ended.
-  uint64_t OpenFeed(uint64_t subset_size = 0) {
+  uint64_t OpenFeed(uint64_t subset_size = 0, bool is_weighted = false) {
     const auto caller = FindSession();
     if (!caller.ok()) return 0;
     v1::OpenFeedRequest request;
@@ -288,6 +309,9 @@ class World {
     request.mutable_options()->set_batch_size(2);
     request.mutable_options()->set_prefetch(1);
     request.mutable_options()->set_subset_size(subset_size);
+    if (is_weighted) {
+      request.mutable_options()->mutable_weighted_order()->set_num_samples(10);
+    }
     const auto opened = feeds_->Open(request, *caller);
     // The budget has room for as many as an input can open at once.
     Check(opened.ok() || absl::IsResourceExhausted(opened.status()), "open");

@@ -189,6 +189,30 @@ TEST_F(AttachConnectionTest, ALeaseMaySayHowItEnds) {
             "a message out of order");
 }
 
+TEST_F(AttachConnectionTest, ALeaseSetsWeightsOneAfterAnother) {
+  const auto request = Make<attach::SetWeights>(MessageType::kSetWeights);
+  const auto say = [&] {
+    return Say(&request, sizeof(request), {client_.get()});
+  };
+  EXPECT_EQ(WhatIsWrong(say()), "a message out of order");
+  OpenLease();
+  Hear<attach::Attached>();
+  for (const absl::Status& status :
+       {absl::OkStatus(), absl::InvalidArgumentError("weights[0] is -1")}) {
+    EXPECT_TRUE(std::holds_alternative<attach::SetWeights>(say()));
+    EXPECT_EQ(connection_->TakeDescriptors().size(), 1);
+    connection_->BeginSetWeights();
+    EXPECT_EQ(WhatIsWrong(say()), "a message out of order");
+    ASSERT_TRUE(connection_->AnswerSetWeights(status));
+    const auto answer = Hear<attach::WeightsAnswer>();
+    EXPECT_EQ(answer.header.type, MessageType::kWeightsAnswer);
+    EXPECT_EQ(answer.status_code, static_cast<uint32_t>(status.code()));
+    EXPECT_THAT(answer.reason, StrEq(std::string(status.message())));
+  }
+  connection_->BecomeEnding();
+  EXPECT_TRUE(std::holds_alternative<attach::SetWeights>(say()));
+}
+
 // The end of a socket with messages unread is a reset of the other one.
 TEST_F(AttachConnectionTest, WhatWasSaidBeforeAResetIsReceived) {
   OpenLease();

@@ -800,6 +800,45 @@ TEST_F(FeedTableArraysTest, OneConnectionOfItsSessionSendsThem) {
               StatusIs(kFailedPrecondition));
 }
 
+TEST_F(FeedTableArraysTest, OtherWeightsOfAnAttachedFeed) {
+  const auto set = [this](uint64_t id, const std::vector<double>& weights) {
+    std::vector<FileDescriptor> descriptors;
+    descriptors.push_back(SealedMemory(weights));
+    absl::Status status = table_->CheckWeights(id, descriptors);
+    return status.ok() ? table_->SetWeights(id, descriptors) : status;
+  };
+  const std::vector<double> weights(10, 1);
+  const uint64_t id = Open();
+  EXPECT_THAT(set(id, weights), StatusIs(kNotFound, HasSubstr("attached")));
+  ASSERT_THAT(Read(*Take(id), weights), IsOk());
+  ASSERT_THAT(table_->Attach(id, kAlice.session_id), IsOk());
+  const uint64_t one = scratch_bytes();
+  EXPECT_THAT(set(id, std::vector<double>(9, 1)),
+              StatusIs(kInvalidArgument, HasSubstr("72 bytes")));
+  EXPECT_THAT(set(id, std::vector<double>(10, -1)),
+              StatusIs(kInvalidArgument, HasSubstr("weights[0] is -1")));
+  EXPECT_EQ(scratch_bytes(), one);
+  // Of the one that nobody has sought to there is the last alone.
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(set(id, weights), IsOk());
+  EXPECT_THAT(table_->CheckWeights(id, {}),
+              StatusIs(kInvalidArgument, HasSubstr("call for 1: weights")));
+
+  const uint64_t plain = Open(Options());
+  Take(plain);
+  ASSERT_THAT(table_->Attach(plain, kAlice.session_id), IsOk());
+  EXPECT_THAT(set(plain, weights),
+              StatusIs(kFailedPrecondition, HasSubstr("does not draw by")));
+
+  for (const uint64_t ended : {id, plain}) {
+    table_->EndLease(ended);
+    table_->FreeSlab(ended);
+    EXPECT_THAT(set(ended, weights), StatusIs(kNotFound));
+  }
+  backend_->CompleteAll();
+  table_->AwaitEnded(absl::Seconds(30));
+  EXPECT_EQ(scratch_bytes(), 0);
+}
+
 TEST_F(FeedTableArraysTest, OptionsThatExcludeWeights) {
   const std::pair<const char*, const char*> changes[] = {
       {"shuffle", "shuffle: true"},

@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "server/dataset/memory_budget.h"
 #include "server/feed/scratch_pool.h"
+#include "server/feed/weight_table.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
@@ -736,6 +739,107 @@ TEST_F(FeedTest, ASeekDropsWhatRunsAndLeavesWhatIsPublished) {
   EXPECT_EQ(all[2].batch.epoch, 8);
   EXPECT_EQ(all[2].batch.batch, 0);
   EXPECT_NE(all[1].slot, all[0].slot);
+}
+
+// Draws one sample of ten alone.
+std::shared_ptr<const WeightTable> OnlyOf(int sample) {
+  auto table = std::make_shared<WeightTable>(WeightTable::Options{
+      .num_samples = 10, .dataset_size = 10, .dataset = "d"});
+  std::vector<double> weights(10);
+  weights[sample] = 1;
+  EXPECT_THAT(table->Append(weights), IsOk());
+  EXPECT_THAT(table->Finish(), IsOk());
+  return table;
+}
+
+class WeightedFeedTest : public FeedTest {
+ protected:
+  void SetWeights(int sample) {
+    auto weights = OnlyOf(sample);
+    tables_.push_back(weights);
+    made_.feed->SetWeights(std::move(weights), [this](auto unused) {
+      discarded_.push_back(std::move(unused));
+    });
+  }
+  void Seek(uint64_t generation, uint64_t epoch) {
+    made_.channel->Seek({.generation = generation, .epoch = epoch, .batch = 0});
+  }
+  // Takes all that is published; the samples of which it is, by generation.
+  std::map<uint64_t, std::set<int>> Take() {
+    std::map<uint64_t, std::set<int>> samples;
+    for (; taken_ < made_.channel->published().size(); ++taken_) {
+      const MemoryChannel::Published published =
+          made_.channel->published()[taken_];
+      for (const uint8_t byte : BatchBytes(*made_.feed, published)) {
+        samples[published.batch.generation].insert(byte);
+      }
+      made_.channel->Release(published);
+    }
+    made_.feed->Scan(0);
+    return samples;
+  }
+  std::map<uint64_t, std::set<int>> FillAndTake() {
+    Fill(*made_.feed);
+    return Take();
+  }
+
+  TestFeed made_ = MakeTestFeed(&backend_, {.weights = OnlyOf(1)});
+  std::vector<std::weak_ptr<const WeightTable>> tables_;
+  std::vector<std::shared_ptr<const WeightTable>> discarded_;
+  size_t taken_ = 0;
+};
+
+using BySeek = std::map<uint64_t, std::set<int>>;
+
+TEST_F(WeightedFeedTest, WeightsTakeEffectWithTheNextSeekAlone) {
+  EXPECT_EQ(FillAndTake(), BySeek({{0, {1}}}));
+  SetWeights(5);
+  // Several epochs on.
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(FillAndTake(), BySeek({{0, {1}}}));
+  LaunchAll(*made_.feed);
+  EXPECT_THAT(discarded_, SizeIs(0));
+  // What was launched before is dropped.
+  Seek(1, 9);
+  made_.feed->Scan(0);
+  EXPECT_THAT(discarded_, SizeIs(1));
+  EXPECT_EQ(FillAndTake(), BySeek());
+  EXPECT_EQ(FillAndTake(), BySeek({{1, {5}}}));
+  Seek(2, 9);
+  made_.feed->Scan(0);
+  EXPECT_EQ(FillAndTake(), BySeek({{2, {5}}}));
+}
+
+TEST_F(WeightedFeedTest, TheLastWeightsBeforeASeekCount) {
+  for (const int sample : {5, 6, 7}) SetWeights(sample);
+  discarded_.clear();
+  EXPECT_TRUE(tables_[0].expired() && tables_[1].expired());
+  Seek(1, 0);
+  made_.feed->Scan(0);
+  EXPECT_EQ(FillAndTake(), BySeek({{1, {7}}}));
+  SetWeights(8);
+  Seek(2, 0);
+  made_.feed->Scan(0);
+  // Nobody else has those that it no longer uses.
+  discarded_.clear();
+  EXPECT_TRUE(tables_[2].expired());
+  EXPECT_EQ(FillAndTake(), BySeek({{2, {8}}}));
+}
+
+TEST_F(WeightedFeedTest, ASeekThatWasMadeBeforeDoesNotHaveThem) {
+  SetWeights(5);
+  Seek(1, 3);  // not read yet
+  SetWeights(6);
+  EXPECT_EQ(FillAndTake(), BySeek({{1, {5}}}));
+  Seek(2, 3);
+  made_.feed->Scan(0);
+  EXPECT_EQ(FillAndTake(), BySeek({{2, {6}}}));
+}
+
+TEST_F(WeightedFeedTest, ASenselessSeekDoesNotBringThem) {
+  SetWeights(5);
+  Seek(1, kMaxEpoch + 1);
+  made_.feed->Scan(0);
+  EXPECT_EQ(FillAndTake(), BySeek({{0, {1}}}));
 }
 
 TEST_F(FeedTest, SenselessSeeksAreCountedAndChangeNothing) {

@@ -102,6 +102,24 @@ TEST(WeightTableTest, ListedSamplesMayRepeat) {
   EXPECT_THAT(samples, Each(::testing::AnyOf(40, 99)));
 }
 
+TEST(WeightTableTest, OtherWeightsAreOfTheSameSamples) {
+  WeightTable::Options options = Of(3);
+  options.lists_samples = true;
+  options.dataset_size = 100;
+  WeightTable table(options);
+  ASSERT_THAT(table.Append({1., 1., 1.}), IsOk());
+  ASSERT_THAT(table.AppendSamples({40, 7, 99}), IsOk());
+  ASSERT_THAT(table.Finish(), IsOk());
+  const std::shared_ptr<WeightTable> other = WeightTable::Like(table);
+  ASSERT_THAT(other->Append({0., 3., 0.}), IsOk());
+  ASSERT_THAT(other->Finish(), IsOk());
+  std::vector<int64_t> samples(20);
+  other->Draw(1, 1, 0, 1, absl::MakeSpan(samples));
+  EXPECT_THAT(samples, Each(7));
+  EXPECT_EQ(WeightTable::SizeBytes(other->options()),
+            WeightTable::SizeBytes(options));
+}
+
 TEST(WeightTableTest, WrongWeightsAreNamed) {
   const auto refuse = [](const std::vector<double>& weights, const char* text) {
     WeightTable table(Of(static_cast<int64_t>(weights.size())));

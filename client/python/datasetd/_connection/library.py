@@ -213,6 +213,18 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         ctypes.c_int32,
         [_P, ctypes.c_uint64, ctypes.c_uint64, _ERROR],
     ),
+    "datasetd_feed_set_weights": (
+        ctypes.c_int32,
+        [
+            _P,
+            _P,
+            ctypes.c_uint64,
+            ctypes.c_int64,
+            WaitFunction,
+            _P,
+            _ERROR,
+        ],
+    ),
     "datasetd_feed_send_indices": (
         ctypes.c_int32,
         [

@@ -7,7 +7,7 @@ import ctypes
 import threading
 import time
 import weakref
-from typing import Any, Container, Dict, List, Optional
+from typing import Any, Callable, Container, Dict, List, Optional
 
 from .._arguments import encode, nanoseconds
 from .._batches import dlpack, frameworks
@@ -21,7 +21,7 @@ from .._descriptions import dtype_of
 from .._order.groups import ClassGroups
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
-from ..errors import Closed, DeadlineExceeded, FailedPrecondition
+from ..errors import Closed, DeadlineExceeded, Error, FailedPrecondition
 
 _DEADLINE_EXCEEDED = 4
 # Python runs signal handlers between waits.
@@ -220,11 +220,50 @@ class Feed:
         not accept it in time, or DaemonGone; the block is then not used, and
         may be sent again after seek().
         """
-        self.check_free()
         indices = array.array("q")
         for drawn in block:
             indices.extend(drawn.indices)
         sizes = array.array("I", [len(drawn.indices) for drawn in block])
+        if self._give(
+            self._library.feed_send_indices,
+            timeout,
+            indices.buffer_info()[0],
+            len(indices),
+            sizes.buffer_info()[0],
+            len(sizes),
+            block[0].first_row,
+            0,
+        ):
+            self.needs_seek = True
+            raise self._refusal("the sampler's indices", timeout)
+
+    def set_weights(
+        self, weighted: Weighted, timeout: Optional[float]
+    ) -> None:
+        """Draws by these weights from the next seek() on, also one to the
+        present position.
+
+        Raises what the daemon refuses them with, and the feed keeps those
+        before; DeadlineExceeded if it did not accept them in time, and it may
+        have them or not; or as take().
+        """
+        if self._give(
+            self._library.feed_set_weights,
+            timeout,
+            weighted.weights.ctypes.data,
+            len(weighted.weights),
+        ):
+            raise self._refusal("the weights", timeout)
+
+    def _give(
+        self,
+        function: Callable[..., int],
+        timeout: Optional[float],
+        *arguments: Any,
+    ) -> bool:
+        """Calls a function of the library that waits for the daemon's answer.
+        Returns true if it failed; self._error says why."""
+        self.check_free()
         raised: List[BaseException] = []
         on_wait = _library.WaitFunction(
             _library.catching(lambda _: self._check_open(), raised)
@@ -232,14 +271,9 @@ class Feed:
         try:
             with self._lock:
                 self._check_open()
-                failed = self._library.feed_send_indices(
+                failed = function(
                     self._handle,
-                    indices.buffer_info()[0],
-                    len(indices),
-                    sizes.buffer_info()[0],
-                    len(sizes),
-                    block[0].first_row,
-                    0,
+                    *arguments,
                     -1 if timeout is None else nanoseconds(timeout),
                     on_wait,
                     None,
@@ -250,14 +284,15 @@ class Feed:
                 self.close()
         if raised:
             raise raised[0]
-        if failed:
-            self.needs_seek = True
-            if self._error.code == _DEADLINE_EXCEEDED:
-                raise DeadlineExceeded(
-                    "the daemon did not accept the sampler's indices within "
-                    f"{timeout} s (timeout=)"
-                )
-            raise self._error.to_exception()
+        return bool(failed)
+
+    def _refusal(self, what: str, timeout: Optional[float]) -> Error:
+        if self._error.code == _DEADLINE_EXCEEDED:
+            return DeadlineExceeded(
+                f"the daemon did not accept {what} within {timeout} s "
+                "(timeout=)"
+            )
+        return self._error.to_exception()
 
     # -- Life -----------------------------------------------------------------
 

@@ -180,8 +180,8 @@ class Job:
 class ReconnectingFeed:
     """A feed that is reopened at its position after the daemon was lost.
 
-    `position` is that of the batch after the last one taken. For one thread at
-    a time.
+    `position` is that of the batch after the last one taken, and `weighted` are
+    the weights of the epoch in which that one was. For one thread at a time.
     """
 
     def __init__(
@@ -195,6 +195,9 @@ class ReconnectingFeed:
         self._job = job
         self.queue = queue
         self.position = position
+        self.weighted = job.weighted
+        # Those of the daemon's feed after its next seek; None: not known.
+        self._coming: Optional[Weighted] = None
         # The epoch that begins at the options' first_position.
         self._first_epoch = position[0]
         # A weak reference to the iterator that takes the batches.
@@ -226,7 +229,7 @@ class ReconnectingFeed:
                 job.held,
                 job.waited,
                 job.subset,
-                job.weighted,
+                self.weighted,
                 job.groups,
             )
         except (InvalidArgument, OutOfRange):
@@ -242,6 +245,8 @@ class ReconnectingFeed:
             self.queue.set_limits(feed.order_capacity, feed.prefetch)
             for block in self.queue.blocks():
                 feed.send(block, job.timeout)
+        self._coming = self.weighted
+        self._give_weights(feed, job.weighted)
         self.num_batches = feed.num_batches
         self.num_samples = feed.num_samples
         self.content_hash = feed.content_hash
@@ -304,29 +309,57 @@ class ReconnectingFeed:
             return batch.with_valid() if self._job.with_valid else batch
 
     def begin(
-        self, position: Position, order_state: Optional[Dict[str, Any]] = None
+        self,
+        position: Position,
+        order_state: Optional[Dict[str, Any]] = None,
+        weighted: Optional[Weighted] = None,
     ) -> None:
         """Makes the batch at `position` the next one, under the job's options.
 
         `order_state` is the state of the job's own order there, if it was
-        loaded.
+        loaded; `weighted` are the weights of that epoch, None: the job's.
         """
+        weighted = weighted or self._job.weighted
         self._peeked = None
         self._first_epoch = position[0]
         if self.queue is not None:
             self.queue.begin(position[1], order_state)
         if self._options is not self._job.options:
-            self.position = position
+            self.position, self.weighted = position, weighted
             self.update()
             return
         feed = self._feed or self._found()
         try:
+            self._give_weights(feed, weighted)
             if self.num_batches or self.queue is not None:
                 feed.seek(*position)
-            self.position = position
+            self.position, self.weighted = position, weighted
+            self._give_weights(feed, self._job.weighted)
         except LOST as error:
-            self.position = position
+            self.position, self.weighted = position, weighted
             self._lose(error)
+
+    def set_weights(self, weighted: Weighted) -> None:
+        """Gives the daemon the weights of the epochs that begin from now on.
+        Errors as Feed.set_weights."""
+        while True:
+            feed = self._feed or self._found()
+            try:
+                self._give_weights(feed, weighted)
+                return
+            except LOST as error:
+                self._lose(error)
+
+    def _give_weights(self, feed: Feed, weighted: Optional[Weighted]) -> None:
+        """Lets the feed draw by `weighted` after its next seek."""
+        before, self._coming = self._coming, None
+        if weighted is not None and not weighted.equals(before):
+            try:
+                feed.set_weights(weighted, self._job.timeout)
+            except (InvalidArgument, ResourceExhausted):
+                self._coming = before
+                raise
+        self._coming = weighted
 
     def update(self) -> None:
         """Opens the feed anew at its position if the job's options have

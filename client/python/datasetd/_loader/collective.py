@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+import collections
+from typing import Any, Counter, Mapping
 
 from .._feed.reconnecting_feed import ReconnectingFeed
 from .._ranks.agreement import Agreement
@@ -35,6 +36,8 @@ class Collective:
         self._agreement = agreement
         self._name = name
         self._has_compared = False
+        # How often each epoch has begun.
+        self._begun: "Counter[int]" = collections.Counter()
 
     def follow(self) -> None:
         """Takes the ranks of torch.distributed until they are fixed. With a
@@ -69,9 +72,17 @@ class Collective:
         self._feeds.set_seed(self._order.seed_of(seed))
         self._share.seed = seed
 
-    def check(self, identity: Mapping[str, Any]) -> None:
-        """Compares what must be equal on all ranks; see Agreement."""
-        self._agreement.check(self._share.ranks, identity)
+    def check(self, identity: Mapping[str, Any], epoch: int) -> None:
+        """Compares what must be equal on all ranks, before `epoch` begins; see
+        Agreement."""
+        name = ""
+        if self._order.can_change_weights():
+            name = f"{epoch}-{self._begun[epoch]}"
+        self._agreement.check(self._share.ranks, identity, name)
+
+    def begin(self, epoch: int) -> None:
+        """`epoch` has begun."""
+        self._begun[epoch] += 1
 
     def warn_of_share(self) -> None:
         """Warns once of a loader whose samples are not what a user expects who

@@ -20,6 +20,7 @@ from .._datasets.reading import read
 from .._feed.order_queue import OrderQueue
 from .._feed.reconnecting_feed import Job, Position, ReconnectingFeed
 from .._order.sampling import index_array
+from .._order.weights import Weighted
 from ..errors import (
     FailedPrecondition,
     InvalidArgument,
@@ -36,6 +37,7 @@ class Progress(NamedTuple):
     position: Position
     first_position: int
     order_state: Dict[str, Any]
+    weighted: Optional[Weighted]
 
 
 def _progress_of(feed: ReconnectingFeed) -> Progress:
@@ -43,6 +45,7 @@ def _progress_of(feed: ReconnectingFeed) -> Progress:
         feed.position,
         feed.first_position,
         {} if feed.queue is None else feed.queue.state,
+        feed.weighted,
     )
 
 
@@ -123,20 +126,27 @@ class Feeds:
     def indices(self, start: NextEpoch) -> Iterator[List[Any]]:
         """Yields the sample indices of each batch of the next epoch; of a
         mixture counted through all datasets."""
-        position, first = start.position(), start.first_position
         queue = self._order.new_queue()
         if queue is not None:
-            queue.order.begin(position[1], None, None, None)
+            queue.order.begin(start.position()[1], None, None, None)
             return _drawn(queue)
-        return self._sent(position, first)
+        return self._sent(
+            start.position(),
+            start.weighted or self._job.weighted,
+            {
+                **self._job.options,
+                "first_position": str(start.first_position),
+            },
+        )
 
-    def _sent(self, position: Position, first: int) -> Iterator[List[Any]]:
+    def _sent(
+        self,
+        position: Position,
+        weighted: Optional[Weighted],
+        options: Dict[str, Any],
+    ) -> Iterator[List[Any]]:
         """Yields those of the daemon's order, by a feed of its own that has one
         small field, if there is one."""
-        options: Dict[str, Any] = {
-            **self._job.options,
-            "first_position": str(first),
-        }
         dataset = self._job.dataset
         for field in dataset.fields:
             if not field.shape:
@@ -145,7 +155,7 @@ class Feeds:
                     options["mixture"] = dataset.message(None)
                 break
         job = dataclasses.replace(
-            self._job, options=options, with_valid=False
+            self._job, options=options, weighted=weighted, with_valid=False
         )
         try:
             feed = ReconnectingFeed(job, None, position)
@@ -199,6 +209,13 @@ class Feeds:
         self._job.change(seed=str(seed))
         self._peeked = None
 
+    def set_weights(self, weighted: Weighted) -> None:
+        """Draws epochs that begin from now on by these weights. Errors as
+        Feed.set_weights, after which nothing has changed."""
+        self.newest.set_weights(weighted)
+        self._job.weighted = weighted
+        self._peeked = None
+
     def set_timeout(self, seconds: Optional[float]) -> None:
         self._job.timeout = seconds
 
@@ -218,7 +235,7 @@ class Feeds:
             feed = self._opened(position)
         if feed.queue is not None:
             feed.queue.sampler_epoch = self._order.sampler_epoch()
-        feed.begin(position, start.order_state)
+        feed.begin(position, start.order_state, start.weighted)
         return feed
 
     def _set_first_position(self, first: int) -> None:

@@ -22,6 +22,7 @@ from .._attributes import Fixed
 from .._batches.batch import ArrayT, Batch
 from .._datasets.parts import whole_name
 from .._feed.reconnecting_feed import Job, ReconnectingFeed
+from .._order.weights import Weights
 from .._ranks.agreement import Agreement
 from .._warnings import warn_once
 from ..errors import FailedPrecondition, InvalidArgument
@@ -152,12 +153,15 @@ class JobLoader(Fixed, Generic[ArrayT]):
         identity = self._identity()
         if not self._order.pad:
             identity["pad"] = False
-        self._collective.check(identity)
+        if self._start.weighted is not None:
+            identity["weights"] = self._start.weighted.hash
+        self._collective.check(identity, self._start.position()[0])
         return self._feeds.next_feed(self._start)
 
     def _begin(self, feed: ReconnectingFeed, epoch: int) -> None:
         self._start.begin(epoch)
         self._feeds.begin(feed)
+        self._collective.begin(epoch)
         self._collective.compare_samples(feed)
         looked_at, self._looked_at = self._looked_at, None
         # A framework may take one batch of each epoch on purpose.
@@ -216,6 +220,41 @@ class JobLoader(Fixed, Generic[ArrayT]):
         if number > self._start.position()[0]:
             self.set_epoch(number)
 
+    def set_weights(self, weights: Weights) -> None:
+        """Draws by other weights from the next epoch on.
+
+        `weights` is what the argument `weights` of the loader may be. The
+        epoch that is running, or whose rest load_state_dict() has set, keeps
+        its weights. An epoch begun afterwards has the order of a loader that
+        was made with these weights. The last call before an epoch counts.
+        All ranks must set the same weights before the same epoch: they compare
+        them at its first batch, as at that of the loader.
+
+        A state says by which weights its epoch is drawn, and in next_weights
+        by which the next one. To resume from a state whose two differ, make
+        the loader with the weights of the epoch, call set_weights() with those
+        of the next one, and then load_state_dict().
+
+        Raises InvalidArgument if a weight is wrong, and ResourceExhausted if
+        the memory budget has no room for one more table of weights: the loader
+        has those before. FailedPrecondition if it was made without weights, or
+        with partition.
+        """
+        self._feeds.newest.check_free()
+        if self._order.weighted is None:
+            raise FailedPrecondition(
+                "set_weights: this loader does not draw by weights: pass "
+                "weights= when it is made (equal ones are allowed)"
+            )
+        if self._order.partition is not None:
+            raise FailedPrecondition(
+                "set_weights: with partition= the nodes agree on the weights "
+                "once: make another loader"
+            )
+        weighted = self._order.weights_of(weights)
+        self._feeds.set_weights(weighted)
+        self._order.weigh(weighted)
+
     def fetch(
         self, indices: Iterable[int], epoch: Optional[int] = None
     ) -> Batch[ArrayT]:
@@ -242,11 +281,12 @@ class JobLoader(Fixed, Generic[ArrayT]):
         self._collective.follow()
         progress = self._feeds.progress
         position, first = progress.position, progress.first_position
-        order = progress.order_state
+        order, weighted = progress.order_state, progress.weighted
         asked_for = self._start.asked_for()
         if asked_for is not None:
             position, first = asked_for, self._start.first_position
             order = self._start.order_state or {}
+            weighted = self._start.weighted
         # The keys are those of every state of the job: torch.distributed.
         # checkpoint loads only the keys that a new loader's state has.
         state: Dict[str, Any] = {
@@ -256,6 +296,10 @@ class JobLoader(Fixed, Generic[ArrayT]):
             "batch": position[1],
             "first_position": first,
         }
+        if self._order.can_change_weights():
+            state["next_weights"] = state["weights"]
+            if weighted is not None and (position[1] or first):
+                state["weights"] = weighted.hash
         queue = self._feeds.current.queue
         if queue is not None and self._order.is_given:
             state.update({key: order.get(key) for key in ORDER_KEYS})
@@ -291,6 +335,15 @@ class JobLoader(Fixed, Generic[ArrayT]):
             identity["group_size"] = checked_int(
                 "state_dict: group_size", group_size, 1, 2**32 - 1
             )
+        weighted = None
+        if self._order.can_change_weights():
+            # A state of a version before has one hash.
+            state = {"next_weights": state.get("weights"), **state}
+            identity["next_weights"] = identity["weights"]
+            if state.get("batch") or state.get("first_position"):
+                weighted = self._order.weighted_by(state.get("weights"))
+                if weighted is not None:
+                    identity["weights"] = weighted.hash
         position, first = checked_position(
             state,
             identity,
@@ -316,7 +369,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         if told is not None:
             self._order.tell_sampler(told)
         grouping.size = identity.get("group_size", grouping.size)
-        self._start.load(position, first, order_state)
+        self._start.load(position, first, order_state, weighted)
 
     def _identity(self) -> Dict[str, Any]:
         """Returns the values that must be equal to resume from a state."""
@@ -426,7 +479,10 @@ class JobLoader(Fixed, Generic[ArrayT]):
         epoch, index = self._start.position()
         is_left = self._order.is_given or count < self._num_left()
         self._start.load(
-            (epoch, index + count), self._start.first_position, None
+            (epoch, index + count),
+            self._start.first_position,
+            None,
+            self._start.weighted,
         )
         if not is_left:
             self._start.skip(epoch)

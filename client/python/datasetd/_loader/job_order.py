@@ -23,6 +23,7 @@ from .._ranks import nodes
 from .._ranks.agreement import Agreement
 from .._ranks.ranks import Ranks
 from ..errors import InvalidArgument
+from .balanced import balanced_weights
 
 
 class JobOrder:
@@ -63,6 +64,8 @@ class JobOrder:
         if isinstance(dataset, Mixture) and dataset.ratios is not None:
             self.num_rows = dataset.num_rows
         self.weighted: Optional[Weighted] = None
+        # The last other ones that `weighted` has replaced.
+        self._replaced: Optional[Weighted] = None
         self.partition: Optional[Partition] = None
         self.groups: Optional[ClassGroups] = None
         self.grouping = Grouping(0)
@@ -75,9 +78,28 @@ class JobOrder:
 
     # -- Other orders ---------------------------------------------------------
 
-    def weigh(self, weights: Any) -> None:
-        """The daemon draws the samples by numbers, one for each."""
-        self.weighted = Weighted(weights, self.samples, self._num_samples)
+    def weights_of(self, weights: Any) -> Weighted:
+        """Returns weights of the samples: numbers, or "balanced"."""
+        if isinstance(weights, str) and isinstance(self._dataset, Dataset):
+            weights = balanced_weights(weights, self._dataset, self.samples)
+        return Weighted(weights, self.samples, self._num_samples)
+
+    def weigh(self, weighted: Weighted) -> None:
+        """The daemon draws the samples by these weights."""
+        if not weighted.equals(self.weighted):
+            self._replaced = self.weighted
+        self.weighted = weighted
+
+    def weighted_by(self, hashed: Any) -> Optional[Weighted]:
+        """Returns the weights of this hash: the present ones, or those that
+        they have replaced."""
+        for weighted in (self.weighted, self._replaced):
+            if weighted is not None and weighted.hash == hashed:
+                return weighted
+        return None
+
+    def can_change_weights(self) -> bool:
+        return self.weighted is not None and self.partition is None
 
     def group(self, size: int, classes: Any) -> None:
         """The daemon draws groups of `size` samples of one class."""

@@ -39,7 +39,7 @@ from .arguments import (
     loader_device,
     reconnect_seconds,
 )
-from .balanced import balanced_weights, classes_of
+from .balanced import classes_of
 from .feeds import Feeds
 from .job_loader import JobLoader
 from .job_order import JobOrder
@@ -114,7 +114,7 @@ class DataLoader(JobLoader[ArrayT]):
         16,777,216: each draw of an epoch takes a sample in proportion to its
         weight, with replacement, as torch's WeightedRandomSampler. The daemon
         draws. "balanced": all classes of the label field are equally frequent.
-        Excludes shuffle and samplers.
+        Excludes shuffle and samplers. set_weights() changes them.
       group_size: each item of a batch is a group of so many samples: fields are
         [batch_size, group_size, ...], and batch_size counts groups. The daemon
         draws groups of one class each, as metric learning needs (docs/
@@ -144,7 +144,7 @@ class DataLoader(JobLoader[ArrayT]):
         name "valid".
       name: shown by `datasetctl feeds`.
       timeout: seconds to wait for a batch, and for the daemon to accept a
-        sampler's indices; None or 0: no limit.
+        sampler's indices or other weights; None or 0: no limit.
       reconnect: seconds to wait, after the daemon was lost, until a daemon has
         the dataset again; iteration then continues at exactly the next batch.
         0 or False raises DaemonGone at once, True is 60. Also applies to
@@ -190,7 +190,8 @@ class DataLoader(JobLoader[ArrayT]):
 
     At the first batch ranks of torch.distributed or jax.distributed compare
     content hash, transforms, seed, subset and weights with the rank that came
-    first, without waiting for each other. FailedPrecondition names the ranks
+    first, without waiting for each other; weights, which set_weights() may
+    change, at each epoch. FailedPrecondition names the ranks
     and the difference; ranks that came before raise it at their next epoch.
 
     With partition= the dataset is this node's part, as load and push_dataset
@@ -408,10 +409,8 @@ class DataLoader(JobLoader[ArrayT]):
         if with_valid:
             check_valid(options.get("field_names"), whole)
         order = JobOrder(whole, subset, batch_size, shuffle, drop_last, pad)
-        if isinstance(weights, str) and isinstance(whole, Dataset):
-            weights = balanced_weights(weights, whole, order.samples)
         if weights is not None:
-            order.weigh(weights)
+            order.weigh(order.weights_of(weights))
         if partition is not None:
             order.divide(partition)
         if sampler is not None or batch_sampler is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 from .._feed.reconnecting_feed import Position
+from .._order.weights import Weighted
 
 OrderState = Optional[Dict[str, Any]]
 
@@ -14,12 +15,15 @@ class NextEpoch:
     or at the epoch after the last one begun.
 
     Attributes: loaded, the position of load(); order_state, that of the job's
-    own order there; last_epoch, the last one begun, -1 before the first.
+    own order there; weighted, the weights of a loaded epoch that was begun
+    before, None: the loader's; last_epoch, the last one begun, -1 before the
+    first.
     """
 
     def __init__(self) -> None:
         self.loaded: Optional[Position] = None
         self.order_state: OrderState = None
+        self.weighted: Optional[Weighted] = None
         self.last_epoch = -1
         # Where the loaded epoch begins in the global order.
         self._loaded_first = 0
@@ -41,9 +45,14 @@ class NextEpoch:
         return 0 if self.loaded is None else self._loaded_first
 
     def load(
-        self, position: Position, first_position: int, order_state: OrderState
+        self,
+        position: Position,
+        first_position: int,
+        order_state: OrderState,
+        weighted: Optional[Weighted] = None,
     ) -> None:
         self.loaded, self.order_state = position, order_state
+        self.weighted = weighted
         self._loaded_first = first_position
         self._requested_epoch = None
 
@@ -51,7 +60,7 @@ class NextEpoch:
         """A loaded position within the same epoch is kept."""
         if self.loaded is not None and self.loaded[0] == epoch:
             return
-        self.loaded = self.order_state = None
+        self.loaded = self.order_state = self.weighted = None
         self._requested_epoch = epoch
 
     def cut_anew(self, rows_per_batch: int) -> None:
@@ -64,7 +73,7 @@ class NextEpoch:
 
     def begin(self, epoch: int) -> None:
         """`epoch`, that of position(), has begun."""
-        self.loaded = self.order_state = None
+        self.loaded = self.order_state = self.weighted = None
         self._requested_epoch = None
         self.last_epoch = epoch
 

@@ -10,7 +10,14 @@ from ..errors import FailedPrecondition, InvalidArgument
 
 VERSION = 1
 # Hashes of arguments that not every job has.
-_OPTIONAL = ("subset", "weights", "partition", "classes", "group_size")
+_OPTIONAL = (
+    "subset",
+    "weights",
+    "next_weights",
+    "partition",
+    "classes",
+    "group_size",
+)
 # These depend on which node holds which samples.
 _OF_PARTS = ("content_hash", "subset", "weights", "partition")
 # The arguments by which ranks divide the global order into batches.
@@ -104,6 +111,7 @@ def _advice(
         "transforms_hash": "the loader has other transforms than",
         "subset": "the loader has another subset than",
         "weights": "the loader has other weights than",
+        "next_weights": "for the next epoch the loader has other weights than",
         "classes": "the loader has other classes of samples than",
         "group_size": "the loader has other groups than",
         "seed": "the loader has another seed than",
@@ -113,6 +121,12 @@ def _advice(
     text = f": {what} when the state was saved. "
     if key == "seed":
         return text + "Omit seed=, and the loader takes the state's"
+    if key.endswith("weights"):
+        text += (
+            "To continue exactly, pass the weights of the state's epoch as "
+            "weights=, and if its next_weights are others, those to "
+            "set_weights() before load_state_dict(). "
+        )
     again = f"set_epoch({epoch})"
     if index:
         again += f" (that epoch again) or set_epoch({epoch + 1})"

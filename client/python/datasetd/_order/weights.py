@@ -57,6 +57,11 @@ class Weighted:
         ).hexdigest()
 
 
+    def equals(self, other: "Optional[Weighted]") -> bool:
+        """True if `other` are the same weights, of the same samples."""
+        return other is not None and self.hash == other.hash
+
+
 def balanced(values: Any, field: str) -> Any:
     """Returns weights by which all classes are equally frequent, with 0 for
     samples without a class, whose label is below 0; a warning says so. `values`

@@ -29,11 +29,14 @@ _ADVICE = {
     "transforms_hash": "give all ranks the same transforms",
     "seed": "give all ranks the same seed",
     "partition": "give all ranks the same partition=",
+    "weights": "give all ranks the same weights (weights=, set_weights)",
 }
 # Ranks may differ in these: each cuts its own share into batches, and a
 # sampler's order does not depend on the seed.
 _OWN = ("batch_size",)
 _OWN_WITH_SAMPLER = (*_OWN, "seed", "subset")
+# What each epoch of a weighted loader compares.
+_OF_EPOCH = ("sampler", "weights")
 # jax.distributed's own time limit for processes to come.
 _JAX_WAIT_MS = 300_000
 # How long the ranks of MPI wait for each other: to be compared, which goes on
@@ -88,30 +91,42 @@ class Agreement:
         self._failed: Optional[Tuple[_ranks.Ranks, Error]] = None
         self._is_compared = self._is_done = False
 
-    def check(self, ranks: _ranks.Ranks, identity: Mapping[str, Any]) -> None:
+    def check(
+        self,
+        ranks: _ranks.Ranks,
+        identity: Mapping[str, Any],
+        epoch: str = "",
+    ) -> None:
         """Called by each epoch: the first compares, the second looks whether
-        a rank that came later differs, further ones do nothing. Raises
-        FailedPrecondition, which names the ranks and what differs."""
-        if self._is_done:
+        a rank that came later differs, further ones do nothing. With `epoch`,
+        which names the epoch, each of them looks, and compares the weights,
+        which may have changed. Raises FailedPrecondition, which names the ranks
+        and what differs."""
+        if self._is_done and not epoch:
             return
         if _is_of_mpi(ranks):
-            self._is_done = self._compare_by_mpi(ranks, identity)
+            self._is_done = self._compare_by_mpi(ranks, identity, epoch)
             return
         try:
             if not self._is_compared:
                 if self._found_store(ranks) is not None:
-                    self._compare(ranks, identity)
+                    self._compare(ranks, identity, self._identity_key)
                 self._is_compared = True
-                return
-            if self._store is not None:
-                message = self._store.get(self._identity_key + "-differs")
-                if message:
-                    raise FailedPrecondition(message)
+            else:
+                if self._store is not None:
+                    message = self._store.get(self._identity_key + "-differs")
+                    if message:
+                        raise FailedPrecondition(message)
+                self._is_done = True
+            if epoch and self._store is not None:
+                weights = {key: identity[key] for key in _OF_EPOCH}
+                self._compare(ranks, weights, self._epoch_key(epoch))
         except FailedPrecondition:
             raise
         except RuntimeError as error:  # of the store
             warn_once("store", f"the ranks are not compared: {error}")
-        self._is_done = True
+            self._is_compared = self._is_done = True
+            self._store = None
 
     def equal_rank(
         self, ranks: _ranks.Ranks, record: Mapping[str, str]
@@ -182,13 +197,15 @@ class Agreement:
         raise self._failed[1]
 
     def _compare_by_mpi(
-        self, ranks: _ranks.Ranks, identity: Mapping[str, Any]
+        self, ranks: _ranks.Ranks, identity: Mapping[str, Any], epoch: str
     ) -> bool:
         """Returns whether there is no more to do."""
         if self._exchange is None:
             if not _mpi.can_exchange():
                 return True
-            self._exchange = self._begun(identity=_shared(identity))
+            self._exchange = self._begun(
+                identity=_shared(identity), epoch=epoch
+            )
         texts = self._exchange.texts(_MPI_COMPARE_SECONDS)
         if texts is None:
             warn_once(
@@ -199,6 +216,7 @@ class Agreement:
                 "epoch",
             )
             return False
+        self._exchange = None
         found = [json.loads(text) for text in texts]
         message = _other_loaders(ranks, found)
         if message:
@@ -243,7 +261,7 @@ class Agreement:
     ) -> _Record:
         store = self._store
         assert store is not None
-        self._compare(ranks, _PARTITIONED)
+        self._compare(ranks, _PARTITIONED, self._identity_key)
         self._identity_key = self._key + "-order"
         store.tell(self._record_key(ranks.rank), json.dumps(record))
         if ranks.rank == 0:
@@ -290,6 +308,12 @@ class Agreement:
     def _record_key(self, rank: int) -> str:
         return f"{self._answer_key()}-{rank}"
 
+    def _epoch_key(self, epoch: str) -> str:
+        return (
+            self._key.replace("datasetd/", "datasetd-epochs/", 1)
+            + f"/{epoch}/weights"
+        )
+
     def _answer_key(self) -> str:
         return self._key.replace("datasetd/", "datasetd-parts/", 1) + "/answer"
 
@@ -312,14 +336,13 @@ class Agreement:
         return self._store
 
     def _compare(
-        self, ranks: _ranks.Ranks, identity: Mapping[str, Any]
+        self, ranks: _ranks.Ranks, identity: Mapping[str, Any], key: str
     ) -> None:
+        """Compares with the rank that came first to `key`."""
         store = self._store
         assert store is not None
         ours = ranks.rank, _shared(identity)
-        rank, theirs = json.loads(
-            store.put(self._identity_key, json.dumps(ours))
-        )
+        rank, theirs = json.loads(store.put(key, json.dumps(ours)))
         low, high = ours, (rank, theirs)
         if rank < ranks.rank:
             low, high = high, low
