@@ -39,11 +39,7 @@ if "DATASETD_TEST_DAEMON" in os.environ:
 
 # Compares every pixel of every batch with the NumPy reference.
 _CHECKER = """
-import importlib.util
-spec = importlib.util.spec_from_file_location("reference",
-                                              ARGUMENTS["reference"])
-reference = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(reference)
+from tests.conformance import loader_reference as reference
 client = datasetd.connect(ADDRESS)
 ds = load(client)
 N, SEED = ARGUMENTS["num_samples"], ARGUMENTS["seed"]
@@ -147,8 +143,7 @@ class _World:
         self.checkers = [
             harness.Worker(
                 _CHECKER, daemon.socket_path, path=daemon.path, seed=seed,
-                num_samples=_NUM_SAMPLES, reference=harness.runfile(
-                    "tests/conformance/loader_reference.py"))
+                num_samples=_NUM_SAMPLES)
             for seed in range(_NUM_CHECKERS)
         ]
         for checker in self.checkers:

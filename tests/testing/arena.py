@@ -50,11 +50,7 @@ MAX_LEFT_BYTES = 128 << 20
 # Compares every pixel of an untransformed loader with the source, and some
 # samples of a transformed one with the NumPy reference.
 _VICTIM = """
-import importlib.util
-spec = importlib.util.spec_from_file_location("reference",
-                                              ARGUMENTS["reference"])
-reference = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(reference)
+from tests.conformance import loader_reference as reference
 records = np.fromfile(ARGUMENTS["path"] + "/test_batch.bin", np.uint8)
 records = records.reshape(ARGUMENTS["num_samples"], -1)
 planes = records[:, 1:].reshape(-1, 3, 32, 32)
@@ -232,9 +228,12 @@ class Arena:
         shutil.copytree(harness.runfile("client/python/datasetd"),
                         self.path("datasetd"))
         for name in ("client/c_api/libdatasetd.so",
-                     "tests/conformance/loader_reference.py",
                      "tests/testing/attach_wire.py"):
             shutil.copy(harness.runfile(name), self.directory)
+        os.makedirs(self.path("tests/conformance"))
+        for name in ("tests/conformance/loader_reference.py",
+                     "tests/conformance/random_reference.py"):
+            shutil.copy(harness.runfile(name), self.path(name))
         self.program = self.path("datasetd-daemon")
         shutil.copy(harness.daemon_program(), self.program)
         os.chmod(self.program, 0o755)
@@ -261,7 +260,6 @@ class Arena:
     def _begin(self):
         self._victim = self._start(
             _VICTIM, VICTIM_UID, path=self.path("data/victim"),
-            reference=self.path("loader_reference.py"),
             num_samples=NUM_SAMPLES, batch_size=BATCH_SIZE,
             num_referenced=_NUM_REFERENCED)
         self._victim.hear()

@@ -75,7 +75,7 @@ def pause(seconds):
 def is_running(pid):
     """False once all threads have ended, also if init has yet to reap them."""
     try:
-        process = os.pidfd_open(pid)
+        process = os.pidfd_open(int(pid))
     except ProcessLookupError:
         return False
     poll = select.poll()
