@@ -68,8 +68,10 @@ class DriverContractTest : public ::testing::Test {
     access.flags = flags;
     return api_->cuMemSetAccess(address, kBytes, &access, 1);
   }
+  // Also waits: a copy from the host may return before it is made.
   CUresult Write(CUdeviceptr address, uint8_t byte) {
-    return api_->cuMemcpyHtoD(address, &byte, 1);
+    const CUresult result = api_->cuMemcpyHtoD(address, &byte, 1);
+    return result == CUDA_SUCCESS ? api_->cuCtxSynchronize() : result;
   }
   int Read(CUdeviceptr address) {
     uint8_t byte = 0;
@@ -103,6 +105,13 @@ TEST_F(DriverContractTest, ASecondMappingHasItsOwnAccess) {
   ASSERT_EQ(Write(writing, 9), CUDA_SUCCESS);
   EXPECT_EQ(Read(reading), 9);
   EXPECT_EQ(Write(reading, 1), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(DriverContractTest, AMappingKeepsTheMemoryOfAnOwnerThatFreedIt) {
+  const CUdeviceptr mapping = Import(kWritable);
+  ASSERT_EQ(Write(slab(), 42), CUDA_SUCCESS);
+  slab_.reset();
+  EXPECT_EQ(Read(mapping), 42);
 }
 
 // The client's threads permit unsafe calls in a capture of the job.
