@@ -126,6 +126,13 @@ def _pipe():
     return ends[1]
 
 
+def _opened(fd, flags):
+    try:
+        return os.open(f"/proc/self/fd/{fd}", flags)
+    finally:
+        os.close(fd)
+
+
 # Some of what tests/server/feed/order_arrays_test.cc refuses.
 @pytest.mark.parametrize("options, make, words", [
     (_SUBSET, list, ["has 0 descriptors", "call for 1: subset"]),
