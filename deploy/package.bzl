@@ -32,7 +32,7 @@ deb = rule(
 
 def _wheel_impl(ctx):
     # As third_party/glibc has it; make_wheel.py checks.
-    tag = "py3-none-manylinux_2_28_x86_64"
+    tag = "py3-none-manylinux_2_28_" + ctx.attr.arch
     wheel = ctx.actions.declare_file("datasetd-%s-%s.whl" % (VERSION, tag))
     arguments, inputs = entries(ctx)
     return pack(
@@ -48,6 +48,7 @@ wheel = rule(
     implementation = _wheel_impl,
     attrs = dict(
         ENTRIES_ATTRS,
+        arch = attr.string(mandatory = True),
         description = attr.label(allow_single_file = True),
         entry_points = attr.label(allow_single_file = True),
         _make_wheel = attr.label(

@@ -95,6 +95,11 @@ debian_linkopts = repository_rule(
     local = True,
 )
 
+# What deploy/install_deps.sh fetches is there.
+def _build_cache(ctx):
+    cache = ctx.os.environ.get("XDG_CACHE_HOME", "") or ctx.os.environ.get("HOME", "") + "/.cache"
+    return cache + "/datasetd-build"
+
 def _debian_source_impl(ctx):
     result = ctx.execute(
         ["dpkg-query", "-W", "-f", "${source:Package}_${source:Version}", ctx.attr.package],
@@ -102,9 +107,7 @@ def _debian_source_impl(ctx):
     if result.return_code != 0:
         fail("dpkg-query: {}; deploy/install_deps.sh installs what is missing".format(result.stderr))
 
-    # Where deploy/install_deps.sh unpacks it.
-    cache = ctx.os.environ.get("XDG_CACHE_HOME", "") or ctx.os.environ.get("HOME", "") + "/.cache"
-    source = ctx.path(cache + "/datasetd-build/sources/" + result.stdout)
+    source = ctx.path(_build_cache(ctx) + "/sources/" + result.stdout)
     if not source.exists:
         ctx.file("BUILD", _NO_SOURCE.format(
             name = ctx.attr.target,
@@ -135,6 +138,29 @@ debian_source = repository_rule(
     },
     environ = ["HOME", "XDG_CACHE_HOME"],
     implementation = _debian_source_impl,
+    local = True,
+)
+
+def _debian_sysroot_impl(ctx):
+    ctx.file("BUILD", "")
+    sysroot = ""
+    is_cross = ctx.execute(["uname", "-m"]).stdout.strip() != ctx.attr.arch
+    if is_cross:
+        # Where deploy/install_deps.sh --aarch64 unpacks it. Another version has
+        # another path, which the objects that are kept go by.
+        link = ctx.path(_build_cache(ctx) + "/sysroots/" + ctx.attr.debian_arch)
+        if link.exists:
+            sysroot = str(link.realpath)
+    ctx.file("defs.bzl", "IS_CROSS = {}\nSYSROOT = {}\n".format(is_cross, repr(sysroot)))
+
+# Debian's libraries for another processor, unpacked. Empty if there are none.
+debian_sysroot = repository_rule(
+    attrs = {
+        "arch": attr.string(mandatory = True, doc = "as uname -m names it"),
+        "debian_arch": attr.string(mandatory = True),
+    },
+    environ = ["HOME", "XDG_CACHE_HOME"],
+    implementation = _debian_sysroot_impl,
     local = True,
 )
 

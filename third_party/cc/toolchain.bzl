@@ -60,12 +60,12 @@ _BY_GCC = [with_feature_set(not_features = _CLANG)]
 _JOINED_BY_GCC = [with_feature_set(features = ["joined"], not_features = _CLANG)]
 _OPT = [with_feature_set(features = ["opt"])]
 
-def _action(name, implies):
+def _action(name, implies, gcc):
     return action_config(
         action_name = name,
         tools = [
             tool(path = "/usr/bin/clang", with_features = _BY_CLANG),
-            tool(path = "/usr/bin/gcc", with_features = _BY_GCC),
+            tool(path = gcc, with_features = _BY_GCC),
         ],
         implies = implies,
     )
@@ -78,6 +78,12 @@ def _flags(actions, flags, with_features = []):
     )
 
 def _cc_toolchain_config_impl(ctx):
+    sysroot = ctx.attr.sysroot
+    if ctx.attr.is_cross and not sysroot:
+        fail(("there are no libraries for {arch}: run deploy/install_deps.sh --{arch}, " +
+              "then bazel shutdown").format(arch = ctx.attr.arch))
+    triple = ctx.attr.arch + "-linux-gnu"
+    prefix = "/usr/bin/" + (triple + "-" if ctx.attr.is_cross else "")
     features = [
         feature(name = "dbg"),
         feature(name = "opt"),
@@ -116,6 +122,11 @@ def _cc_toolchain_config_impl(ctx):
                     "-fdata-sections",
                 ], _OPT),
             ],
+        ),
+        feature(
+            name = "cross_flags",
+            enabled = ctx.attr.is_cross,
+            flag_sets = [_flags(_COMPILE + _LINK, ["--target=" + triple], _BY_CLANG)],
         ),
         feature(
             name = "default_link_flags",
@@ -166,15 +177,19 @@ def _cc_toolchain_config_impl(ctx):
         ctx = ctx,
         features = features,
         action_configs =
-            [_action(name, _COMPILE_IMPLIES) for name in _COMPILE] +
-            [_action(_LINK[0], _LINK_IMPLIES)] +
-            [_action(name, _LIBRARY_IMPLIES + _LINK_IMPLIES) for name in _LINK[1:]],
+            [_action(name, _COMPILE_IMPLIES, prefix + "gcc") for name in _COMPILE] +
+            [_action(_LINK[0], _LINK_IMPLIES, prefix + "gcc")] +
+            [
+                _action(name, _LIBRARY_IMPLIES + _LINK_IMPLIES, prefix + "gcc")
+                for name in _LINK[1:]
+            ],
+        builtin_sysroot = sysroot or None,
         cxx_builtin_include_directories = [
             "/usr/include",
             "/usr/lib",
             "/usr/local/include",
             "/dev/null",  # the main file of precompiled headers
-        ],
+        ] + (["/usr/" + triple, sysroot] if sysroot else []),
         toolchain_identifier = "debian",
         host_system_name = "local",
         target_system_name = "local",
@@ -184,13 +199,18 @@ def _cc_toolchain_config_impl(ctx):
         abi_version = "local",
         abi_libc_version = "local",
         tool_paths = [
-            tool_path(name = name, path = "/usr/bin/" + name)
+            tool_path(name = name, path = prefix + name)
             for name in ["ar", "cpp", "dwp", "gcc", "gcov", "ld", "nm", "objcopy", "objdump", "strip"]
         ],
     )
 
 cc_toolchain_config = rule(
     implementation = _cc_toolchain_config_impl,
-    attrs = {"cpu": attr.string(mandatory = True)},
+    attrs = {
+        "arch": attr.string(mandatory = True),
+        "cpu": attr.string(mandatory = True),
+        "is_cross": attr.bool(doc = "the code is for another processor than the compiler's"),
+        "sysroot": attr.string(doc = "a folder with the libraries, if they are not the system's"),
+    },
     provides = [CcToolchainConfigInfo],
 )

@@ -4,6 +4,7 @@ The machine code is of the CUDA of PTXAS: of 12 where a ptxas of CUDA 12 is ther
 and then drivers of CUDA 12.0 (R525) and newer run it.
 """
 
+load("//third_party/cc:arch.bzl", "ARCH")
 load("@local_cuda//:defs.bzl", "FATBINARY", "NVCC", "NVCC_VERSION", "OLDEST_PTX_ARCH", "PTXAS", "PTXAS_ARCHS", "PTXAS_VERSION")
 
 # Machine code for these, as far as ptxas knows them: it runs on GPUs of the
@@ -117,7 +118,7 @@ def _target(arch):
 
 # Assembles the fatbin, and what it was made for as text, into two symbols.
 _EMBED = """\
-cat <<END | /usr/bin/as -o "$1"
+cat <<END | /usr/bin/{arch}-linux-gnu-as -o "$1"
 .section .rodata
 .balign 64
 .global {name}
@@ -196,6 +197,7 @@ def _ptx_fatbin_impl(ctx):
         inputs = [fatbin],
         arguments = [out.path, fatbin.path],
         command = _EMBED.format(
+            arch = ctx.attr.arch,
             name = ctx.attr.symbol,
             archs = "machine code of CUDA %d.%d for %s and PTX for %s" % (
                 PTXAS_VERSION // 1000,
@@ -218,6 +220,7 @@ def _capability(arch):
 _ptx_fatbin = rule(
     implementation = _ptx_fatbin_impl,
     attrs = {
+        "arch": attr.string(mandatory = True),
         "ptx": attr.label(allow_single_file = [".ptx"], mandatory = True),
         "symbol": attr.string(mandatory = True),
     },
@@ -251,6 +254,7 @@ def cuda_fatbin(name, ptx, **kwargs):
     """
     _ptx_fatbin(
         name = name + "_packed",
+        arch = ARCH,
         symbol = name,
         ptx = ptx,
     )

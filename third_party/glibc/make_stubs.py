@@ -1,15 +1,18 @@
 """Makes libraries to link with in the place of glibc's.
 
-    make_stubs.py SYMBOLS OUT_DIR
+    make_stubs.py SYMBOLS ARCH OUT_DIR
 
-They have the symbols that the file SYMBOLS names and no code. What is linked
-with them runs with every glibc that has these symbols, and names no other.
-Needs gcc.
+They have the symbols that the file SYMBOLS names for the processor ARCH, x86_64
+or aarch64, and no code. What is linked with them runs with every glibc that has
+these symbols, and names no other. Needs ARCH-linux-gnu-gcc.
 """
 
 import pathlib
 import subprocess
 import sys
+
+# The first glibc for each; a symbol that is older has this version there.
+FIRST_VERSIONS = {"aarch64": "GLIBC_2.17", "x86_64": "GLIBC_2.2.5"}
 
 _OBJECT = """\
 .globl {name}
@@ -24,8 +27,13 @@ _FUNCTION = """\
 """
 
 
-def read_symbols(text):
+def number(version):
+    return tuple(map(int, version.split("_")[1].split(".")))
+
+
+def read_symbols(text, arch):
     """{library: {version: {name: size, 0 of a function}}}."""
+    first = FIRST_VERSIONS[arch]
     libraries = {}
     symbols = None
     for line in text.splitlines():
@@ -33,8 +41,10 @@ def read_symbols(text):
         if not words:
             continue
         if not line[0].isspace():
-            library, version = words
-            symbols = libraries.setdefault(library, {}).setdefault(version, {})
+            library, version, *archs = words
+            version = max(version, first, key=number)
+            symbols = {} if archs and arch not in archs else (
+                libraries.setdefault(library, {}).setdefault(version, {}))
             continue
         for word in words:
             name, _, size = word.partition("=")
@@ -53,9 +63,9 @@ def version_script(versions):
     return text
 
 
-def main(symbols_path, out_dir):
+def main(symbols_path, arch, out_dir):
     text = pathlib.Path(symbols_path).read_text(encoding="utf-8")
-    for library, versions in read_symbols(text).items():
+    for library, versions in read_symbols(text, arch).items():
         out = pathlib.Path(out_dir) / library
         source = '.section .note.GNU-stack,"",@progbits\n'
         for section, form in ((".text", _FUNCTION), (".bss", _OBJECT)):
@@ -67,13 +77,14 @@ def main(symbols_path, out_dir):
         script = out.with_suffix(".lds")
         script.write_text(version_script(versions), encoding="utf-8")
         subprocess.run(
-            ["gcc", "-shared", "-nostdlib", f"-Wl,-soname,{library}",
-             f"-Wl,--version-script,{script}", "-x", "assembler", "-",
-             "-o", out], input=source.encode(), check=True)
+            [f"{arch}-linux-gnu-gcc", "-shared", "-nostdlib",
+             f"-Wl,-soname,{library}", f"-Wl,--version-script,{script}",
+             "-x", "assembler", "-", "-o", out],
+            input=source.encode(), check=True)
         script.unlink()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
     main(*sys.argv[1:])

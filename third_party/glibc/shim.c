@@ -127,7 +127,13 @@ HIDDEN int pthread_cond_clockwait(pthread_cond_t* condition,
 
 // --- 2.33: functions that were inline before, over these ---------------------
 
+#ifdef __aarch64__
+#define STAT_VERSION 0
+#define FIRST_VERSION "GLIBC_2.17"
+#else
 #define STAT_VERSION 1
+#define FIRST_VERSION "GLIBC_2.2.5"
+#endif
 extern int __xstat(int version, const char* path, struct stat* out);
 extern int __lxstat(int version, const char* path, struct stat* out);
 extern int __fxstat(int version, int file, struct stat* out);
@@ -183,7 +189,7 @@ static void RunConstructors(int argc, char** argv, char** environment) {
 typedef int Main(int, char**, char**);
 extern int StartMain(Main* main, int argc, char** argv, Initializer* init,
                      void (*fini)(void), void (*rtld_fini)(void), void* stack);
-__asm__(".symver StartMain, __libc_start_main@GLIBC_2.2.5");
+__asm__(".symver StartMain, __libc_start_main@" FIRST_VERSION);
 
 HIDDEN int __libc_start_main(Main* main, int argc, char** argv,
                              Initializer* init, void (*fini)(void),
