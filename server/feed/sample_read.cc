@@ -215,7 +215,8 @@ absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
   for (const FieldSpec& spec : chosen.specs) {
     const auto given = fields.find(spec.name);
     const bool is_plain =
-        given == fields.end() || given->second.transforms().empty();
+        given == fields.end() ||
+        (given->second.transforms().empty() && given->second.shift() == 0);
     if (!spec.is_packed() || !is_plain) {
       plan.options.add_field_names(spec.name);
     } else if (given != fields.end()) {

@@ -10,7 +10,14 @@ from ..errors import FailedPrecondition, InvalidArgument
 
 VERSION = 1
 # Hashes of arguments that not every job has.
-_OPTIONAL = ("subset", "weights", "partition", "classes", "group_size")
+_OPTIONAL = (
+    "subset",
+    "weights",
+    "partition",
+    "classes",
+    "group_size",
+    "windows",
+)
 # These depend on which node holds which samples.
 _OF_PARTS = ("content_hash", "subset", "weights", "partition")
 # The arguments by which ranks divide the global order into batches.
@@ -56,6 +63,10 @@ def checked_position(
         if has_other_parts and key in _OF_PARTS:
             continue
         if key in _SHARE and (index == 0 or num_samples is not None):
+            continue
+        # A whole epoch may have other windows.
+        is_whole = index == 0 and not state.get("first_position")
+        if is_whole and key == "windows" and key in state and key in job:
             continue
         if state.get(key) != job.get(key):
             if _is_of_another_hash(state.get(key), job.get(key)):
@@ -106,6 +117,7 @@ def _advice(
         "weights": "the loader has other weights than",
         "classes": "the loader has other classes of samples than",
         "group_size": "the loader has other groups than",
+        "windows": "the loader has other windows than",
         "seed": "the loader has another seed than",
     }.get(key)
     if what is None:
