@@ -157,7 +157,9 @@ void Feed::FindMappedFields(const std::vector<size_t>& sources) {
   if (!dataset.has_mapped_files()) return;
   for (const size_t source : sources) {
     const FieldSpec& field = dataset.fields()[source];
-    if (field.is_packed() || field.sample_bytes() >= kMinPrefetchBytes) {
+    if (field.is_packed() ||
+        SaturatingMultiply(field.sample_bytes(), options_.window_steps) >=
+            kMinPrefetchBytes) {
       mapped_fields_.push_back(source);
     }
   }
@@ -331,8 +333,9 @@ int64_t Feed::Prefetch(absl::Span<const int64_t> indices) const {
         from = ragged->samples()[static_cast<size_t>(sample)].offset_bytes;
         size = ragged->sample_bytes(sample);
       } else {
-        size = dataset->fields()[field].sample_bytes();
-        from = sample * size;
+        const int64_t sample_bytes = dataset->fields()[field].sample_bytes();
+        from = sample * sample_bytes;
+        size = sample_bytes * options_.window_steps;
       }
       dataset->file()->Prefetch(dataset->field_data(field) + from, size);
       nanoseconds += kPrefetchNanoseconds + size / kPrefetchBytesPerNanosecond;

@@ -72,6 +72,9 @@ class Feed {
     Backend* backend = nullptr;
     // The dataset's fields of a batch.
     std::vector<size_t> sources;
+    // Of a window of samples, which are read where the row's index says; 1: the
+    // sample alone.
+    int64_t window_steps = 1;
     // Where samples are copied to that device for each batch.
     StagingPlan staging;
     // With sources, unless samples are staged, and offsets set. Create frees

@@ -8,6 +8,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/pipeline/mix_labels.h"
+#include "server/pipeline/ops/image_compiler.h"
 #include "server/pipeline/ops/transform.h"
 #include "server/pipeline/paired_sizes.h"
 #include "server/pipeline/pipeline.h"
@@ -68,9 +69,43 @@ absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
 
 // Of a field, for the transforms hash; `source` is the dataset's.
 std::string PipelineName(const std::string& name, const std::string& source,
-                         uint32_t view) {
-  if (name == source && view == 0) return name;
-  return absl::StrCat(name, " is view ", view, " of ", source);
+                         const v1::FieldOptions& options) {
+  if (name == source && options.view() == 0 && options.shift() == 0) {
+    return name;
+  }
+  return absl::StrCat(
+      name, " is view ", options.view(), " of ", source,
+      options.shift() == 0 ? "" : absl::StrCat(" from ", options.shift()));
+}
+
+// Makes windows of `length` samples of a field, 0: no windows.
+absl::Status MakeWindows(uint64_t length, const v1::FieldOptions& options,
+                         FieldSpec& spec, FieldProgram& program) {
+  if (length == 0) {
+    if (options.shift() == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("fields: shift of '", spec.name, "' is ", options.shift(),
+                     ", and there are no windows (window_order; in Python "
+                     "windows=) whose beginning it counts from"));
+  }
+  if (spec.is_image) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: field '", spec.name,
+        "' is an image, and windows are of tokens and other sequences: choose "
+        "other fields with field_names, in Python with fields="));
+  }
+  const auto most = static_cast<uint64_t>(kMaxElements / program.in_width);
+  if (length > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("window_order: length is ", length, "; with field '",
+                     spec.name, "' it must be within 1..", most));
+  }
+  const auto steps = static_cast<int64_t>(length);
+  program.in_width = Narrow<int32_t>(program.in_width * steps);
+  program.out_width = program.in_width;
+  program.operations = program.in_width;
+  spec.shape.insert(spec.shape.begin(), steps);
+  return absl::OkStatus();
 }
 
 absl::Status CheckOptions(const Dataset& dataset,
@@ -193,17 +228,22 @@ absl::StatusOr<FeedFields> ChooseFeedFields(const Dataset& dataset,
   return chosen;
 }
 
+int64_t FeedFields::largest_shift() const {
+  return shifts.empty() ? 0 : *std::max_element(shifts.begin(), shifts.end());
+}
+
 absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
                                              std::vector<std::string> names,
                                              const FieldOptionsMap& options,
                                              bool skips_packed,
-                                             const TransformLimits& limits) {
+                                             const TransformLimits& limits,
+                                             uint64_t window_length) {
   DATASETD_ASSIGN_OR_RETURN(
       FeedFields fields, ChooseFeedFields(dataset, std::move(names), options));
   DATASETD_RETURN_IF_ERROR(CheckOptions(dataset, fields.specs, options));
   std::vector<Transforms> transforms;
   for (size_t f = 0; f < fields.specs.size(); ++f) {
-    const FieldSpec& spec = fields.specs[f];
+    FieldSpec& spec = fields.specs[f];
     const size_t source = fields.sources[f];
     const auto found = options.find(spec.name);
     const v1::FieldOptions& field_options =
@@ -224,10 +264,16 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
       program.ragged = dataset.field_index_data(source);
       program.sample_stride_bytes = spec.is_packed() ? 0 : spec.sample_bytes();
     }
+    DATASETD_RETURN_IF_ERROR(
+        MakeWindows(window_length, field_options, spec, program));
+    fields.shifts.push_back(field_options.shift());
+    if (program.source != nullptr) {
+      program.source += fields.shifts.back() * program.sample_stride_bytes;
+    }
     fields.programs.push_back(program);
     const std::string& name = dataset.fields()[source].name;
     fields.pipelines.push_back(
-        {.field = PipelineName(spec.name, name, field_options.view()),
+        {.field = PipelineName(spec.name, name, field_options),
          .transforms = transforms.back(),
          .layout = layout});
   }

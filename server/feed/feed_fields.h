@@ -49,6 +49,10 @@ struct FeedFields {
   // are mixed with.
   std::vector<FieldProgram> programs;
   std::vector<FieldPipeline> pipelines;  // for the transforms hash
+  // Of windows, in steps: where the field's begins in that of the row.
+  std::vector<int64_t> shifts;
+
+  int64_t largest_shift() const;
 };
 
 // Returns sources and specs of the fields `names` of a batch. If `names` is
@@ -61,14 +65,18 @@ absl::StatusOr<FeedFields> ChooseFeedFields(const Dataset& dataset,
 // Compiles the fields that ChooseFeedFields returns. A field's random draws do
 // not depend on the choice of other fields. `options` are of
 // CompleteFieldOptions. With `skips_packed`, packed fields without options get
-// empty programs.
+// empty programs. With `window_length` above 0 each row has so many samples,
+// and its index is that of the first.
 //   INVALID_ARGUMENT  as ChooseFeedFields; options for a field that is not
 //                     selected; and as CompileField, LinkMixedLabels and
-//                     CheckPairedSizes
-absl::StatusOr<FeedFields> CompileFeedFields(
-    const Dataset& dataset, std::vector<std::string> names,
-    const FieldOptionsMap& options, bool skips_packed,
-    const TransformLimits& limits = {});
+//                     CheckPairedSizes; windows of an image, or of too many
+//                     elements; a shift without windows
+absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
+                                             std::vector<std::string> names,
+                                             const FieldOptionsMap& options,
+                                             bool skips_packed,
+                                             const TransformLimits& limits = {},
+                                             uint64_t window_length = 0);
 
 }  // namespace datasetd
 

@@ -71,6 +71,31 @@ absl::Status CheckGroups(const v1::FeedOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckWindows(const v1::FeedOptions& options) {
+  const v1::WindowOrder& order = options.window_order();
+  if (options.has_mixture() || options.has_weighted_order() ||
+      options.has_group_order() || options.subset_size() != 0 ||
+      options.has_rows_per_epoch()) {
+    return absl::InvalidArgumentError(
+        "window_order: windows are of a whole dataset, so that mixture, "
+        "weighted_order, group_order, subset_size and rows_per_epoch must not "
+        "be set");
+  }
+  const bool has_order = order.order_case() != v1::WindowOrder::ORDER_NOT_SET;
+  if (has_order == options.has_client_order()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: the order is ",
+        has_order ? "the client's, so that neither blocks nor random may be set"
+                  : "not set: set blocks or random"));
+  }
+  if (order.has_random() && options.shuffle()) {
+    return absl::InvalidArgumentError(
+        "window_order: random windows are an order of their own, so that "
+        "shuffle must not be set");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string DatasetName(const v1::FeedOptions& options) {
@@ -96,6 +121,9 @@ absl::Status CheckFeedOptions(const v1::FeedOptions& options) {
   if (options.name().size() > kMaxNameLength) {
     return absl::InvalidArgumentError(
         absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
+  }
+  if (options.has_window_order()) {
+    DATASETD_RETURN_IF_ERROR(CheckWindows(options));
   }
   if (options.has_mixture()) return CheckMixture(options);
   if (options.has_weighted_order() &&

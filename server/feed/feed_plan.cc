@@ -123,6 +123,32 @@ GroupTable::Options PlanGroups(const v1::GroupOrder& order,
   return {.num_samples = sampler.num_samples, .group_size = sampler.group_size};
 }
 
+// Also sets the windows in `sampler`.
+absl::Status PlanWindowOrder(const v1::FeedOptions& options,
+                             const FeedFields& fields, const Dataset& dataset,
+                             SamplerOptions& sampler) {
+  DATASETD_ASSIGN_OR_RETURN(
+      const WindowPlan windows,
+      PlanWindows(options.window_order(), options.shuffle(),
+                  fields.largest_shift(), dataset.num_samples(),
+                  dataset.name()));
+  for (const size_t source : fields.sources) {
+    if (dataset.field_memory(source).extents().size() < 2) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: field '", dataset.fields()[source].name,
+        "' of dataset '", dataset.name(),
+        "' is in several memories, and a window must be in one: load it with "
+        "the residency device or pinned, and not over several devices"));
+  }
+  if (windows.is_random) {
+    sampler.num_draws = windows.num_windows;
+  } else if (options.window_order().has_blocks()) {
+    sampler.num_samples = static_cast<int64_t>(windows.num_windows);
+  }
+  sampler.windows = windows;
+  return absl::OkStatus();
+}
+
 // Checks the start, and unless the client makes the order, what the sampler
 // takes.
 absl::Status CheckOrder(const v1::FeedOptions& options,
@@ -143,9 +169,9 @@ absl::Status CheckOrder(const v1::FeedOptions& options,
 }
 
 ClientOrder::Options PlanOrder(const v1::FeedOptions& options,
-                               const Dataset& dataset, int64_t num_slots) {
+                               int64_t num_samples, int64_t num_slots) {
   ClientOrder::Options order;
-  order.num_samples = dataset.num_samples();
+  order.num_samples = num_samples;
   order.batch_size = options.batch_size();
   if (options.has_group_order()) {
     order.group_size = options.group_order().group_size();
@@ -190,7 +216,8 @@ absl::StatusOr<Compiled> Compile(const v1::FeedOptions& options,
       compiled.fields,
       CompileFeedFields(
           dataset, {options.field_names().begin(), options.field_names().end()},
-          field_options, /*skips_packed=*/false, limits));
+          field_options, /*skips_packed=*/false, limits,
+          options.window_order().length()));
   std::vector<FieldProgram>& programs = compiled.fields.programs;
   DATASETD_RETURN_IF_ERROR(
       CheckMixedLabels(dataset, compiled.fields.sources, programs));
@@ -402,10 +429,21 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
     plan.array_bytes =
         SaturatingAdd(plan.array_bytes, GroupTable::SizeBytes(*plan.groups));
   }
+  plan.num_samples = plan.feed.sampler.num_samples;
+  if (options.has_window_order()) {
+    DATASETD_RETURN_IF_ERROR(
+        PlanWindowOrder(options, fields, dataset, plan.feed.sampler));
+    const WindowPlan& windows = *plan.feed.sampler.windows;
+    plan.feed.window_steps = windows.num_steps;
+    plan.num_samples = static_cast<int64_t>(
+        options.has_client_order() ? windows.num_starts : windows.num_windows);
+  }
   plan.feed.backend = device;
   plan.feed.sources = fields.sources;
-  plan.feed.staging = PlanStaging(dataset, backend, fields.sources, program,
-                                  options.batch_size(), plan.num_slots);
+  plan.feed.staging = PlanStaging(
+      dataset, backend, fields.sources, program, options.batch_size(),
+      plan.num_slots,
+      {.shifts = fields.shifts, .num_steps = plan.feed.window_steps});
   int64_t team_bytes = 0;
   for (Compiled& one : compiled) {
     FillMixture(dataset, fields.sources,
@@ -435,7 +473,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
     plan.team_bytes = team_bytes;
   }
   if (options.has_client_order()) {
-    plan.order = PlanOrder(options, dataset, plan.num_slots);
+    plan.order = PlanOrder(options, plan.num_samples, plan.num_slots);
     plan.scratch_bytes =
         SaturatingAdd(plan.scratch_bytes, ClientOrder::SizeBytes(*plan.order));
   }

@@ -46,6 +46,7 @@ struct FeedPlan {
   std::optional<WeightTable::Options> weights;
   // Set if it is of groups that the daemon draws.
   std::optional<GroupTable::Options> groups;
+  int64_t num_samples = 0;  // of OpenFeedResponse
   std::string transforms_hash;
 };
 
@@ -61,8 +62,8 @@ int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
 // dataset is made of its parts.
 // REQUIRES: CheckFeedOptions(options) is OK.
 //   INVALID_ARGUMENT  a field, an op, the batch size, the order, its start, the
-//                     size of the subset or of the weights are invalid, or an
-//                     op exceeds the limits
+//                     size of the subset or of the weights, or the windows are
+//                     invalid, or an op exceeds the limits
 absl::StatusOr<FeedPlan> PlanFeed(
     const v1::FeedOptions& options, const FieldOptionsMap& fields,
     std::shared_ptr<const Dataset> dataset, const TransformLimits& limits = {},

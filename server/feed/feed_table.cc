@@ -180,7 +180,7 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
     MutexLock lock(&mutex_);
     id = next_id_++;
   }
-  const auto num_samples = static_cast<uint64_t>(plan.feed.sampler.num_samples);
+  const auto num_samples = static_cast<uint64_t>(plan.num_samples);
   // Without the lock, since it may take long.
   DATASETD_ASSIGN_OR_RETURN(
       std::unique_ptr<FeedRecord> record,

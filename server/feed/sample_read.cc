@@ -215,8 +215,9 @@ absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
   for (const FieldSpec& spec : chosen.specs) {
     const auto given = fields.find(spec.name);
     const bool is_plain =
-        given == fields.end() || given->second.transforms().empty();
-    if (!spec.is_packed() || !is_plain) {
+        given == fields.end() ||
+        (given->second.transforms().empty() && given->second.shift() == 0);
+    if (!spec.is_packed() || !is_plain || request.window_length() > 0) {
       plan.options.add_field_names(spec.name);
     } else if (given != fields.end()) {
       fields.erase(given);
@@ -229,6 +230,9 @@ absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
     plan.options.mutable_client_order()->set_draws_by_sample(true);
     plan.options.mutable_start()->set_epoch(request.epoch());
     plan.options.set_keeps_datasets(request.keeps_datasets());
+    if (request.window_length() > 0) {
+      plan.options.mutable_window_order()->set_length(request.window_length());
+    }
     DATASETD_ASSIGN_OR_RETURN(
         plan.feed, PlanFeed(plan.options, fields, use.dataset(), limits,
                             use.backend(), /*free_bytes=*/0,

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "cuda/kernels/math/permutation.h"
 #include "cuda/kernels/math/random.h"
+#include "server/feed/uniform_int64.h"
 
 namespace datasetd {
 namespace {
@@ -27,6 +28,7 @@ constexpr int64_t kDrawNanoseconds = 200;  // of a large WeightTable
 constexpr int64_t kGroupNanoseconds = 1000;
 constexpr int64_t kGroupRowNanoseconds = 150;
 constexpr int64_t kSubsetNanoseconds = 10;
+constexpr int64_t kStartNanoseconds = 20;
 
 absl::Status ValidateDraws(const SamplerOptions& options) {
   // A position is one 32-bit word of the Philox counter of random ops.
@@ -34,16 +36,21 @@ absl::Status ValidateDraws(const SamplerOptions& options) {
       kMaxNumSamples - std::min<uint64_t>(kMaxNumSamples, options.world_size);
   if (*options.num_draws > max_draws) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.mixture.has_value() ? "num_rows" : "num_draws",
+        absl::StrCat(options.mixture.has_value()   ? "num_rows"
+                     : options.windows.has_value() ? "num_windows"
+                                                   : "num_draws",
                      " is ", *options.num_draws, "; with world_size ",
                      options.world_size, " it must be within 0..", max_draws));
   }
   if (options.first_position > 0 &&
       options.first_position >= *options.num_draws) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "first_position is ", options.first_position, "; with ",
-        *options.num_draws, options.mixture.has_value() ? " rows" : " draws",
-        " it must be 0 or below that"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("first_position is ", options.first_position, "; with ",
+                     *options.num_draws,
+                     options.mixture.has_value()   ? " rows"
+                     : options.windows.has_value() ? " windows"
+                                                   : " draws",
+                     " it must be 0 or below that"));
   }
   if (options.subset != nullptr ||
       (options.shuffle && !options.mixture.has_value())) {
@@ -125,8 +132,9 @@ absl::Status Validate(const SamplerOptions& options) {
   if (options.first_position >= static_cast<uint64_t>(options.num_samples)) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_position is ", options.first_position, "; with ",
-                     options.num_samples, " samples it must be within 0..",
-                     options.num_samples - 1));
+                     options.num_samples,
+                     options.windows.has_value() ? " windows" : " samples",
+                     " it must be within 0..", options.num_samples - 1));
   }
   return absl::OkStatus();
 }
@@ -164,11 +172,8 @@ uint64_t NumBatches(const SamplerOptions& options) {
   return num_rows / batch_size + (has_rest && !options.drop_last ? 1 : 0);
 }
 
-// In [0, bound). Deviates from uniform by less than bound / 2^64, which is
-// 2^-48 for the largest table.
-uint64_t UniformInt64(uint64_t word, uint64_t bound) {
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(word) * bound) >>
-                               64);
+bool DrawsStarts(const SamplerOptions& options) {
+  return options.windows.has_value() && options.windows->is_random;
 }
 
 // Step s of the shuffle swaps position i = size - 1 - s with one of 0..i,
@@ -178,15 +183,13 @@ void Shuffle(uint64_t seed, uint64_t epoch, absl::Span<uint16_t> order) {
   Words4 words = {};
   for (size_t step = 0; step + 1 < order.size(); ++step) {
     const size_t i = order.size() - 1 - step;
-    const int half = step % 2;
+    const size_t half = step % 2;
     if (half == 0) {
       words = Draw(seed, static_cast<uint32_t>(step / 2), kShuffleOpIndex,
                    static_cast<uint32_t>(epoch),
                    static_cast<uint32_t>(epoch >> 32));
     }
-    const uint64_t word =
-        words.word[2 * half] | uint64_t{words.word[2 * half + 1]} << 32;
-    std::swap(order[i], order[UniformInt64(word, i + 1)]);
+    std::swap(order[i], order[UniformInt64(HalfOf(words, half), i + 1)]);
   }
 }
 
@@ -258,9 +261,9 @@ absl::StatusOr<int64_t> Sampler::CountBatches(const SamplerOptions& options) {
 absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Create(
     const SamplerOptions& options) {
   DATASETD_RETURN_IF_ERROR(Validate(options));
-  Require((options.weights != nullptr || options.mixture.has_value()) ==
-              options.num_draws.has_value(),
-          "draws are by weight or of a mixture");
+  Require((options.weights != nullptr || options.mixture.has_value() ||
+           DrawsStarts(options)) == options.num_draws.has_value(),
+          "draws are by weight, of a mixture or of windows");
   Require((options.groups != nullptr) == options.num_groups.has_value(),
           "a number of groups");
   return absl::WrapUnique(new Sampler(options));
@@ -283,11 +286,13 @@ Sampler::Sampler(const SamplerOptions& options)
                    ? std::make_unique<MixtureOrder>(*options.mixture, shuffle_,
                                                     seed_)
                    : nullptr),
+      windows_(options.windows),
       num_rows_(NumRows(options)),
       num_batches_(NumBatches(options)) {
-  num_unpadded_rows_ = weights_ != nullptr || groups_ != nullptr
-                           ? num_rows_
-                           : std::min(num_rows_, NumUnpadded(options));
+  num_unpadded_rows_ =
+      weights_ != nullptr || groups_ != nullptr || DrawsStarts(options)
+          ? num_rows_
+          : std::min(num_rows_, NumUnpadded(options));
   if (NeedsTables(options)) {
     tables_ = std::make_unique<Tables>(seed_, options.num_samples);
   }
@@ -330,6 +335,10 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
                   indices);
   } else if (mixture_ != nullptr) {
     FillMixed(epoch, batch, first_row, indices);
+  } else if (windows_.has_value() && windows_->is_random) {
+    DrawStarts(*windows_, seed_, epoch, Position(first_row), world_size_,
+               indices);
+    return;
   } else if (tables_ != nullptr) {
     const uint16_t* order = tables_->Use(epoch);
     Gather(
@@ -349,6 +358,7 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
     Require(subset_->size() == num_samples_, "the subset is there");
     for (int64_t& index : indices) index = (*subset_)[index];
   }
+  if (windows_.has_value()) PlaceBlocks(*windows_, seed_, epoch, indices);
 }
 
 void Sampler::FillMixed(uint64_t epoch, uint64_t batch, uint64_t first_row,
@@ -390,6 +400,7 @@ int64_t Sampler::row_nanoseconds() const {
            kGroupNanoseconds / static_cast<int64_t>(group_size_);
   }
   if (mixture_ != nullptr) return mixture_->row_nanoseconds();
+  if (windows_.has_value() && windows_->is_random) return kStartNanoseconds;
   return (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds
                                          : kRowNanoseconds) +
          (subset_ != nullptr ? kSubsetNanoseconds : 0);

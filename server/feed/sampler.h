@@ -34,6 +34,11 @@
 // With groups, position p is group p of the epoch (group_table.h), N above is
 // num_groups, and a batch has batch_size / group_size positions, each of
 // group_size rows. Positions from N on are further groups.
+//
+// With windows of a stream, indices are first steps of windows
+// (window_order.h). Of blocks N is their number. If starts are drawn, position
+// p is draw p, and N and positions from N on are as with weights.
+//
 // With a mixture, position p is row p of the epoch (mixture_order.h), and N
 // above is num_draws. Its batches are those of all ranks: batch b has positions
 // f + b * batch_size * w and on, f being first_position.
@@ -60,6 +65,7 @@
 #include "server/feed/mixture_order.h"
 #include "server/feed/subset.h"
 #include "server/feed/weight_table.h"
+#include "server/feed/window_order.h"
 
 namespace datasetd {
 
@@ -84,7 +90,11 @@ struct SamplerOptions {
   std::shared_ptr<const WeightTable> weights;
   // Of a mixture with ratios; excludes weights, groups and subset.
   std::optional<MixtureOptions> mixture;
-  // Rows per epoch over all ranks; set if there are weights or a mixture.
+  // Of windows; excludes weights, groups, subset and mixture. num_samples are
+  // blocks.
+  std::optional<WindowPlan> windows;
+  // Rows per epoch over all ranks; set if there are weights, a mixture or
+  // random windows.
   std::optional<uint64_t> num_draws;
   // Finished when Fill is called; excludes shuffle and weights, and with a
   // subset draws places in it. Null: no groups.
@@ -108,8 +118,8 @@ class Sampler {
   // The memory of Create(options), but for the subset and the weights.
   static int64_t TableBytes(const SamplerOptions& options);
 
-  // Errors as CountBatches. REQUIRES: num_draws is set if and only if weights
-  // or a mixture are; num_groups, if and only if groups are.
+  // Errors as CountBatches. REQUIRES: num_draws is set if and only if weights,
+  // a mixture or random windows are; num_groups, if and only if groups are.
   static absl::StatusOr<std::unique_ptr<Sampler>> Create(
       const SamplerOptions& options);
   ~Sampler();
@@ -193,6 +203,7 @@ class Sampler {
   std::shared_ptr<const WeightTable> weights_;      // null: none
   const std::shared_ptr<const GroupTable> groups_;  // null: none
   const std::unique_ptr<MixtureOrder> mixture_;     // null: none
+  const std::optional<WindowPlan> windows_;
   const uint64_t num_rows_;  // per epoch, equal for all ranks
   const uint64_t num_batches_;
   uint64_t num_unpadded_rows_;      // the first of these

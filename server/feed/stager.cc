@@ -66,7 +66,7 @@ int64_t StagingPlan::size_bytes() const {
 StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
                         absl::Span<const size_t> sources,
                         const AugmentProgram& program, int64_t batch_size,
-                        int64_t num_slots) {
+                        int64_t num_slots, const StagedWindows& windows) {
   StagingPlan plan;
   if (std::all_of(sources.begin(), sources.end(), [&](size_t source) {
         return dataset.IsFieldWholeOn(source, backend);
@@ -84,6 +84,9 @@ StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
         plan.fields.begin(), plan.fields.end(),
         [&](const auto& field) { return field.source == sources[f]; });
     plan.field_of.push_back(static_cast<size_t>(same - plan.fields.begin()));
+    plan.shift_bytes.push_back(windows.shifts.empty() || spec.is_packed()
+                                   ? 0
+                                   : windows.shifts[f] * spec.sample_bytes());
     if (same != plan.fields.end()) continue;
     StagingPlan::Field& field = plan.fields.emplace_back();
     field.source = sources[f];
@@ -98,9 +101,11 @@ StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
           2 * LargestSample(dataset, sources[f]));
     } else {
       field.sample_bytes = spec.sample_bytes();
-      field.place_bytes = Aligned(std::max<int64_t>(field.sample_bytes, 1));
+      field.row_bytes =
+          SaturatingMultiply(field.sample_bytes, windows.num_steps);
+      field.place_bytes = Aligned(std::max<int64_t>(field.row_bytes, 1));
       row_bytes = SaturatingAdd(row_bytes, field.place_bytes);
-      row_pieces += NumPieces(field.sample_bytes);
+      row_pieces += NumPieces(field.row_bytes);
     }
   }
   const int64_t most =
@@ -177,7 +182,7 @@ void Stager::SetSources(AugmentProgram* program) const {
     const size_t field = plan_.field_of[f];
     FieldProgram& to = program->fields[f];
     if (plan_.fields[field].place_bytes > 0) {
-      to.source = areas_[field];
+      to.source = areas_[field] + plan_.shift_bytes[f];
       to.sample_stride_bytes = plan_.fields[field].place_bytes;
     } else {
       to.source = packed_;
@@ -226,9 +231,8 @@ void Stager::AddPlaces(size_t batch, int32_t row) {
   const Dataset::Place sample = dataset_.Locate(rows_[batch][row]);
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     if (plan_.fields[f].place_bytes == 0) continue;
-    const int64_t sample_bytes = plan_.fields[f].sample_bytes;
-    Add(*sample.dataset, f, sample.index * sample_bytes, sample_bytes,
-        PlaceOf(f, place));
+    Add(*sample.dataset, f, sample.index * plan_.fields[f].sample_bytes,
+        plan_.fields[f].row_bytes, PlaceOf(f, place));
   }
 }
 

@@ -38,10 +38,13 @@ struct StagingPlan {
   struct Field {
     size_t source = 0;  // the dataset's field
     int64_t sample_bytes = 0;
-    int64_t place_bytes = 0;  // of one sample; 0: packed
+    int64_t row_bytes = 0;    // of a sample, or a window of them
+    int64_t place_bytes = 0;  // of one row; 0: packed
   };
   std::vector<Field> fields;
-  std::vector<size_t> field_of;  // by field of the program
+  // By field of the program: its field above, and where it begins in a place.
+  std::vector<size_t> field_of;
+  std::vector<int64_t> shift_bytes;
   bool has_mix = false;
   int64_t batch_size = 0;
   int max_batches = 0;       // of a launch
@@ -54,11 +57,18 @@ struct StagingPlan {
   int64_t size_bytes() const;
 };
 
-// `sources` are the dataset's fields of `program`, one for each.
+// Rows that are windows of samples (FeedFields::shifts, WindowPlan::num_steps).
+struct StagedWindows {
+  std::vector<int64_t> shifts;  // by field of the program; empty: all 0
+  int64_t num_steps = 1;
+};
+
+// `sources` are the dataset's fields of `program`, one for each. REQUIRES: the
+// fields of windows have one extent.
 StagingPlan PlanStaging(const Dataset& dataset, const Backend& backend,
                         absl::Span<const size_t> sources,
                         const AugmentProgram& program, int64_t batch_size,
-                        int64_t num_slots);
+                        int64_t num_slots, const StagedWindows& windows = {});
 
 class Stager {
  public:

@@ -7,6 +7,7 @@
 #include "server/readers/archives/webdataset_reader.h"
 #include "server/readers/arrays/npy_reader.h"
 #include "server/readers/arrays/raw_reader.h"
+#include "server/readers/arrays/tokens_reader.h"
 #include "server/readers/images/image_csv_reader.h"
 #include "server/readers/images/image_folder_reader.h"
 #include "server/readers/join_reader.h"
@@ -54,6 +55,7 @@ constexpr Format kFormats[] = {
     {"recordio"},
     {"safetensors"},
     {"tfrecord"},
+    {"tokens", OpenTokensReader},
     {"torch_file"},
     {"webdataset", OpenWebdatasetReader},
     {"zarr"},

@@ -16,7 +16,7 @@ harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
   harnesses=(cifar_reader image_codec image_csv_reader image_folder_reader
     join_reader mnist_reader npy_reader npy_header pushed_images raw_reader
-    webdataset_reader config cache_entry manifest ring attach requests
+    tokens_reader webdataset_reader config cache_entry manifest ring attach requests
     pipelines)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}

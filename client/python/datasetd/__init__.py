@@ -30,6 +30,7 @@ from ._descriptions import (
 )
 from ._loader.benchmark import BenchmarkResult, benchmark
 from ._loader.loader import DataLoader
+from ._order.windows import blocks, random_windows
 from ._version import __version__ as __version__
 from .errors import *  # noqa: F401,F403
 
@@ -49,12 +50,14 @@ __all__ = [
     "Subset",
     "Tensor",
     "benchmark",
+    "blocks",
     "concat",
     "connect",
     "connect_or_start",
     "load",
     "mixture",
     "push",
+    "random_windows",
     "sources",
     "start_local",
     "transforms",

@@ -317,6 +317,14 @@ int32_t AugmentField(const AugmentProgram& program, const FieldProgram& field,
   }
 }
 
+// As CastElementBits to int64, of `count` elements.
+template <typename In>
+void WidenElements(const uint8_t* from, int64_t count, uint8_t* to) {
+  const auto* const in = reinterpret_cast<const In*>(from);
+  auto* const out = reinterpret_cast<int64_t*>(to);
+  for (int64_t k = 0; k < count; ++k) out[k] = static_cast<int64_t>(in[k]);
+}
+
 // Copies elements first .. first + count of a sample.
 void CopyElements(const FieldProgram& field, const uint8_t* from, int64_t first,
                   int64_t count, uint8_t* to) {
@@ -325,6 +333,29 @@ void CopyElements(const FieldProgram& field, const uint8_t* from, int64_t first,
     std::memcpy(to + first * size_bytes, from + first * size_bytes,
                 static_cast<size_t>(count * size_bytes));
     return;
+  }
+  // Such as tokens.
+  if (field.out_dtype == Dtype::kInt64) {
+    const auto widen = [&](auto widen_elements) {
+      widen_elements(from + first * DtypeSizeBytes(field.in_dtype), count,
+                     to + first * size_bytes);
+    };
+    switch (field.in_dtype) {
+      case Dtype::kUint8:
+        return widen(WidenElements<uint8_t>);
+      case Dtype::kInt8:
+        return widen(WidenElements<int8_t>);
+      case Dtype::kInt16:
+        return widen(WidenElements<int16_t>);
+      case Dtype::kUint16:
+        return widen(WidenElements<uint16_t>);
+      case Dtype::kUint32:
+        return widen(WidenElements<uint32_t>);
+      case Dtype::kInt32:
+        return widen(WidenElements<int32_t>);
+      default:
+        break;
+    }
   }
   for (int64_t k = first; k < first + count; ++k) {
     StoreBits(to, DtypeSizeBytes(field.out_dtype), k,

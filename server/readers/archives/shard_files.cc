@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/files/reopened_file.h"
-#include "server/readers/archives/brace_pattern.h"
+#include "server/readers/brace_pattern.h"
 #include "server/readers/inflated_file.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"

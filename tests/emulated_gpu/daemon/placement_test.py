@@ -590,3 +590,40 @@ def test_the_page_says_what_there_is():
 
 if __name__ == "__main__":
     harness.main(__file__)
+
+
+def _fields(dataset, num_fields, **options):
+    """{(epoch, first step): bytes of all fields} of rows that are windows."""
+    options = {"batch_size": _BATCH_SIZE, "seed": 5, "timeout": 60,
+               "framework": "numpy" if dataset.device == "cpu" else "dlpack",
+               **options}
+    with datasetd.DataLoader(dataset, **options) as loader:
+        epochs = [loaders.take_epoch(loader) for _ in range(2)]
+        return [[loaders.by_sample(batches, field=f)
+                 for f in range(num_fields)] for batches in epochs]
+
+
+def test_windows_are_the_same_bits_wherever_a_stream_lies():
+    stream = np.random.default_rng(3).integers(0, 2**16, 30_001, np.uint16)
+    signal = np.random.default_rng(4).standard_normal((30_001, 3)).astype("f4")
+    data = {"tokens": stream, "signal": signal}
+    halves = {"signal": [T.ToDtype("float16")]}
+    orders = [(datasetd.blocks(257), True), (datasetd.blocks(5, 3), False),
+              (datasetd.random_windows(1000, 100), False)]
+    with _open(devices=["cuda:0", "cpu"]) as (_, client):
+        datasets = [client.push_dataset(name, data, device=device,
+                                        residency=residency)
+                    for name, device, residency in (
+                        ("host", "cpu", "device"), ("gpu", "cuda:0", "device"),
+                        ("pinned", "cuda:0", "pinned"))]
+        for windows, shuffle in orders:
+            rows = [_fields(dataset, 3, transforms=halves, windows=windows,
+                            shuffle=shuffle) for dataset in datasets]
+            assert rows[0] == rows[1] == rows[2]
+            assert len(rows[0][0][0]) > 90
+        split = client.push_dataset(
+            "split", data, device="cuda:0", residency="split",
+            device_bytes=100_000)
+        with pytest.raises(datasetd.errors.InvalidArgument,
+                           match="'split' is in several memories.*pinned"):
+            datasetd.DataLoader(split, 4, windows=8, framework="dlpack")

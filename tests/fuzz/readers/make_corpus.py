@@ -90,6 +90,12 @@ def folders(out):
     write(out, "raw_reader", "vector",
           part(b"shape=3\ndtype=float32\nheader_bytes=4\nlabel_bytes=4\n"
                b"label=last\nname=x\n") + bytes(4) + bytes(range(32)))
+    write(out, "tokens_reader", "shards",
+          part(b"dtype=int32\nheader_bytes=4\nname=x\n") +
+          part(bytes(range(24))) + bytes(range(12)))
+    write(out, "tokens_reader", "npy", part(b"npy\n") +
+          part(npy(np.arange(5, dtype=np.uint16))) +
+          npy(np.arange(7, dtype=np.uint16)))
     write(out, "join_reader", "folder_npy",
           part(b"parts=image_folder:faces,npy:audio\n") + b"")
     write(out, "join_reader", "list_raw",

@@ -227,6 +227,35 @@ TEST_F(StagerTest, ALaunchOfSeveralBatchesHasOneList) {
   }
 }
 
+TEST_F(StagerTest, AWindowIsOneCopyForAllFieldsOfOneSource) {
+  constexpr int64_t kSteps = 20;
+  MakeScalars(1);
+  sources_ = {0, 0};
+  program_->num_fields = 2;
+  plan_ = PlanStaging(*dataset_, backend_, sources_, *program_,
+                      /*batch_size=*/5, /*num_slots=*/4,
+                      {.shifts = {0, 3}, .num_steps = kSteps + 3});
+  auto stager = Stager::Create(plan_, *dataset_, backend_, 0, [] {});
+  ASSERT_THAT(stager, IsOk());
+  stager_ = *std::move(stager);
+  stager_->SetSources(program_.get());
+  std::vector<int64_t> starts = {0, 977, 3, 4, 600};
+  Begin({&starts});
+  ASSERT_THAT(stager_->Stage(0), IsOk());
+  EXPECT_THAT(lists_, ElementsAre(5));
+  for (int32_t row = 0; row < 5; ++row) {
+    for (const size_t f : {0, 1}) {
+      const FieldProgram& field = program_->fields[f];
+      const uint8_t* const from =
+          field.source + tasks_[0].indices[row] * field.sample_stride_bytes;
+      for (int64_t k = 0; k < kSteps * 4; ++k) {
+        const int64_t step = starts[row] + (f == 0 ? 0 : 3) + k / 4;
+        ASSERT_EQ(from[k], ByteOf(0, step, k % 4)) << row << " " << k;
+      }
+    }
+  }
+}
+
 TEST_F(StagerTest, PackedSamplesThatDoNotFitAreStagedInParts) {
   MakeDataset({{.name = "image",
                 .shape = {kAnyExtent, kAnyExtent, 3},

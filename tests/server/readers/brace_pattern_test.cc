@@ -1,4 +1,4 @@
-#include "server/readers/archives/brace_pattern.h"
+#include "server/readers/brace_pattern.h"
 
 #include <string>
 #include <vector>

@@ -13,7 +13,7 @@ namespace datasetd::testing {
 namespace {
 
 Dtype DtypeOfName(const std::string& name) {
-  for (int value = 1; value <= 8; ++value) {
+  for (int value = 1; DtypeSizeBytes(static_cast<Dtype>(value)) != 0; ++value) {
     if (name == DtypeName(static_cast<Dtype>(value))) {
       return static_cast<Dtype>(value);
     }

@@ -21,6 +21,15 @@ def single_file(out, name, format_name, file, data, split="", options=None):
     return case
 
 
+def several_files(out, name, format_name, pattern, files, options):
+    """A case whose path is a pattern of files."""
+    case = Case(out, name, format_name, options=options)
+    for file, data in files.items():
+        case.source(file, data)
+    case.expected["path"] = pattern
+    return case
+
+
 def raw(out):
     count = 9
     pixels = images(count, 5, 7, 3)
@@ -58,6 +67,24 @@ def raw(out):
     case = single_file(out, "raw_blocks", "raw", "data.bin", grey.tobytes(),
                        options={"shape": "40x30"})
     case.field("image", grey, "uint8", [40, 30, 1], True)
+    case.close()
+
+
+def tokens(out):
+    # A cut between two steps would not show: no 64th of a file is there.
+    stream = RNG.integers(0, 2**16, (128, 7), dtype=np.uint16)
+    shards = {f"s_{i}.bin": b"head" + part.tobytes()
+              for i, part in enumerate(np.split(stream, 4))}
+    case = several_files(out, "tokens_shards", "tokens", "s_{0..3}.bin",
+                         shards, options={"header_bytes": "4", "shape": "7"})
+    case.field("tokens", stream, "uint16", [7], False)
+    case.close()
+
+    signal = RNG.standard_normal((90, 3)).astype(np.float32)
+    shards = {"0.npy": npy_of(signal[:40]), "1.npy": npy_of(signal[40:])}
+    case = several_files(out, "tokens_npy", "tokens", "{0,1}.npy", shards,
+                         options={"name": "eeg"})
+    case.field("eeg", signal, "float32", [3], False)
     case.close()
 
 
@@ -197,3 +224,4 @@ def main(out):
     join(out)
     webdataset(out)
     raw(out)
+    tokens(out)

@@ -18,9 +18,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(ReaderTest, FormatsAreSorted) {
-  EXPECT_THAT(ReaderFormats(),
-              ElementsAre("cifar10", "cifar100", "image_csv", "image_folder",
-                          "join", "mnist", "npy", "raw", "webdataset"));
+  EXPECT_THAT(
+      ReaderFormats(),
+      ElementsAre("cifar10", "cifar100", "image_csv", "image_folder", "join",
+                  "mnist", "npy", "raw", "tokens", "webdataset"));
 }
 
 TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
@@ -28,14 +29,14 @@ TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
   for (const char* format : {"", "cifar", "CIFAR10", "zip"}) {
     EXPECT_THAT(OpenReader(testing::SpecOf(format, "/x"), {files}),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("join, mnist, npy, raw, webdataset")));
+                         HasSubstr("mnist, npy, raw, tokens, webdataset")));
   }
 }
 
 TEST(ReaderTest, ClassNamesAreForFormatsThatDeriveClasses) {
   const testing::MemoryFileSystem files;
   for (const std::string format :
-       {"cifar10", "join", "mnist", "npy", "raw", "webdataset"}) {
+       {"cifar10", "join", "mnist", "npy", "raw", "tokens", "webdataset"}) {
     EXPECT_THAT(OpenReader(testing::With(testing::SpecOf(format, "/x"),
                                          "class_names: 'a'"),
                            {files}),

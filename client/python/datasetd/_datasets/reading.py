@@ -124,6 +124,7 @@ def read(
     epoch: int = 0,
     timeout: Optional[float] = 0,
     keeps_datasets: bool = False,
+    window_length: str = "0",
 ) -> Batch[Any]:
     """Returns a Batch of copies of samples, in host memory; a field whose
     samples differ in size is a list of arrays.
@@ -139,6 +140,7 @@ def read(
       options: FieldOptions messages by field.
       timeout: seconds; 0: those of every call; None: no limit.
       keeps_datasets: evicts no unused dataset.
+      window_length: steps of the window that begins at each index; 0: samples.
     """
     request = {
         "field_names": list(fields),
@@ -146,6 +148,7 @@ def read(
         "seed": str(seed),
         "epoch": str(epoch),
         "keeps_datasets": keeps_datasets,
+        "window_length": window_length,
     }
     done = _Read(dataset, indices, request, timeout)
     try:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 from .._datasets.dataset import Dataset
 from .._datasets.mixture import Mixture
 from .._descriptions import Field
+from .._order.windows import TARGETS
 from .._warnings import warn_once
 from ..errors import InvalidArgument
 from ..transforms._pipeline import (
@@ -26,15 +27,21 @@ _LAYOUTS = ("NCHW", "NHWC")
 
 
 def chosen_fields(
-    dataset: Whole, fields: FieldNames, views: Views = None
+    dataset: Whole,
+    fields: FieldNames,
+    views: Views = None,
+    target_source: Optional[str] = None,
 ) -> List[Field]:
     """Returns the fields of a batch that `fields` names, in its order; None:
-    all. `views` stand in the place of the image."""
+    all. `views` stand in the place of the image, and `targets` behind the
+    field `target_source`, whose next steps they are."""
     there: Dict[str, Field] = {}
     image = None if views is None else _viewed(dataset, views)
     for field in dataset.fields:
         if field.name != image:
             there[field.name] = field
+            if field.name == target_source:
+                there[TARGETS] = field._replace(name=TARGETS)
             continue
         for view in views or ():
             there[view] = field._replace(name=view)

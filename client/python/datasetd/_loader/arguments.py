@@ -10,6 +10,7 @@ from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.mixture import Mixture, as_mixture
 from .._datasets.subset import whole_of
 from .._feed.options import chosen_fields, fields_message
+from .._order.windows import TARGETS, Windows
 from ..errors import InvalidArgument
 
 Whole = Union[Dataset, Mixture]
@@ -122,6 +123,27 @@ def check_mixture(dataset: Whole, **others: Any) -> None:
         )
 
 
+def check_windows(
+    windows: Windows,
+    dataset: Whole,
+    is_given: bool,
+    shuffle: bool,
+    **others: bool,
+) -> None:
+    """Checks that nothing else determines the order of windows. `is_given`: a
+    sampler does; `others` are arguments that windows exclude."""
+    if isinstance(dataset, Mixture):
+        raise InvalidArgument("windows= and a mixture exclude each other")
+    _exclude("windows=", **others)
+    if is_given and windows.order:
+        raise InvalidArgument(
+            "windows= with a sampler, whose indices are the first steps of "
+            f"windows, is a length: windows={windows.length}"
+        )
+    if windows.is_random:
+        _exclude("windows=random_windows()", shuffle=shuffle)
+
+
 def _exclude(argument: str, **others: bool) -> None:
     for other, is_given in others.items():
         if is_given:
@@ -138,11 +160,13 @@ def feed_options(
     transforms: Any,
     layout: Any,
     prefetch: Optional[int],
+    windows: Optional[Windows] = None,
 ) -> Tuple[Dict[str, Any], FrozenSet[str]]:
     """Returns FeedOptions without the order, and the names of a batch's
     images."""
     options: Dict[str, Any] = {"name": name}
-    chosen = chosen_fields(dataset, fields, views)
+    source = windows and windows.target_field(dataset.fields)
+    chosen = chosen_fields(dataset, fields, views, source or None)
 
     def message(ops: Any) -> Dict[str, Any]:
         return fields_message(dataset, chosen, ops, layout, views)
@@ -154,9 +178,13 @@ def feed_options(
         own = dataset.transforms_of_parts(transforms)
         options["mixture"] = dataset.message(own and list(map(message, own)))
         options["fields"] = message(() if own else transforms)
+    if source and any(field.name == TARGETS for field in chosen):
+        options["fields"].setdefault(TARGETS, {}).update(
+            source=source, shift=1
+        )
     if prefetch is not None:
         options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
-    if fields is not None or views is not None:
+    if fields is not None or views is not None or source:
         options["field_names"] = [field.name for field in chosen]
     return options, frozenset(field.name for field in chosen if field.is_image)
 

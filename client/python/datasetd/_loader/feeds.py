@@ -192,6 +192,9 @@ class Feeds:
                 int(options["seed"]),
                 epoch,
                 job.timeout,
+                window_length=options.get("window_order", {}).get(
+                    "length", "0"
+                ),
             )
         )
         if job.framework == "dlpack":

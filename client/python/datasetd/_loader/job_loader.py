@@ -490,7 +490,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         return iter(self)
 
     def _is_random(self) -> bool:
-        return self._order.kind in ("random", "weighted", "groups")
+        return self._order.is_random
 
     def _has_partition(self) -> bool:
         return self._order.partition is not None
@@ -499,7 +499,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         """Returns how many samples the next epoch repeats, over all ranks."""
         self._collective.follow()
         order = self._order
-        if order.weighted:
+        if order.weighted or order.draws_windows:
             return 0
         if order.partition is not None:
             return order.partition.num_padding_of_all()

@@ -19,6 +19,7 @@ from .._order.sampling import (
     index_array,
 )
 from .._order.weights import Weighted
+from .._order.windows import Windows
 from .._ranks import nodes
 from .._ranks.agreement import Agreement
 from .._ranks.ranks import Ranks
@@ -32,8 +33,9 @@ class JobOrder:
 
     Attributes: batch_size, shuffle, drop_last, pad; partition, weighted,
     groups, and samples, the indices of a subset, each None if there is none;
-    grouping; num_rows, rows of a mixture's epoch over all ranks, None if that
-    is the number of samples; is_given, whether a sampler decides.
+    grouping; windows, None if there are none; num_rows, rows of a mixture's
+    epoch over all ranks, None if that is the number of samples; is_given,
+    whether a sampler decides.
     """
 
     def __init__(
@@ -44,8 +46,10 @@ class JobOrder:
         shuffle: bool,
         drop_last: bool,
         pad: bool,
+        windows: Optional[Windows] = None,
     ) -> None:
-        """The daemon's order, of `subset` or else of all samples."""
+        """The daemon's order, of `subset` or else of all samples; with
+        `windows` of those."""
         self._dataset = dataset
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -69,6 +73,7 @@ class JobOrder:
         self.partition: Optional[Partition] = None
         self.groups: Optional[ClassGroups] = None
         self.grouping = Grouping(0)
+        self.windows = windows
         self._sampler: Any = None
         self._batch_sampler: Any = None
         # The samples that a sampler's indices are of; None: the dataset's.
@@ -173,6 +178,8 @@ class JobOrder:
             }
         elif self.grouping.size:
             options["group_order"] = {"group_size": self.grouping.size}
+        if self.windows is not None:
+            options["window_order"] = self.windows.message(is_sent)
         if is_sent:
             options["client_order"] = {}
         return options
@@ -281,7 +288,7 @@ class JobOrder:
 
     def num_positions(self, num_samples: int) -> int:
         """Returns the positions of the daemon's order in an epoch: groups, rows
-        of a mixture, or `num_samples`."""
+        of a mixture, or `num_samples`, which of windows the daemon counts."""
         if self.num_rows is not None:
             return self.num_rows
         return num_samples if self.groups is None else self.groups.num_groups
@@ -304,6 +311,16 @@ class JobOrder:
         return self.partition is None and not self.is_given
 
     @property
+    def draws_windows(self) -> bool:
+        """True if the first step of each window is drawn by itself."""
+        return self.windows is not None and self.windows.is_random
+
+    @property
+    def is_random(self) -> bool:
+        """True if the daemon's order depends on the seed."""
+        return self.kind in ("random", "weighted", "groups", "windows")
+
+    @property
     def kind(self) -> str:
         if self.groups is not None:
             return "groups"
@@ -311,6 +328,8 @@ class JobOrder:
             return "weighted"
         if self.is_given:
             return "given"
+        if self.draws_windows:
+            return "windows"
         return "random" if self.shuffle else "sequential"
 
     def identity(self) -> Dict[str, Any]:
@@ -325,6 +344,8 @@ class JobOrder:
             identity["classes"] = self.groups.hash
         if self.grouping.size:
             identity["group_size"] = self.grouping.size
+        if self.windows is not None:
+            identity["windows"] = self.windows.identity()
         if self.partition is not None:
             identity.update(self.partition.identity())
         return identity

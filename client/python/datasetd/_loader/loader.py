@@ -25,6 +25,7 @@ from .._feed.options import FieldNames, Layout
 from .._feed.reconnecting_feed import Job
 from .._order.groups import GroupBy
 from .._order.weights import Weights
+from .._order.windows import GivenWindows, as_windows
 from .._ranks import nodes
 from .._ranks.ranks import Number
 from ..errors import InvalidArgument
@@ -33,6 +34,7 @@ from . import torch_arguments as _torch_arguments
 from .arguments import (
     check_mixture,
     check_valid,
+    check_windows,
     chosen_subset,
     dataset_of,
     feed_options,
@@ -124,6 +126,13 @@ class DataLoader(JobLoader[ArrayT]):
       group_by: the classes of the groups: the name of a field of integers, or
         an integer for each sample (of `subset`, if given); below 0: never
         drawn. None: the labels.
+      windows: rows are windows of consecutive samples, which are the steps of
+        a stream, such as tokens: datasetd.blocks(length), datasetd.
+        random_windows(length), or a length: blocks of it, or with a sampler
+        windows that begin at its indices. A field is then [batch_size, length,
+        ...], integers are int64, and `targets` are the steps after those of
+        `tokens`. Batch.indices are the windows' first steps. Excludes images,
+        weights, subset, partition and groups (docs/sequences.md).
       subset: distinct sample indices: the loader behaves as if the dataset
         held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
@@ -242,6 +251,7 @@ class DataLoader(JobLoader[ArrayT]):
         weights: Optional[Weights] = ...,
         group_size: Optional[int] = ...,
         group_by: Optional[GroupBy] = ...,
+        windows: GivenWindows = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -277,6 +287,7 @@ class DataLoader(JobLoader[ArrayT]):
         weights: Optional[Weights] = ...,
         group_size: Optional[int] = ...,
         group_by: Optional[GroupBy] = ...,
+        windows: GivenWindows = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -312,6 +323,7 @@ class DataLoader(JobLoader[ArrayT]):
         weights: Optional[Weights] = ...,
         group_size: Optional[int] = ...,
         group_by: Optional[GroupBy] = ...,
+        windows: GivenWindows = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -346,6 +358,7 @@ class DataLoader(JobLoader[ArrayT]):
         weights: Optional[Weights] = None,
         group_size: Optional[int] = None,
         group_by: Optional[GroupBy] = None,
+        windows: GivenWindows = None,
         subset: Optional[Iterable[int]] = None,
         fields: FieldNames = None,
         views: Optional[Mapping[str, Pipelines]] = None,
@@ -399,16 +412,31 @@ class DataLoader(JobLoader[ArrayT]):
             partition=partition,
             group_size=group_size,
         )
+        cut = None if windows is None else as_windows(windows)
+        if cut is not None:
+            check_windows(
+                cut,
+                whole,
+                is_given=sampler is not None or batch_sampler is not None,
+                shuffle=shuffle,
+                subset=subset is not None or own_subset is not None,
+                weights=weights is not None,
+                partition=partition is not None,
+                group_size=group_size is not None,
+                views=views is not None,
+            )
         held = Held(on_held, f"a loader of dataset '{whole.name}'")
         if seed is not None and generator is not None:
             raise InvalidArgument("seed= and generator= exclude each other")
         options, images = feed_options(
-            whole, name, fields, views, transforms, layout, prefetch
+            whole, name, fields, views, transforms, layout, prefetch, cut
         )
         options["device"] = loader_device(whole, device)
         if with_valid:
             check_valid(options.get("field_names"), whole)
-        order = JobOrder(whole, subset, batch_size, shuffle, drop_last, pad)
+        order = JobOrder(
+            whole, subset, batch_size, shuffle, drop_last, pad, cut
+        )
         if weights is not None:
             order.weigh(order.weights_of(weights))
         if partition is not None:
@@ -423,9 +451,7 @@ class DataLoader(JobLoader[ArrayT]):
         timeout = loader_timeout(timeout)
         seconds = reconnect_seconds(reconnect)
         # After the other checks, so that a mistake draws nothing.
-        share.choose_seed(
-            seed, generator, order.kind in ("random", "weighted", "groups")
-        )
+        share.choose_seed(seed, generator, order.is_random)
         options.update(share.ranks._asdict())
         options["seed"] = str(order.seed_of(share.seed))
         job = Job(

@@ -17,6 +17,7 @@ _OPTIONAL = (
     "partition",
     "classes",
     "group_size",
+    "windows",
 )
 # These depend on which node holds which samples.
 _OF_PARTS = ("content_hash", "subset", "weights", "partition")
@@ -63,6 +64,10 @@ def checked_position(
         if has_other_parts and key in _OF_PARTS:
             continue
         if key in _SHARE and (index == 0 or num_samples is not None):
+            continue
+        # A whole epoch may have other windows.
+        is_whole = index == 0 and not state.get("first_position")
+        if is_whole and key == "windows" and key in state and key in job:
             continue
         if state.get(key) != job.get(key):
             if _is_of_another_hash(state.get(key), job.get(key)):
@@ -114,6 +119,7 @@ def _advice(
         "next_weights": "for the next epoch the loader has other weights than",
         "classes": "the loader has other classes of samples than",
         "group_size": "the loader has other groups than",
+        "windows": "the loader has other windows than",
         "seed": "the loader has another seed than",
     }.get(key)
     if what is None:

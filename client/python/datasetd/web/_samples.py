@@ -138,11 +138,13 @@ def _transforms(
         of_feed = client._session.call(
             "GetFeedTransforms", feed_id=str(request.feed_id)
         )["fields"]
+        # Fields of windows have no samples of their own.
+        shown = {n: one for n, one in of_feed.items() if not one["shift"]}
         return (
-            {name: list(one["transforms"]) for name, one in of_feed.items()},
+            {name: list(one["transforms"]) for name, one in shown.items()},
             {
                 name: {"source": one["source"], "view": one["view"]}
-                for name, one in of_feed.items()
+                for name, one in shown.items()
                 if one["source"]
             },
         )

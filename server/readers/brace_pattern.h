@@ -1,7 +1,7 @@
 // Expands file patterns such as train-{000..146}.tar.
 
-#ifndef DATASETD_SERVER_READERS_ARCHIVES_BRACE_PATTERN_H_
-#define DATASETD_SERVER_READERS_ARCHIVES_BRACE_PATTERN_H_
+#ifndef DATASETD_SERVER_READERS_BRACE_PATTERN_H_
+#define DATASETD_SERVER_READERS_BRACE_PATTERN_H_
 
 #include <string>
 #include <vector>
@@ -24,4 +24,4 @@ absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern,
 
 }  // namespace datasetd
 
-#endif  // DATASETD_SERVER_READERS_ARCHIVES_BRACE_PATTERN_H_
+#endif  // DATASETD_SERVER_READERS_BRACE_PATTERN_H_

@@ -1,0 +1,152 @@
+"""windows=: rows that are windows of a stream."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
+
+from .._arguments import checked_int
+from .._descriptions import Field
+from ..errors import InvalidArgument
+
+# The field whose next step is predicted, and the field of those steps.
+_TOKENS, TARGETS = "tokens", "targets"
+_MAX = 2**63 - 1
+
+
+class Windows(NamedTuple):
+    """Windows of `length` steps, as blocks and random_windows make them.
+
+    `order` is what WindowOrder says besides the length; empty: a sampler
+    decides. `targets` is the field whose steps, one later, are the field
+    `targets`; None: `tokens`, if there is one; "": none.
+    """
+
+    length: int
+    order: Dict[str, Any] = {}
+    targets: Optional[str] = None
+
+    @property
+    def is_random(self) -> bool:
+        """Whether each window's first step is drawn by itself."""
+        return "random" in self.order
+
+    def message(self, is_sent: bool) -> Dict[str, Any]:
+        """Returns FeedOptions.window_order. `is_sent`: the client makes the
+        order."""
+        message: Dict[str, Any] = {"length": str(self.length)}
+        if not is_sent:
+            message.update(self.order or {"blocks": {}})
+        return message
+
+    def identity(self) -> str:
+        """Returns what tells the windows from others'."""
+        kind, options = next(iter(self.order.items()), ("blocks", {}))
+        return " ".join(
+            [
+                f"{kind} {self.length}",
+                *(f"{k}={v}" for k, v in options.items()),
+            ]
+        )
+
+    def target_field(self, fields: Sequence[Field]) -> Optional[str]:
+        """Returns the name of the field whose next steps are `targets`; None:
+        there are no targets."""
+        names = [field.name for field in fields]
+        if self.targets == "" or (
+            self.targets is None and (_TOKENS not in names or TARGETS in names)
+        ):
+            return None
+        source = _TOKENS if self.targets is None else self.targets
+        if source not in names:
+            raise InvalidArgument(
+                f"windows: targets={source!r}; expected one of the fields "
+                f'{names}, or "" for no targets'
+            )
+        if TARGETS in names:
+            raise InvalidArgument(
+                f"windows: targets={source!r}: the dataset has a field "
+                f'{TARGETS!r} of its own: use targets=""'
+            )
+        return source
+
+
+def _windows(length: Any, targets: Any, **order: Any) -> Windows:
+    if targets is not None and not isinstance(targets, str):
+        raise InvalidArgument(
+            f'targets={targets!r}; expected the name of a field, "" for no '
+            "targets, or None for those of 'tokens'"
+        )
+    return Windows(checked_int("length", length, 1, _MAX), order, targets)
+
+
+def blocks(
+    length: int,
+    stride: Optional[int] = None,
+    *,
+    phase: Optional[int] = None,
+    targets: Optional[str] = None,
+) -> Windows:
+    """Consecutive windows of a stream, for DataLoader(windows=).
+
+    Window w of an epoch has the `length` samples of the dataset from phase + w
+    * stride on. An epoch has each window once, permuted with shuffle. What is
+    left at the end of the stream, less than one stride, is left out; of a phase
+    that is drawn, at the beginning and the end less than two strides and a
+    window.
+
+    Args:
+      length: steps of a window.
+      stride: steps from one window to the next; None: length, so that each step
+        comes once.
+      phase: first step of window 0. None: with shuffle drawn for each epoch,
+        below stride, so that windows are cut elsewhere in each epoch; else 0.
+      targets: the field whose steps, one later, are the field `targets` of a
+        batch. None: `tokens`, if the dataset has it; "": no targets.
+    """
+    order: Dict[str, Any] = {}
+    if stride is not None:
+        order["stride"] = str(checked_int("stride", stride, 1, _MAX))
+    if phase is not None:
+        order["phase"] = str(checked_int("phase", phase, 0, _MAX))
+    return _windows(length, targets, blocks=order)
+
+
+def random_windows(
+    length: int,
+    num_windows: Optional[int] = None,
+    *,
+    targets: Optional[str] = None,
+) -> Windows:
+    """Windows of a stream that begin anywhere, for DataLoader(windows=).
+
+    The first step of each window is drawn by itself, uniformly, as nanoGPT's
+    training script does. Excludes shuffle.
+
+    Args:
+      length: steps of a window.
+      num_windows: windows per epoch, over all ranks; None: as many as have the
+        steps of the stream.
+      targets: as of blocks.
+    """
+    order: Dict[str, Any] = {}
+    if num_windows is not None:
+        order["num_windows"] = str(
+            checked_int("num_windows", num_windows, 0, 2**32 - 1)
+        )
+    return _windows(length, targets, random=order)
+
+
+def as_windows(given: Any) -> Windows:
+    """Returns DataLoader's windows=, checked."""
+    if isinstance(given, Windows):
+        return given
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise InvalidArgument(
+            f"windows={given!r}; expected a length, datasetd.blocks(length) or "
+            "datasetd.random_windows(length)"
+        )
+    return Windows(checked_int("windows", given, 1, _MAX))
+
+
+# Of DataLoader(windows=).
+GivenWindows = Union[None, int, Windows]

@@ -1,0 +1,91 @@
+"""Windows in hostile hands: what is wrong is refused by name, nothing is kept,
+and others are served."""
+
+import numpy as np
+import pytest
+
+from tests.testing import daemon_harness as harness
+from tests.testing import hostile_world
+
+_NUM_STEPS = 1000
+_MOST = str(2**64 - 1)
+# Status codes.
+_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED = 3, 8
+
+
+@pytest.fixture(name="world", scope="module")
+def _world():
+    with harness.Daemon(log_level="error") as daemon, \
+            hostile_world.World(daemon, 200) as world:
+        world.kept = [world.client.push_dataset("s", {
+            "tokens": np.arange(_NUM_STEPS, dtype=np.uint16),
+            "signal": np.zeros((_NUM_STEPS, 3), np.float32)})]
+        world.footprint = harness.Footprint(daemon, world.client)
+        yield world
+
+
+def _order(length, **order):
+    return {"window_order": {"length": str(length),
+                             **(order or {"blocks": {}})}}
+
+
+@pytest.mark.parametrize("options, code, words", [
+    (_order(0), _INVALID_ARGUMENT, ["length is 0", "1..1000"]),
+    (_order(1001), _INVALID_ARGUMENT, ["length is 1001", "'s' has 1000"]),
+    (_order(_MOST), _INVALID_ARGUMENT, ["length is 18446744073709551615"]),
+    (_order(2**32), _INVALID_ARGUMENT, ["length is 4294967296"]),
+    (_order(4, blocks={"phase": _MOST}), _INVALID_ARGUMENT,
+     ["phase is 18446744073709551615", "996"]),
+    (_order(4, random={"num_windows": _MOST}), _INVALID_ARGUMENT,
+     ["num_windows is 18446744073709551615", "4294967294"]),
+    ({"window_order": {"length": "4"}}, _INVALID_ARGUMENT,
+     ["set blocks or random"]),
+    ({**_order(4), "client_order": {}}, _INVALID_ARGUMENT,
+     ["neither blocks nor random"]),
+    ({**_order(4, random={}), "shuffle": True}, _INVALID_ARGUMENT,
+     ["random windows", "shuffle"]),
+    ({**_order(4), "subset_size": "3"}, _INVALID_ARGUMENT, ["subset_size"]),
+    ({**_order(4), "rows_per_epoch": "3"}, _INVALID_ARGUMENT,
+     ["rows_per_epoch"]),
+    ({**_order(4), "weighted_order": {"num_samples": "1000"}},
+     _INVALID_ARGUMENT, ["window_order", "weighted_order"]),
+    ({**_order(4), "group_order": {"group_size": 2}}, _INVALID_ARGUMENT,
+     ["window_order", "group_order"]),
+    ({**_order(4), "dataset": "", "mixture": {"parts": [{"dataset": "s"}]}},
+     _INVALID_ARGUMENT, ["window_order", "mixture"]),
+    ({**_order(4), "first_position": "250"}, _INVALID_ARGUMENT,
+     ["first_position is 250", "250 windows", "0..249"]),
+    ({**_order(4), "start": {"batch": "33"}}, _INVALID_ARGUMENT,
+     ["32 batches"]),
+    ({**_order(4), "fields": {"x": {"source": "tokens", "shift": 997}}},
+     _INVALID_ARGUMENT, ["begins 997 later", "1..3"]),
+    ({**_order(4), "fields": {"x": {"source": "tokens",
+                                    "shift": 2**32 - 1}}},
+     _INVALID_ARGUMENT, ["begins 4294967295 later"]),
+    ({"fields": {"tokens": {"shift": 1}}}, _INVALID_ARGUMENT,
+     ["shift of 'tokens' is 1", "no windows"]),
+    ({**_order(4), "fields": {"tokens": {"transforms": [
+        {"horizontal_flip": {"p": 0.5}}]}}}, _INVALID_ARGUMENT,
+     ["'tokens'", "HorizontalFlip", "not an image"]),
+    ({**_order(4), "dataset": "d"}, _INVALID_ARGUMENT,
+     ["'image' is an image", "field_names"]),
+    ({**_order(900), "batch_size": 2**31 - 1, "prefetch": 62},
+     _RESOURCE_EXHAUSTED, []),
+], ids=str)
+def test_wrong_windows(world, options, code, words):
+    answer = world.try_open(**{"dataset": "s", **options})
+    assert answer["code"] == code, answer
+    for word in words:
+        assert word in answer["message"], answer
+    harness.expect_footprint(world.daemon, world.client, world.footprint)
+
+
+@pytest.mark.parametrize("order", [
+    _order(1000), _order(1, blocks={"stride": _MOST}),
+    _order(999, random={"num_windows": str(2**32 - 2)}),
+    _order(7, random={"num_windows": "0"}),
+], ids=str)
+def test_extremes_are_served(world, order):
+    with world.open_and_attach(dataset="s", **order):
+        world.run_good_job()
+    harness.expect_footprint(world.daemon, world.client, world.footprint)
