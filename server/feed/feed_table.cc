@@ -329,7 +329,8 @@ absl::Status FeedTable::SetWeights(
     record->new_arrays = made.arrays;
   }
   const absl::Status status = made.arrays->Read(descriptors);
-  absl::Notification is_set;
+  // Shared, so that ThreadSanitizer sees who uses it last.
+  const auto is_set = std::make_shared<absl::Notification>();
   {
     MutexLock lock(&mutex_);
     DATASETD_ASSIGN_OR_RETURN(FeedRecord* const record, FindAttached(feed_id));
@@ -338,15 +339,15 @@ absl::Status FeedTable::SetWeights(
     // What was there before is freed below, without the lock.
     record->weights.swap(made.table);
     record->arrays.swap(made.arrays);
-    record->producer->Run(
-        [this, feed = record->feed.get(), weights = record->weights, &is_set] {
-          feed->SetWeights(weights, [this](auto unused) {
-            reaper_.Run([unused = std::move(unused)] {});
-          });
-          is_set.Notify();
-        });
+    record->producer->Run([this, feed = record->feed.get(),
+                           weights = record->weights, is_set]() mutable {
+      feed->SetWeights(std::move(weights), [this](auto unused) {
+        reaper_.Run([unused = std::move(unused)] {});
+      });
+      is_set->Notify();
+    });
   }
-  is_set.WaitForNotification();
+  is_set->WaitForNotification();
   return absl::OkStatus();
 }
 
