@@ -140,13 +140,13 @@ def draw(tree, rooms, count, seed):
 
 
 def run(command, **options):
-    """Its code and output. Its processes end with it, within ten minutes."""
+    """Its code and output. Its processes end with it, within half an hour."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True, **options,
     ) as process:  # fmt: skip
         try:
-            output = process.communicate(timeout=600)[0]
+            output = process.communicate(timeout=1800)[0]
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return "hangs", process.communicate()[0]
