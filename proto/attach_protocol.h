@@ -14,7 +14,8 @@
 //           Goodbye before it closes on purpose. End of file ends the lease.
 //
 // Arrays:   of FeedOptions, in this order, those that it calls for:
-//             subset_size                   int64[subset_size], distinct
+//             subset_size                   int64[subset_size], distinct, or
+//                                           the first steps of documents
 //             weighted_order                float64[num_samples], the weights
 //             weighted_order.lists_samples  int64[num_samples], their samples
 //             group_order without client_order

@@ -26,6 +26,9 @@ _MOST = 2**24
 _WEIGHTED = {"weighted_order": {"num_samples": _NUM_SAMPLES}}
 _LISTED = {"weighted_order": {"num_samples": 2, "lists_samples": True}}
 _GROUPED = {"group_order": {"group_size": 5}}
+_DOCUMENTS = {"window_order": {"length": "4", "documents": {}},
+              "subset_size": 3, "field_names": ["label"],
+              "weighted_order": None}
 
 
 def _doubles(*numbers):
@@ -114,6 +117,12 @@ def test_honest_weights_are_drawn_by(world):
       for index in (-1, _NUM_SAMPLES, 2**63 - 1, -2**63)),
     ({"subset_size": 3}, [_indices(7, 8, 7)], _INVALID_ARGUMENT,
      ["subset[2]: 7 is there twice"]),
+    *((_DOCUMENTS, [_indices(0, 7, start)], _OUT_OF_RANGE,
+       [f"documents[2] begins at {start}", "0..1999"])
+      for start in (-1, _NUM_SAMPLES, 2**63 - 1, -2**63)),
+    *((_DOCUMENTS, [_indices(*starts)], _INVALID_ARGUMENT,
+       ["must ascend from 0"])
+      for starts in ((1, 2, 3), (0, 7, 7), (0, 7, 6))),
     *((_GROUPED, [np.r_[np.zeros(1999), number].astype(np.int32)],
        _INVALID_ARGUMENT, [f"classes[1999] is {number}", "below 2000"])
       for number in (_NUM_SAMPLES, 2**31 - 1)),
