@@ -19,7 +19,8 @@
 //           Weights that are wrong change nothing, and the feed goes on.
 //
 // Arrays:   of FeedOptions, in this order, those that it calls for:
-//             subset_size                   int64[subset_size], distinct
+//             subset_size                   int64[subset_size], distinct, or
+//                                           the first steps of documents
 //             weighted_order                float64[num_samples], the weights
 //             weighted_order.lists_samples  int64[num_samples], their samples
 //             group_order without client_order

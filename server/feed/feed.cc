@@ -50,6 +50,11 @@ int64_t Feed::IndexBytes(const Backend& backend, int64_t num_slots,
                            batch_size, sizeof(int64_t));
 }
 
+int64_t Feed::EntryBytes(const Backend& backend, int64_t num_slots,
+                         int64_t batch_entries) {
+  return IndexBytes(backend, num_slots, batch_entries, /*is_staged=*/false);
+}
+
 absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     Options options, std::unique_ptr<ExportedMemory> slab,
     std::unique_ptr<FeedChannel> channel, std::function<void()> on_done) {
@@ -86,6 +91,18 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
       rows > 0) {
     DATASETD_ASSIGN_OR_RETURN(feed->device_indices_,
                               backend.Allocate(rows * row_bytes));
+  }
+  if (const int64_t entry_bytes = row_bytes * feed->options_.row_entries;
+      entry_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(
+        feed->entries_,
+        backend.AllocateHost(NumHostRows(backend, num_slots) * entry_bytes));
+    if (!backend.info().is_host) {
+      DATASETD_ASSIGN_OR_RETURN(
+          feed->device_entries_,
+          backend.Allocate(NumDeviceRows(backend, num_slots, is_staged) *
+                           entry_bytes));
+    }
   }
   // Programs run one after another.
   int64_t team_bytes = 0;
@@ -349,6 +366,12 @@ bool Feed::BeginPart(uint32_t slot, uint32_t row) {
   BatchTask& task = part_.task;
   task.slot = SlotData(slot);
   task.indices = part_.indices.data();
+  if (entries_ != nullptr) {
+    part_.entries = reinterpret_cast<int64_t*>(entries_->data()) +
+                    row * options_.sampler.batch_size * options_.row_entries;
+    task.samples = task.indices;
+    task.indices = part_.entries;
+  }
   ring::SlotDescriptor& published = part_.batch;
   published.generation = generation_;
   if (sampler_ == nullptr) {
@@ -391,8 +414,8 @@ bool Feed::BeginPart(uint32_t slot, uint32_t row) {
 }
 
 bool Feed::TakeRows(int64_t* nanoseconds) {
-  if (sampler_ != nullptr) {
-    *nanoseconds -= sampler_->TableNanoseconds(next_.epoch);
+  if (sampler_ != nullptr && !sampler_->BuildOrder(next_.epoch, nanoseconds)) {
+    return false;
   }
   int64_t num_left = part_.task.num_samples - part_.num_rows_taken;
   do {
@@ -403,7 +426,11 @@ bool Feed::TakeRows(int64_t* nanoseconds) {
         part_.indices.subspan(static_cast<size_t>(part_.num_rows_taken),
                               static_cast<size_t>(num_rows));
     if (sampler_ != nullptr) {
-      sampler_->FillRows(next_.epoch, next_.batch, part_.num_rows_taken, rows);
+      sampler_->FillRows(
+          next_.epoch, next_.batch, part_.num_rows_taken, rows,
+          entries_ == nullptr
+              ? nullptr
+              : part_.entries + part_.num_rows_taken * options_.row_entries);
     }
     *nanoseconds -= num_rows * row_nanoseconds_ + Prefetch(rows);
     part_.num_rows_taken += static_cast<int32_t>(num_rows);
@@ -426,6 +453,27 @@ bool Feed::IsNextWithin(int64_t nanoseconds) const {
 
 absl::Status Feed::CopyIndices(absl::Span<BatchTask> tasks) {
   if (device_indices_ == nullptr) return absl::OkStatus();
+  if (entries_ != nullptr) {
+    // Both are where the launch's first row is, and so are their copies.
+    const int64_t* BatchTask::*const lists[] = {&BatchTask::samples,
+                                                &BatchTask::indices};
+    DeviceMemory* const memory[] = {device_indices_.get(),
+                                    device_entries_.get()};
+    const int64_t sizes[] = {1, options_.row_entries};
+    for (int i = 0; i < 2; ++i) {
+      const int64_t* const first = tasks.front().*lists[i];
+      const int64_t count =
+          tasks.back().*lists[i] - first + tasks.back().num_samples * sizes[i];
+      auto* const copy = reinterpret_cast<int64_t*>(memory[i]->data());
+      DATASETD_RETURN_IF_ERROR(stream().CopyToDevice(
+          memory[i]->data(), reinterpret_cast<const uint8_t*>(first),
+          static_cast<size_t>(count) * sizeof(int64_t)));
+      for (BatchTask& task : tasks) {
+        task.*lists[i] = copy + (task.*lists[i] - first);
+      }
+    }
+    return absl::OkStatus();
+  }
   const int64_t* const from = tasks.front().indices;
   const int64_t num_indices =
       tasks.back().indices - from + tasks.back().num_samples;
@@ -576,8 +624,7 @@ bool Feed::PrepareNextEpoch() {
   // Before an epoch's first batch its own order may be missing.
   const uint64_t epoch = next_.batch == 0 ? next_.epoch : next_.epoch + 1;
   if (prepared_epoch_ == epoch) return false;
-  prepared_epoch_ = epoch;
-  sampler_->Prepare(prepared_epoch_);
+  if (sampler_->Prepare(epoch, kMaxOrderNanoseconds)) prepared_epoch_ = epoch;
   return true;
 }
 

@@ -75,6 +75,9 @@ class Feed {
     // Of a window of samples, which are read where the row's index says; 1: the
     // sample alone.
     int64_t window_steps = 1;
+    // Of each row (params.h); 0: there are none. Excludes an order of the
+    // client and staging.
+    int64_t row_entries = 0;
     // Where samples are copied to that device for each batch.
     StagingPlan staging;
     // With sources, unless samples are staged, and offsets set. Create frees
@@ -188,6 +191,10 @@ class Feed {
   static int64_t IndexBytes(const Backend& backend, int64_t num_slots,
                             int64_t batch_size, bool is_staged);
 
+  // The same for their entries, of which a batch has so many.
+  static int64_t EntryBytes(const Backend& backend, int64_t num_slots,
+                            int64_t batch_entries);
+
   // Frees everything but the slab, and returns the slab. REQUIRES:
   // is_quiescent().
   std::unique_ptr<ExportedMemory> TakeSlab();
@@ -208,6 +215,7 @@ class Feed {
     uint32_t slot = 0;
     int32_t num_rows_taken = 0;
     absl::Span<int64_t> indices;
+    int64_t* entries = nullptr;  // of all rows
     BatchTask task = {};
     ring::SlotDescriptor batch = {};
   };
@@ -272,6 +280,10 @@ class Feed {
   // turn, where samples are staged while the launch before runs. Not in the
   // slots: the client can write there.
   std::unique_ptr<DeviceMemory> device_indices_;
+  // The same for the entries of rows, [rows, batch_size, row_entries]; null if
+  // there are none.
+  std::unique_ptr<HostMemory> entries_;
+  std::unique_ptr<DeviceMemory> device_entries_;
   std::unique_ptr<DeviceMemory> own_scratch_;  // null with a lease or no chain
   std::unique_ptr<Stager> stager_;  // null if samples are read in place
   // Fields of the dataset whose samples are worth reading ahead; empty without

@@ -75,18 +75,73 @@ std::string PipelineName(const std::string& name, const std::string& source,
   }
   return absl::StrCat(
       name, " is view ", options.view(), " of ", source,
-      options.shift() == 0 ? "" : absl::StrCat(" from ", options.shift()));
+      options.shift() == 0 ? "" : absl::StrCat(" from ", options.shift()),
+      options.row_field() == v1::ROW_FIELD_UNSPECIFIED
+          ? ""
+          : absl::StrCat(" as ", v1::RowField_Name(options.row_field())));
 }
 
-// Makes windows of `length` samples of a field, 0: no windows.
-absl::Status MakeWindows(uint64_t length, const v1::FieldOptions& options,
-                         FieldSpec& spec, FieldProgram& program) {
-  if (length == 0) {
+absl::Status OnlyWith(absl::string_view what, const std::string& value,
+                      const FieldSpec& spec, absl::string_view order) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("fields: ", what, " of '", spec.name, "' is ", value,
+                   ", and the feed has no ", order, " (in Python windows=)"));
+}
+
+// Lets the field, which has in_width elements of each step, take them from the
+// entries of rows of documents.
+absl::Status UseEntries(const v1::DocumentOrder& order,
+                        const v1::FieldOptions& options, FieldSpec& spec,
+                        FieldProgram& program, uint64_t& num_steps) {
+  program.entry_kind = EntryKind::kStep;
+  program.entry_elements = program.in_width;
+  program.first_entry = Narrow<int32_t>(std::min<uint32_t>(options.shift(), 1));
+  if (options.row_field() != v1::ROW_FIELD_UNSPECIFIED) {
+    const bool is_ids = options.row_field() == v1::ROW_FIELD_POSITION_IDS;
+    if (!v1::RowField_IsValid(options.row_field()) || options.shift() != 0 ||
+        !options.transforms().empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "fields: '", spec.name, "' has row_field ",
+          static_cast<int>(options.row_field()),
+          ", which is to be one that there is, without shift and transforms"));
+    }
+    spec.dtype = is_ids ? Dtype::kInt64 : Dtype::kInt32;
+    spec.shape.clear();
+    program.in_dtype = program.out_dtype = spec.dtype;
+    program.in_width = program.entry_elements = 1;
+    program.entry_kind = is_ids ? EntryKind::kPosition : EntryKind::kNumber;
+    if (!is_ids) {
+      // Behind those of the steps and of the next one.
+      program.first_entry = Narrow<int32_t>(num_steps + 1);
+      ++num_steps;
+    }
+    return absl::OkStatus();
+  }
+  if (options.shift() == 0) return absl::OkStatus();
+  if (options.shift() > 1 || program.out_dtype != Dtype::kInt64) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "fields: '", spec.name, "' has shift ", options.shift(), " and is ",
+        DtypeName(program.out_dtype),
+        "; with documents a shift is 1, and of a field that is delivered as "
+        "int64"));
+  }
+  program.fill = static_cast<uint64_t>(order.ignore_index());
+  program.fills_starts = order.ignores_ends();
+  return absl::OkStatus();
+}
+
+// Makes windows of a field; null: there are none.
+absl::Status MakeWindows(const v1::WindowOrder* windows,
+                         const v1::FieldOptions& options, FieldSpec& spec,
+                         FieldProgram& program) {
+  const bool has_row_field = options.row_field() != v1::ROW_FIELD_UNSPECIFIED;
+  if (has_row_field && (windows == nullptr || !windows->has_documents())) {
+    return OnlyWith("row_field", absl::StrCat(options.row_field()), spec,
+                    "documents");
+  }
+  if (windows == nullptr) {
     if (options.shift() == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("fields: shift of '", spec.name, "' is ", options.shift(),
-                     ", and there are no windows (window_order; in Python "
-                     "windows=) whose beginning it counts from"));
+    return OnlyWith("shift", absl::StrCat(options.shift()), spec, "windows");
   }
   if (spec.is_image) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -94,13 +149,19 @@ absl::Status MakeWindows(uint64_t length, const v1::FieldOptions& options,
         "' is an image, and windows are of tokens and other sequences: choose "
         "other fields with field_names, in Python with fields="));
   }
-  const auto most = static_cast<uint64_t>(kMaxElements / program.in_width);
-  if (length > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("window_order: length is ", length, "; with field '",
-                     spec.name, "' it must be within 1..", most));
+  // One more for the entry of the next step, and the end of the sequences.
+  const auto most = static_cast<uint64_t>(kMaxElements / program.in_width) - 1;
+  if (windows->length() < 1 || windows->length() > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: length is ", windows->length(), "; with field '",
+        spec.name, "' it must be within 1..", most));
   }
-  const auto steps = static_cast<int64_t>(length);
+  uint64_t num_steps = windows->length();
+  if (windows->has_documents()) {
+    DATASETD_RETURN_IF_ERROR(
+        UseEntries(windows->documents(), options, spec, program, num_steps));
+  }
+  const auto steps = static_cast<int64_t>(num_steps);
   program.in_width = Narrow<int32_t>(program.in_width * steps);
   program.out_width = program.in_width;
   program.operations = program.in_width;
@@ -237,7 +298,7 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
                                              const FieldOptionsMap& options,
                                              bool skips_packed,
                                              const TransformLimits& limits,
-                                             uint64_t window_length) {
+                                             const v1::WindowOrder* windows) {
   DATASETD_ASSIGN_OR_RETURN(
       FeedFields fields, ChooseFeedFields(dataset, std::move(names), options));
   DATASETD_RETURN_IF_ERROR(CheckOptions(dataset, fields.specs, options));
@@ -265,8 +326,10 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
       program.sample_stride_bytes = spec.is_packed() ? 0 : spec.sample_bytes();
     }
     DATASETD_RETURN_IF_ERROR(
-        MakeWindows(window_length, field_options, spec, program));
-    fields.shifts.push_back(field_options.shift());
+        MakeWindows(windows, field_options, spec, program));
+    // Entries are shifted themselves.
+    fields.shifts.push_back(
+        program.entry_kind == EntryKind::kNone ? field_options.shift() : 0);
     if (program.source != nullptr) {
       program.source += fields.shifts.back() * program.sample_stride_bytes;
     }

@@ -65,18 +65,17 @@ absl::StatusOr<FeedFields> ChooseFeedFields(const Dataset& dataset,
 // Compiles the fields that ChooseFeedFields returns. A field's random draws do
 // not depend on the choice of other fields. `options` are of
 // CompleteFieldOptions. With `skips_packed`, packed fields without options get
-// empty programs. With `window_length` above 0 each row has so many samples,
-// and its index is that of the first.
+// empty programs. With `windows` each row has windows->length() samples.
 //   INVALID_ARGUMENT  as ChooseFeedFields; options for a field that is not
 //                     selected; and as CompileField, LinkMixedLabels and
 //                     CheckPairedSizes; windows of an image, or of too many
-//                     elements; a shift without windows
-absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
-                                             std::vector<std::string> names,
-                                             const FieldOptionsMap& options,
-                                             bool skips_packed,
-                                             const TransformLimits& limits = {},
-                                             uint64_t window_length = 0);
+//                     elements; a shift without windows; a row_field without
+//                     documents
+absl::StatusOr<FeedFields> CompileFeedFields(
+    const Dataset& dataset, std::vector<std::string> names,
+    const FieldOptionsMap& options, bool skips_packed,
+    const TransformLimits& limits = {},
+    const v1::WindowOrder* windows = nullptr);
 
 }  // namespace datasetd
 

@@ -69,6 +69,13 @@ void AddArrays(const FeedPlan& plan,
     });
     sampler.subset = Subset(table, &table->samples());
   }
+  if (plan.documents.has_value()) {
+    auto table = std::make_shared<DocumentTable>(*plan.documents);
+    arrays.Add<int64_t>("subset", plan.documents->num_documents,
+                        [table](auto starts) { return table->Append(starts); });
+    arrays.OnRead([table] { return table->Finish(); });
+    sampler.documents->table = std::move(table);
+  }
   if (plan.weights.has_value()) {
     auto table = std::make_shared<WeightTable>(*plan.weights);
     sampler.weights = AddWeights(table, shared_arrays);

@@ -74,19 +74,25 @@ absl::Status CheckGroups(const v1::FeedOptions& options) {
 absl::Status CheckWindows(const v1::FeedOptions& options) {
   const v1::WindowOrder& order = options.window_order();
   if (options.has_mixture() || options.has_weighted_order() ||
-      options.has_group_order() || options.subset_size() != 0 ||
-      options.has_rows_per_epoch()) {
+      options.has_group_order() || options.has_rows_per_epoch() ||
+      (options.subset_size() != 0 && !order.has_documents())) {
     return absl::InvalidArgumentError(
         "window_order: windows are of a whole dataset, so that mixture, "
         "weighted_order, group_order, subset_size and rows_per_epoch must not "
         "be set");
   }
+  if (order.has_documents() && options.subset_size() == 0) {
+    return absl::InvalidArgumentError(
+        "window_order: documents need subset_size, their number, and their "
+        "first steps as the subset");
+  }
   const bool has_order = order.order_case() != v1::WindowOrder::ORDER_NOT_SET;
   if (has_order == options.has_client_order()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "window_order: the order is ",
-        has_order ? "the client's, so that neither blocks nor random may be set"
-                  : "not set: set blocks or random"));
+        has_order ? "the client's, so that neither blocks, random nor "
+                    "documents may be set"
+                  : "not set: set blocks, random or documents"));
   }
   if (order.has_random() && options.shuffle()) {
     return absl::InvalidArgumentError(

@@ -41,6 +41,7 @@ constexpr int64_t kSlabGranularityBytes = 2 << 20;
 // rows.
 constexpr int64_t kMaxExtraBatches = 64;
 constexpr int64_t kExtraRows = 65536;
+constexpr int64_t kMaxDocuments = 0xFFFFFFFF;  // and rows of them
 
 FeedPosition StartOf(const v1::FeedOptions& options) {
   return {options.start().epoch(), options.start().batch()};
@@ -149,6 +150,51 @@ absl::Status PlanWindowOrder(const v1::FeedOptions& options,
   return absl::OkStatus();
 }
 
+// Also sets the documents in `sampler`, and the rows of them.
+absl::StatusOr<DocumentTable::Options> PlanDocuments(
+    const v1::FeedOptions& options, const FeedFields& fields,
+    const Dataset& dataset, const Backend& backend, SamplerOptions& sampler) {
+  const int64_t num_steps = dataset.num_samples();
+  const uint64_t num_documents = options.subset_size();
+  if (num_documents > static_cast<uint64_t>(num_steps) ||
+      num_documents > kMaxDocuments || num_steps > kMaxEntrySteps) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: there are ", num_documents, " documents, and dataset '",
+        dataset.name(), "' has ", num_steps,
+        " steps: there can be as many documents as steps, up to ",
+        kMaxDocuments, ", and ", kMaxEntrySteps, " steps"));
+  }
+  for (const size_t source : fields.sources) {
+    if (dataset.IsFieldWholeOn(source, backend)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: field '", dataset.fields()[source].name,
+        "' of dataset '", dataset.name(),
+        "' is not in the memory of the feed's device, and documents must be: "
+        "load it with the residency device"));
+  }
+  DocumentPlan documents = {
+      .num_documents = static_cast<int64_t>(num_documents),
+      .num_steps = num_steps,
+      .length = static_cast<int64_t>(options.window_order().length()),
+      .shuffle = options.shuffle()};
+  for (const FieldProgram& program : fields.programs) {
+    if (program.entry_kind == EntryKind::kNumber)
+      documents.has_sequences = true;
+  }
+  if (documents.num_rows() > kMaxDocuments) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: length is ", documents.length, ", and dataset '",
+        dataset.name(), "' has ", documents.num_rows(), " rows of it; at most ",
+        kMaxDocuments, " are possible"));
+  }
+  sampler.shuffle = false;  // documents are, and not their rows
+  sampler.num_samples = documents.num_rows();
+  sampler.documents = documents;
+  return DocumentTable::Options{.num_documents = documents.num_documents,
+                                .num_steps = num_steps,
+                                .dataset = dataset.name()};
+}
+
 // Checks the start, and unless the client makes the order, what the sampler
 // takes.
 absl::Status CheckOrder(const v1::FeedOptions& options,
@@ -217,7 +263,7 @@ absl::StatusOr<Compiled> Compile(const v1::FeedOptions& options,
       CompileFeedFields(
           dataset, {options.field_names().begin(), options.field_names().end()},
           field_options, /*skips_packed=*/false, limits,
-          options.window_order().length()));
+          options.has_window_order() ? &options.window_order() : nullptr));
   std::vector<FieldProgram>& programs = compiled.fields.programs;
   DATASETD_RETURN_IF_ERROR(
       CheckMixedLabels(dataset, compiled.fields.sources, programs));
@@ -412,7 +458,14 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
     plan.feed.sampler.num_draws =
         std::accumulate(rows.begin(), rows.end(), uint64_t{0});
   }
-  if (options.subset_size() != 0) {
+  if (options.window_order().has_documents()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        plan.documents,
+        PlanDocuments(options, fields, dataset, backend, plan.feed.sampler));
+    plan.array_bytes = DocumentTable::SizeBytes(*plan.documents);
+    plan.feed.row_entries = plan.feed.sampler.documents->row_entries();
+    program.row_entries = Narrow<int32_t>(plan.feed.row_entries);
+  } else if (options.subset_size() != 0) {
     DATASETD_ASSIGN_OR_RETURN(
         plan.subset,
         PlanSubset(options.subset_size(), dataset, plan.feed.sampler));
@@ -430,7 +483,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
         SaturatingAdd(plan.array_bytes, GroupTable::SizeBytes(*plan.groups));
   }
   plan.num_samples = plan.feed.sampler.num_samples;
-  if (options.has_window_order()) {
+  if (options.has_window_order() && !plan.documents.has_value()) {
     DATASETD_RETURN_IF_ERROR(
         PlanWindowOrder(options, fields, dataset, plan.feed.sampler));
     const WindowPlan& windows = *plan.feed.sampler.windows;
@@ -461,6 +514,9 @@ absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
   plan.scratch_bytes = SaturatingSum(
       Feed::IndexBytes(backend, plan.num_slots, options.batch_size(),
                        plan.feed.staging.is_needed()),
+      Feed::EntryBytes(
+          backend, plan.num_slots,
+          SaturatingMultiply(options.batch_size(), plan.feed.row_entries)),
       plan.feed.staging.size_bytes(),
       SaturatingMultiply(compiled.size(), sizeof(DeviceProgram)),
       Feed::LaunchBytes(plan.num_slots),

@@ -14,6 +14,7 @@
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset.h"
 #include "server/feed/client_order.h"
+#include "server/feed/document_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_fields.h"
 #include "server/feed/group_table.h"
@@ -44,6 +45,8 @@ struct FeedPlan {
   std::optional<SubsetTable::Options> subset;
   // Set if the order is weighted.
   std::optional<WeightTable::Options> weights;
+  // Set if rows are made of documents.
+  std::optional<DocumentTable::Options> documents;
   // Set if it is of groups that the daemon draws.
   std::optional<GroupTable::Options> groups;
   int64_t num_samples = 0;  // of OpenFeedResponse

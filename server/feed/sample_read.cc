@@ -216,7 +216,8 @@ absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
     const auto given = fields.find(spec.name);
     const bool is_plain =
         given == fields.end() ||
-        (given->second.transforms().empty() && given->second.shift() == 0);
+        (given->second.transforms().empty() && given->second.shift() == 0 &&
+         given->second.row_field() == v1::ROW_FIELD_UNSPECIFIED);
     if (!spec.is_packed() || !is_plain || request.window_length() > 0) {
       plan.options.add_field_names(spec.name);
     } else if (given != fields.end()) {

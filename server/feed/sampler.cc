@@ -250,6 +250,9 @@ int64_t Sampler::TableBytes(const SamplerOptions& options) {
   if (options.mixture.has_value()) {
     return MixtureOrder::SizeBytes(*options.mixture);
   }
+  if (options.documents.has_value()) {
+    return DocumentOrder::SizeBytes(*options.documents);
+  }
   return NeedsTables(options) ? Tables::SizeBytes(options.num_samples) : 0;
 }
 
@@ -287,6 +290,10 @@ Sampler::Sampler(const SamplerOptions& options)
                                                     seed_)
                    : nullptr),
       windows_(options.windows),
+      documents_(
+          options.documents.has_value()
+              ? std::make_unique<DocumentOrder>(*options.documents, seed_)
+              : nullptr),
       num_rows_(NumRows(options)),
       num_batches_(NumBatches(options)) {
   num_unpadded_rows_ =
@@ -322,7 +329,7 @@ Sampler::BatchShape Sampler::Fill(uint64_t epoch, uint64_t batch,
 }
 
 void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
-                       absl::Span<int64_t> indices) {
+                       absl::Span<int64_t> indices, int64_t* entries) {
   const BatchShape shape = Shape(batch);
   Require(!indices.empty() && first + indices.size() <=
                                   static_cast<uint64_t>(shape.num_samples),
@@ -359,6 +366,16 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
     for (int64_t& index : indices) index = (*subset_)[index];
   }
   if (windows_.has_value()) PlaceBlocks(*windows_, seed_, epoch, indices);
+  if (documents_ != nullptr) {
+    Require(entries != nullptr, "there is room for the entries");
+    documents_->Fill(epoch, indices, entries);
+  }
+}
+
+bool Sampler::BuildOrder(uint64_t epoch, int64_t* nanoseconds) {
+  if (documents_ != nullptr) return documents_->Prepare(epoch, nanoseconds);
+  *nanoseconds -= TableNanoseconds(epoch);
+  return true;
 }
 
 void Sampler::FillMixed(uint64_t epoch, uint64_t batch, uint64_t first_row,
@@ -389,8 +406,10 @@ std::shared_ptr<const WeightTable> Sampler::SetWeights(
   return std::exchange(weights_, std::move(weights));
 }
 
-void Sampler::Prepare(uint64_t epoch) {
+bool Sampler::Prepare(uint64_t epoch, int64_t nanoseconds) {
+  if (documents_ != nullptr) return documents_->Prepare(epoch, &nanoseconds);
   if (tables_ != nullptr) tables_->Prepare(epoch);
+  return true;
 }
 
 int64_t Sampler::row_nanoseconds() const {
@@ -400,6 +419,7 @@ int64_t Sampler::row_nanoseconds() const {
            kGroupNanoseconds / static_cast<int64_t>(group_size_);
   }
   if (mixture_ != nullptr) return mixture_->row_nanoseconds();
+  if (documents_ != nullptr) return documents_->row_nanoseconds();
   if (windows_.has_value() && windows_->is_random) return kStartNanoseconds;
   return (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds
                                          : kRowNanoseconds) +
@@ -407,6 +427,7 @@ int64_t Sampler::row_nanoseconds() const {
 }
 
 int64_t Sampler::TableNanoseconds(uint64_t epoch) const {
+  if (documents_ != nullptr) return documents_->NanosecondsLeft(epoch);
   if (tables_ == nullptr || tables_->Has(epoch)) return 0;
   return static_cast<int64_t>(num_samples_) * kTableEntryNanoseconds;
 }

@@ -35,6 +35,9 @@
 // num_groups, and a batch has batch_size / group_size positions, each of
 // group_size rows. Positions from N on are further groups.
 //
+// With documents, position p is row p of the epoch (document_order.h), and the
+// index of a row is its first step.
+//
 // With windows of a stream, indices are first steps of windows
 // (window_order.h). Of blocks N is their number. If starts are drawn, position
 // p is draw p, and N and positions from N on are as with weights.
@@ -61,6 +64,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/feed/document_order.h"
 #include "server/feed/group_table.h"
 #include "server/feed/mixture_order.h"
 #include "server/feed/subset.h"
@@ -93,6 +97,8 @@ struct SamplerOptions {
   // Of windows; excludes weights, groups, subset and mixture. num_samples are
   // blocks.
   std::optional<WindowPlan> windows;
+  // As windows; num_samples are rows, which shuffle does not permute.
+  std::optional<DocumentPlan> documents;
   // Rows per epoch over all ranks; set if there are weights, a mixture or
   // random windows.
   std::optional<uint64_t> num_draws;
@@ -150,8 +156,16 @@ class Sampler {
   // Writes only the indices of rows first_row, first_row + 1, ... of the batch,
   // one for each element of `indices`. REQUIRES: the batch has these rows, of
   // which there is one at least.
+  // With documents also their entries, DocumentPlan::row_entries for each row.
+  // REQUIRES then: BuildOrder has returned true for the epoch, last for it or
+  // for the one before.
   void FillRows(uint64_t epoch, uint64_t batch, uint64_t first_row,
-                absl::Span<int64_t> indices);
+                absl::Span<int64_t> indices, int64_t* entries = nullptr);
+  // Makes the order of documents in an epoch, in pieces: takes about as long as
+  // *nanoseconds say, and deducts it. Returns true once it is complete. Of
+  // other orders deducts only what FillRows will take for the table of the
+  // epoch.
+  bool BuildOrder(uint64_t epoch, int64_t* nanoseconds);
 
   // About how long FillRows takes on one core: for each row, and once if the
   // table of `epoch` is to be made.
@@ -164,8 +178,9 @@ class Sampler {
       std::shared_ptr<const WeightTable> weights);
 
   // Computes the table of `epoch` ahead of time, if tables are used: O(N).
-  // Keeps the table that Fill used last and replaces the other.
-  void Prepare(uint64_t epoch);
+  // Keeps the table that Fill used last and replaces the other. Of documents
+  // about as much of it as takes `nanoseconds`; returns false if some is left.
+  bool Prepare(uint64_t epoch, int64_t nanoseconds);
 
  private:
   // The tables of two epochs.
@@ -204,6 +219,7 @@ class Sampler {
   const std::shared_ptr<const GroupTable> groups_;  // null: none
   const std::unique_ptr<MixtureOrder> mixture_;     // null: none
   const std::optional<WindowPlan> windows_;
+  const std::unique_ptr<DocumentOrder> documents_;  // null: none
   const uint64_t num_rows_;  // per epoch, equal for all ranks
   const uint64_t num_batches_;
   uint64_t num_unpadded_rows_;      // the first of these

@@ -26,6 +26,9 @@ _MOST = 2**24
 _WEIGHTED = {"weighted_order": {"num_samples": _NUM_SAMPLES}}
 _LISTED = {"weighted_order": {"num_samples": 2, "lists_samples": True}}
 _GROUPED = {"group_order": {"group_size": 5}}
+_DOCUMENTS = {"window_order": {"length": "4", "documents": {}},
+              "subset_size": 3, "field_names": ["label"],
+              "weighted_order": None}
 
 
 def _doubles(*numbers):
@@ -110,6 +113,10 @@ def test_honest_weights_are_drawn_by(world):
      ["subset[2]: 7 is there twice"]),
     (_GROUPED, [np.r_[np.zeros(1999), 2**31 - 1].astype(np.int32)],
      _INVALID_ARGUMENT, [f"classes[1999] is {2**31 - 1}", "below 2000"]),
+    (_DOCUMENTS, [_indices(0, 7, _NUM_SAMPLES)], _OUT_OF_RANGE,
+     [f"documents[2] begins at {_NUM_SAMPLES}", "0..1999"]),
+    (_DOCUMENTS, [_indices(0, 7, 7)], _INVALID_ARGUMENT,
+     ["must ascend from 0"]),
 ])
 def test_wrong_values(world, options, arrays, code, words):
     world.expect_refused(

@@ -30,7 +30,7 @@ def _order(length, **order):
 
 
 @pytest.mark.parametrize("options, code, words", [
-    (_order(0), _INVALID_ARGUMENT, ["length is 0", "1..1000"]),
+    (_order(0), _INVALID_ARGUMENT, ["length is 0", "1.."]),
     (_order(1001), _INVALID_ARGUMENT, ["length is 1001", "'s' has 1000"]),
     (_order(_MOST), _INVALID_ARGUMENT, ["length is 18446744073709551615"]),
     (_order(2**32), _INVALID_ARGUMENT, ["length is 4294967296"]),
@@ -39,9 +39,9 @@ def _order(length, **order):
     (_order(4, random={"num_windows": _MOST}), _INVALID_ARGUMENT,
      ["num_windows is 18446744073709551615", "4294967294"]),
     ({"window_order": {"length": "4"}}, _INVALID_ARGUMENT,
-     ["set blocks or random"]),
+     ["set blocks, random or documents"]),
     ({**_order(4), "client_order": {}}, _INVALID_ARGUMENT,
-     ["neither blocks nor random"]),
+     ["neither blocks, random nor documents"]),
     ({**_order(4, random={}), "shuffle": True}, _INVALID_ARGUMENT,
      ["random windows", "shuffle"]),
     ({**_order(4), "subset_size": "3"}, _INVALID_ARGUMENT, ["subset_size"]),
@@ -56,7 +56,7 @@ def _order(length, **order):
     ({**_order(4), "first_position": "250"}, _INVALID_ARGUMENT,
      ["first_position is 250", "250 windows", "0..249"]),
     ({**_order(4), "start": {"batch": "33"}}, _INVALID_ARGUMENT,
-     ["32 batches"]),
+     ["25 batches"]),
     ({**_order(4), "fields": {"x": {"source": "tokens", "shift": 997}}},
      _INVALID_ARGUMENT, ["begins 997 later", "1..3"]),
     ({**_order(4), "fields": {"x": {"source": "tokens",
@@ -65,10 +65,30 @@ def _order(length, **order):
     ({"fields": {"tokens": {"shift": 1}}}, _INVALID_ARGUMENT,
      ["shift of 'tokens' is 1", "no windows"]),
     ({**_order(4), "fields": {"tokens": {"transforms": [
-        {"horizontal_flip": {"p": 0.5}}]}}}, _INVALID_ARGUMENT,
-     ["'tokens'", "HorizontalFlip", "not an image"]),
+        {"random_horizontal_flip": {}}]}}}, _INVALID_ARGUMENT,
+     ["'tokens'", "RandomHorizontalFlip", "not an image"]),
     ({**_order(4), "dataset": "d"}, _INVALID_ARGUMENT,
      ["'image' is an image", "field_names"]),
+    (_order(4, documents={}), _INVALID_ARGUMENT, ["documents need subset_size"]),
+    ({**_order(4, documents={}), "subset_size": "1001"}, _INVALID_ARGUMENT,
+     ["1001 documents", "has 1000 steps"]),
+    ({**_order(4, documents={}), "subset_size": _MOST}, _INVALID_ARGUMENT,
+     ["18446744073709551615 documents"]),
+    ({**_order(2**30, documents={}), "subset_size": "2"}, _INVALID_ARGUMENT,
+     ["length is 1073741824"]),
+    ({**_order(2**28, documents={}), "subset_size": "2",
+      "batch_size": 2**31 - 1}, _RESOURCE_EXHAUSTED, []),
+    ({**_order(4, documents={}), "subset_size": "2",
+      "fields": {"x": {"source": "tokens", "shift": 2}}}, _INVALID_ARGUMENT,
+     ["'x' has shift 2", "a shift is 1"]),
+    ({**_order(4, documents={}), "subset_size": "2",
+      "fields": {"x": {"source": "signal", "shift": 1}}}, _INVALID_ARGUMENT,
+     ["'x' has shift 1", "float32"]),
+    ({**_order(4), "fields": {"x": {"source": "tokens", "row_field": 1}}},
+     _INVALID_ARGUMENT, ["row_field of 'x' is 1", "no documents"]),
+    ({**_order(4, documents={}), "subset_size": "2",
+      "fields": {"x": {"source": "tokens", "row_field": 9}}},
+     _INVALID_ARGUMENT, ["row_field 9"]),
     ({**_order(900), "batch_size": 2**31 - 1, "prefetch": 62},
      _RESOURCE_EXHAUSTED, []),
 ], ids=str)
@@ -83,9 +103,23 @@ def test_wrong_windows(world, options, code, words):
 @pytest.mark.parametrize("order", [
     _order(1000), _order(1, blocks={"stride": _MOST}),
     _order(999, random={"num_windows": str(2**32 - 2)}),
-    _order(7, random={"num_windows": "0"}),
 ], ids=str)
 def test_extremes_are_served(world, order):
-    with world.open_and_attach(dataset="s", **order):
-        world.run_good_job()
+    feed = world.open_and_attach(dataset="s", **order)
+    world.run_good_job()
+    feed.detach()
     harness.expect_footprint(world.daemon, world.client, world.footprint)
+
+
+def test_an_epoch_may_have_no_windows(world):
+    order = _order(7, random={"num_windows": "0"})
+    answer = world.open(dataset="s", **order)
+    feed = world.attach(answer["feed_id"])
+    world.run_good_job()
+    assert not feed.published()
+    feed.detach()
+    harness.expect_footprint(world.daemon, world.client, world.footprint)
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

@@ -317,12 +317,26 @@ int32_t AugmentField(const AugmentProgram& program, const FieldProgram& field,
   }
 }
 
-// As CastElementBits to int64, of `count` elements.
-template <typename In>
-void WidenElements(const uint8_t* from, int64_t count, uint8_t* to) {
-  const auto* const in = reinterpret_cast<const In*>(from);
-  auto* const out = reinterpret_cast<int64_t*>(to);
-  for (int64_t k = 0; k < count; ++k) out[k] = static_cast<int64_t>(in[k]);
+// Calls visit(T()) if T is the type of an integer that int64 is wider than, as
+// that of tokens is; else returns false.
+template <typename Visit>
+bool VisitNarrow(Dtype dtype, const Visit& visit) {
+  switch (dtype) {
+    case Dtype::kUint8:
+      return visit(uint8_t());
+    case Dtype::kInt8:
+      return visit(int8_t());
+    case Dtype::kInt16:
+      return visit(int16_t());
+    case Dtype::kUint16:
+      return visit(uint16_t());
+    case Dtype::kUint32:
+      return visit(uint32_t());
+    case Dtype::kInt32:
+      return visit(int32_t());
+    default:
+      return false;
+  }
 }
 
 // Copies elements first .. first + count of a sample.
@@ -334,28 +348,16 @@ void CopyElements(const FieldProgram& field, const uint8_t* from, int64_t first,
                 static_cast<size_t>(count * size_bytes));
     return;
   }
-  // Such as tokens.
-  if (field.out_dtype == Dtype::kInt64) {
-    const auto widen = [&](auto widen_elements) {
-      widen_elements(from + first * DtypeSizeBytes(field.in_dtype), count,
-                     to + first * size_bytes);
-    };
-    switch (field.in_dtype) {
-      case Dtype::kUint8:
-        return widen(WidenElements<uint8_t>);
-      case Dtype::kInt8:
-        return widen(WidenElements<int8_t>);
-      case Dtype::kInt16:
-        return widen(WidenElements<int16_t>);
-      case Dtype::kUint16:
-        return widen(WidenElements<uint16_t>);
-      case Dtype::kUint32:
-        return widen(WidenElements<uint32_t>);
-      case Dtype::kInt32:
-        return widen(WidenElements<int32_t>);
-      default:
-        break;
+  const auto widen = [&](auto type) {
+    const auto* const in = reinterpret_cast<const decltype(type)*>(from);
+    auto* const out = reinterpret_cast<int64_t*>(to);
+    for (int64_t k = first; k < first + count; ++k) {
+      out[k] = static_cast<int64_t>(in[k]);
     }
+    return true;
+  };
+  if (field.out_dtype == Dtype::kInt64 && VisitNarrow(field.in_dtype, widen)) {
+    return;
   }
   for (int64_t k = first; k < first + count; ++k) {
     StoreBits(to, DtypeSizeBytes(field.out_dtype), k,
@@ -363,8 +365,52 @@ void CopyElements(const FieldProgram& field, const uint8_t* from, int64_t first,
   }
 }
 
-int32_t CopyOther(const MixtureTable& mixture, const FieldProgram& field,
+// Writes elements first .. first + count of a row with these entries.
+void CopyEntries(const FieldProgram& field, const int64_t* entries,
+                 int64_t first, int64_t count, uint8_t* to) {
+  // As EntryElementBits.
+  const int64_t* const row = entries + field.first_entry;
+  const auto gather = [&](auto type) {
+    using In = decltype(type);
+    auto* const out = reinterpret_cast<int64_t*>(to);
+    for (int64_t k = first; k < first + count; ++k) {
+      const bool is_filled =
+          row[k] < 0 || (field.fills_starts && EntryPosition(row[k]) == 0);
+      out[k] = is_filled ? static_cast<int64_t>(field.fill)
+                         : static_cast<int64_t>(
+                               LoadAs<In>(field.source, EntryStep(row[k])));
+    }
+    return true;
+  };
+  if (field.entry_kind == EntryKind::kStep && field.entry_elements == 1 &&
+      field.out_dtype == Dtype::kInt64 && VisitNarrow(field.in_dtype, gather)) {
+    return;
+  }
+  if (field.entry_kind == EntryKind::kPosition) {
+    auto* const out = reinterpret_cast<int64_t*>(to);
+    for (int64_t k = first; k < first + count; ++k) {
+      out[k] =
+          row[k] < 0 ? static_cast<int64_t>(field.fill) : EntryPosition(row[k]);
+    }
+    return;
+  }
+  if (field.entry_kind == EntryKind::kNumber) {
+    auto* const out = reinterpret_cast<int32_t*>(to);
+    for (int64_t k = first; k < first + count; ++k) {
+      out[k] = static_cast<int32_t>(row[k]);
+    }
+    return;
+  }
+  const int size_bytes = DtypeSizeBytes(field.out_dtype);
+  for (int64_t k = first; k < first + count; ++k) {
+    StoreBits(to, size_bytes, k,
+              EntryElementBits(field, entries, static_cast<int32_t>(k)));
+  }
+}
+
+int32_t CopyOther(const AugmentProgram& program, const FieldProgram& field,
                   const BatchTask& batch) {
+  const MixtureTable& mixture = program.mixture;
   const int64_t row_bytes =
       int64_t{field.in_width} * DtypeSizeBytes(field.out_dtype);
   const int64_t elements = field.in_width;
@@ -372,12 +418,19 @@ int32_t CopyOther(const MixtureTable& mixture, const FieldProgram& field,
   for (int32_t i = batch.first_row; i < end; ++i) {
     if (i > batch.first_row && EndsAtSample()) return i;
     if (!IsOwnRow(mixture, batch, i)) continue;
-    const uint8_t* const from = SampleData(mixture, field, batch.indices[i]);
     uint8_t* const to = batch.slot + field.offset_bytes + i * row_bytes;
+    const bool has_entries = field.entry_kind != EntryKind::kNone;
+    const uint8_t* const from =
+        has_entries ? nullptr : SampleData(mixture, field, batch.indices[i]);
     for (int64_t first = 0; first < elements; first += kPieceElements) {
       if (!GoesOn()) return end;
-      CopyElements(field, from, first,
-                   std::min(kPieceElements, elements - first), to);
+      const int64_t count = std::min(kPieceElements, elements - first);
+      if (has_entries) {
+        CopyEntries(field, batch.indices + int64_t{i} * program.row_entries,
+                    first, count, to);
+      } else {
+        CopyElements(field, from, first, count, to);
+      }
     }
   }
   return end;
@@ -402,7 +455,7 @@ int32_t RunField(const AugmentProgram& program, const FieldProgram& field,
   if (field.num_steps > 0) return RunChainHost(program, field, batch);
   // The chain that mixes these labels writes them.
   if (field.num_classes > 0) return batch.first_row + NumRows(batch);
-  if (!field.is_image) return CopyOther(program.mixture, field, batch);
+  if (!field.is_image) return CopyOther(program, field, batch);
   if (field.in_dtype == Dtype::kUint8) {
     return AugmentField(program, field, batch, ByteConverter(field));
   }

@@ -50,6 +50,8 @@ inline constexpr uint32_t kShuffleOpIndex = 0xFFFF0001u;
 // the next parts follow.
 inline constexpr uint32_t kMixtureOpIndex = 0xFFFF0002u;
 inline constexpr uint32_t kMixturePartOpIndex = 0xFFFF0100u;
+// Of the order of documents.
+inline constexpr uint32_t kDocumentOpIndex = 0xFFFF0007u;
 
 // Returns a multiple of 2^-24 in [0, 1).
 DATASETD_HOST_DEVICE inline float UniformFloat(uint32_t word) {

@@ -381,7 +381,6 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
   const FieldPlan& field_plan = plan.fields[work.plan_index];
   const BatchTask& batch = plan.batches[work.batch_index];
   const MixtureTable& mixture = plan.program->mixture;
-  const int64_t* indices = batch.indices + work.first_sample;
   const int64_t batch_first =
       int64_t{work.first_sample} * field_plan.positions_per_sample;
   for (int32_t i = thread; i < work.num_positions; i += kBlockThreads) {
@@ -398,12 +397,18 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
     }
     if (!IsOwnRow(mixture, batch, work.first_sample + sample)) continue;
     const FieldProgram& field = plan.program->fields[field_plan.field_index];
-    const uint8_t* source = SampleData(mixture, field, indices[sample]);
-    sink.Store(
-        batch.slot + field.offset_bytes, DtypeSizeBytes(field.out_dtype),
-        batch_first + position,
-        CastElementBits(source, field.in_dtype, field.out_dtype,
-                        position - sample * field_plan.positions_per_sample));
+    const int32_t row = work.first_sample + sample;
+    const int32_t element = position - sample * field_plan.positions_per_sample;
+    const uint64_t bits =
+        field.entry_kind != EntryKind::kNone
+            ? EntryElementBits(
+                  field,
+                  batch.indices + int64_t{row} * plan.program->row_entries,
+                  element)
+            : CastElementBits(SampleData(mixture, field, batch.indices[row]),
+                              field.in_dtype, field.out_dtype, element);
+    sink.Store(batch.slot + field.offset_bytes, DtypeSizeBytes(field.out_dtype),
+               batch_first + position, bits);
   }
 }
 

@@ -231,6 +231,33 @@ struct RaggedSample {
 };
 inline constexpr int64_t kRaggedAlignmentBytes = 16;
 
+// Where a row's steps are not consecutive samples, indices are entries:
+// AugmentProgram::row_entries of them for each row. The entry of a step has the
+// sample in its lower bits, and its position in a document in the upper ones;
+// kNoEntry is a place that stays empty. Other entries are plain numbers.
+inline constexpr int kEntryStepBits = 40;
+inline constexpr int64_t kMaxEntrySteps = int64_t{1} << kEntryStepBits;
+inline constexpr int64_t kMaxEntryPosition = (int64_t{1} << 23) - 1;
+inline constexpr int64_t kNoEntry = -1;
+
+DATASETD_HOST_DEVICE inline int64_t MakeEntry(int64_t step, int64_t position) {
+  return position << kEntryStepBits | step;
+}
+DATASETD_HOST_DEVICE inline int64_t EntryStep(int64_t entry) {
+  return entry & (kMaxEntrySteps - 1);
+}
+DATASETD_HOST_DEVICE inline int64_t EntryPosition(int64_t entry) {
+  return entry >> kEntryStepBits;
+}
+
+// What a field, which is not an image, has of a row's entries.
+enum class EntryKind : uint8_t {
+  kNone = 0,      // there are none: indices are of rows
+  kStep = 1,      // the sample of each step
+  kPosition = 2,  // the position of each step, as int64; 0 where it is empty
+  kNumber = 3,    // the entries themselves, as int32
+};
+
 // A field. Without steps, its MoveProgram describes it. With steps it is a
 // chain (chain_executor.h): an image of in_dtype (kUint8, kFloat16, kBfloat16,
 // kFloat32) is transformed by the steps as float32, in its own units, and
@@ -251,6 +278,14 @@ struct FieldProgram : MoveProgram {
   // For labels that a chain mixes: labels are below num_classes, and the chain
   // writes them as float32 [num_classes] per sample. 0 for other fields.
   int32_t num_classes;
+  // The field begins at first_entry of a row's entries, of which each gives
+  // entry_elements elements. Empty places have the bits `fill`, and so have the
+  // first steps of documents if fills_starts.
+  EntryKind entry_kind;
+  bool fills_starts;
+  int32_t first_entry;
+  int32_t entry_elements;
+  uint64_t fill;
   // Estimated cost of one sample (the largest of a ragged field), in units of
   // about one multiply-add. For planning on the host.
   int64_t operations;
@@ -282,6 +317,9 @@ struct AugmentProgram {
   uint64_t seed;                 // Philox key
   int64_t indices_offset_bytes;  // int64 per sample; negative: not written
   MixtureTable mixture;
+  // BatchTask::indices are so many entries for each row, and `samples` is set;
+  // 0: they are of rows. Excludes images, staging and mixtures.
+  int32_t row_entries;
   int32_t num_fields;
   FieldProgram fields[kMaxFields];
 };

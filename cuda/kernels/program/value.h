@@ -226,6 +226,28 @@ DATASETD_HOST_DEVICE inline uint64_t CastElementBits(const uint8_t* from,
                      out);
 }
 
+// Returns the output bits of element `index` of a row of a field with
+// entry_kind. `entries` are the row's.
+DATASETD_HOST_DEVICE inline uint64_t EntryElementBits(const FieldProgram& field,
+                                                      const int64_t* entries,
+                                                      int32_t index) {
+  const int32_t place =
+      field.entry_elements == 1 ? index : index / field.entry_elements;
+  const int64_t entry = entries[field.first_entry + place];
+  if (field.entry_kind == EntryKind::kNumber) {
+    return static_cast<uint64_t>(entry);
+  }
+  if (entry < 0) return field.fill;
+  const int64_t position = EntryPosition(entry);
+  if (field.entry_kind == EntryKind::kPosition) {
+    return static_cast<uint64_t>(position);
+  }
+  if (field.fills_starts && position == 0) return field.fill;
+  return CastElementBits(
+      field.source + EntryStep(entry) * field.sample_stride_bytes,
+      field.in_dtype, field.out_dtype, index - place * field.entry_elements);
+}
+
 }  // namespace datasetd
 
 #endif  // DATASETD_CUDA_KERNELS_PROGRAM_VALUE_H_

@@ -49,7 +49,7 @@ void BM_MakeTable(benchmark::State& state) {
   auto sampler = Sampler::Create(
       {.num_samples = state.range(0), .batch_size = 1, .shuffle = true});
   uint64_t epoch = 0;
-  for (auto _ : state) (*sampler)->Prepare(++epoch);
+  for (auto _ : state) (*sampler)->Prepare(++epoch, 0);
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(BM_MakeTable)->Arg(1000)->Arg(50000)->Arg(65536);

@@ -566,6 +566,92 @@ std::vector<Out> Cast(const std::vector<In>& from, Dtype in, Dtype out) {
   return result;
 }
 
+// Rows of documents: steps, targets, positions, and numbers.
+TEST(AugmentTest, EntriesNameTheSampleOfEachStep) {
+  constexpr int32_t kSteps = 300;
+  constexpr int32_t kRows = 3;
+  constexpr int32_t kRowEntries = 2 * (kSteps + 1);
+  std::vector<uint16_t> stream(1000);
+  std::iota(stream.begin(), stream.end(), uint16_t{0});
+  std::vector<int64_t> entries;
+  std::vector<int64_t> samples;
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i <= kSteps; ++i) {
+      // Documents of 7 steps, from the end; the last row is short.
+      const int64_t at = row * kSteps + i;
+      entries.push_back(
+          at >= 777 ? kNoEntry : MakeEntry(990 - at / 7 * 7 + at % 7, at % 7));
+    }
+    samples.push_back(row);
+    for (int64_t i = 0; i <= kSteps; ++i) entries.push_back(100 * row + i);
+  }
+  AugmentProgram program = {};
+  program.row_entries = kRowEntries;
+  program.num_fields = 4;
+  for (int f = 0; f < 4; ++f) {
+    FieldProgram& field = program.fields[f];
+    field.source = reinterpret_cast<const uint8_t*>(stream.data());
+    field.sample_stride_bytes = sizeof(uint16_t);
+    field.in_dtype = Dtype::kUint16;
+    field.out_dtype = Dtype::kInt64;
+    field.in_height = field.out_height = 1;
+    field.in_width = field.out_width = kSteps;
+    field.channels = field.out_channels = 1;
+    field.entry_kind = EntryKind::kStep;
+    field.entry_elements = 1;
+    field.offset_bytes = f * 8192;
+  }
+  // Three rows of 2,400 bytes each.
+  program.fields[1].first_entry = 1;
+  program.fields[1].fills_starts = true;
+  program.fields[1].fill = static_cast<uint64_t>(int64_t{-100});
+  program.fields[2].entry_kind = EntryKind::kPosition;
+  program.fields[3].entry_kind = EntryKind::kNumber;
+  program.fields[3].out_dtype = Dtype::kInt32;
+  program.fields[3].first_entry = kSteps + 1;
+  program.indices_offset_bytes = 4 * 8192;
+  constexpr size_t kSlotBytes = 5 * 8192;
+  std::vector<uint64_t> host(kSlotBytes / 8 + 32);
+  std::vector<uint64_t> blocks(host.size());
+  const auto aligned = [](std::vector<uint64_t>& memory) {
+    const auto at = reinterpret_cast<uintptr_t>(memory.data());
+    return memory.data() + (256 - at % 256) % 256 / 8;
+  };
+  BatchTask batch = {.slot = reinterpret_cast<uint8_t*>(aligned(host)),
+                     .indices = entries.data(),
+                     .samples = samples.data(),
+                     .num_samples = kRows};
+  AugmentHost(program, batch);
+  batch.slot = reinterpret_cast<uint8_t*>(aligned(blocks));
+  StoreCounts counts;
+  counts[batch.slot].resize(kSlotBytes);
+  RunAugmentBlocks(
+      program, {batch},
+      {{stream.data(), static_cast<int64_t>(stream.size() * 2)},
+       {entries.data(), static_cast<int64_t>(entries.size() * 8)},
+       {samples.data(), kRows * 8},
+       {batch.slot, static_cast<int64_t>(kSlotBytes), /*may_write=*/true}},
+      &counts);
+  const uint64_t* const slot = aligned(host);
+  EXPECT_EQ(std::memcmp(slot, aligned(blocks), kSlotBytes), 0);
+  const auto* const numbers = reinterpret_cast<const int32_t*>(slot + 3 * 1024);
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i < kSteps; ++i) {
+      const int64_t at = row * kSteps + i;
+      const auto step = [](int64_t place) {
+        return 990 - place / 7 * 7 + place % 7;
+      };
+      const bool has_next = at + 1 < 777 && (at + 1) % 7 != 0;
+      ASSERT_EQ(static_cast<int64_t>(slot[at]), at < 777 ? step(at) : 0);
+      ASSERT_EQ(static_cast<int64_t>(slot[1024 + at]),
+                has_next ? step(at + 1) : -100);
+      ASSERT_EQ(static_cast<int64_t>(slot[2048 + at]), at < 777 ? at % 7 : 0);
+      ASSERT_EQ(numbers[at], 100 * row + i);
+    }
+    ASSERT_EQ(static_cast<int64_t>(slot[4096 + row]), row);
+  }
+}
+
 // A GPU has instructions of its own for float16.
 TEST(AugmentTest, FloatsAreRoundedToFloat16AsIeee754Says) {
   // Each float16, the middle to the next one, and their neighbours.

@@ -588,10 +588,6 @@ def test_the_page_says_what_there_is():
                          re.MULTILINE), listed
 
 
-if __name__ == "__main__":
-    harness.main(__file__)
-
-
 def _fields(dataset, num_fields, **options):
     """{(epoch, first step): bytes of all fields} of rows that are windows."""
     options = {"batch_size": _BATCH_SIZE, "seed": 5, "timeout": 60,
@@ -627,3 +623,17 @@ def test_windows_are_the_same_bits_wherever_a_stream_lies():
         with pytest.raises(datasetd.errors.InvalidArgument,
                            match="'split' is in several memories.*pinned"):
             datasetd.DataLoader(split, 4, windows=8, framework="dlpack")
+        documents = datasetd.documents(300, starts=range(0, 30_001, 70),
+                                       ignore_ends=True)
+        rows = [_fields(dataset, 5, transforms=halves, windows=documents,
+                        shuffle=True) for dataset in datasets[:2]]
+        assert rows[0] == rows[1] and len(rows[0][0][0]) > 90
+        for dataset in (datasets[2], split):
+            with pytest.raises(datasetd.errors.InvalidArgument,
+                               match="not in the memory of the feed's device"):
+                datasetd.DataLoader(dataset, 4, windows=documents,
+                                    framework="dlpack")
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

@@ -286,13 +286,13 @@ class World {
   }
 
   // What a client sends as the arrays of a feed: of weights, of their samples,
-  // or of a subset.
+  // of a subset, or of documents.
   void ReadArrays(const std::string& message) {
     if (message.empty()) return;
     const std::string numbers = message.substr(1);
     const auto size = static_cast<int64_t>(numbers.size() / 8);
     if (size == 0) return;
-    const int kind = static_cast<uint8_t>(message[0]) % 3;
+    const int kind = static_cast<uint8_t>(message[0]) % 4;
     v1::OpenFeedRequest open = SmallFeed();
     v1::FeedOptions& options = *open.mutable_options();
     if (kind < 2) {
@@ -302,8 +302,14 @@ class World {
     } else {
       options.set_subset_size(static_cast<uint64_t>(size));
     }
+    if (kind == 3) {
+      options.add_field_names("label");
+      options.set_shuffle(true);
+      options.mutable_window_order()->set_length(5);
+      options.mutable_window_order()->mutable_documents();
+    }
     const auto opened = feeds_->Open(open, kCaller);
-    if (kind == 2 && size > kNumSamples) {
+    if (kind >= 2 && size > kNumSamples) {
       Check(!opened.ok(), "a subset larger than the dataset");
       return;
     }

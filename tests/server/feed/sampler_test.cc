@@ -335,7 +335,7 @@ TEST(SamplerTest, PreparingSeekingAndGoingBackChangeNothing) {
   // Negative: prepare that epoch, less one.
   for (int step : {0, -2, 0, 1, -3, -4, 1, 2, 5, 0, -1, 0, -5, -6, 4, 5, 3}) {
     if (step < 0) {
-      sampler->Prepare(-step - 1);
+      sampler->Prepare(-step - 1, /*nanoseconds=*/0);
       continue;
     }
     for (int64_t b : {7, 0}) {

@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 from .._datasets.dataset import Dataset
 from .._datasets.mixture import Mixture
 from .._descriptions import Field
-from .._order.windows import TARGETS
 from .._warnings import warn_once
 from ..errors import InvalidArgument
 from ..transforms._pipeline import (
@@ -30,18 +29,19 @@ def chosen_fields(
     dataset: Whole,
     fields: FieldNames,
     views: Views = None,
-    target_source: Optional[str] = None,
+    derived: Optional[Mapping[str, Mapping[str, Any]]] = None,
 ) -> List[Field]:
     """Returns the fields of a batch that `fields` names, in its order; None:
-    all. `views` stand in the place of the image, and `targets` behind the
-    field `target_source`, whose next steps they are."""
+    all. `views` stand in the place of the image. `derived` are FieldOptions of
+    fields that are made of others, and come behind those."""
     there: Dict[str, Field] = {}
     image = None if views is None else _viewed(dataset, views)
     for field in dataset.fields:
         if field.name != image:
             there[field.name] = field
-            if field.name == target_source:
-                there[TARGETS] = field._replace(name=TARGETS)
+            for name, options in (derived or {}).items():
+                if options["source"] == field.name:
+                    there[name] = field._replace(name=name)
             continue
         for view in views or ():
             there[view] = field._replace(name=view)

@@ -10,7 +10,7 @@ from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.mixture import Mixture, as_mixture
 from .._datasets.subset import whole_of
 from .._feed.options import chosen_fields, fields_message
-from .._order.windows import TARGETS, Windows
+from .._order.windows import Windows
 from ..errors import InvalidArgument
 
 Whole = Union[Dataset, Mixture]
@@ -165,8 +165,8 @@ def feed_options(
     """Returns FeedOptions without the order, and the names of a batch's
     images."""
     options: Dict[str, Any] = {"name": name}
-    source = windows and windows.target_field(dataset.fields)
-    chosen = chosen_fields(dataset, fields, views, source or None)
+    derived = {} if windows is None else windows.derived(dataset.fields)
+    chosen = chosen_fields(dataset, fields, views, derived)
 
     def message(ops: Any) -> Dict[str, Any]:
         return fields_message(dataset, chosen, ops, layout, views)
@@ -178,13 +178,14 @@ def feed_options(
         own = dataset.transforms_of_parts(transforms)
         options["mixture"] = dataset.message(own and list(map(message, own)))
         options["fields"] = message(() if own else transforms)
-    if source and any(field.name == TARGETS for field in chosen):
-        options["fields"].setdefault(TARGETS, {}).update(
-            source=source, shift=1
-        )
+    for field in chosen:
+        if field.name in derived:
+            options["fields"].setdefault(field.name, {}).update(
+                derived[field.name]
+            )
     if prefetch is not None:
         options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
-    if fields is not None or views is not None or source:
+    if fields is not None or views is not None or derived:
         options["field_names"] = [field.name for field in chosen]
     return options, frozenset(field.name for field in chosen if field.is_image)
 

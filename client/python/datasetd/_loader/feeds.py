@@ -182,13 +182,25 @@ class Feeds:
                 "part"
             )
         wanted = index_array("indices", indices)
+        # A window that is fetched is not a row of documents.
+        fields = {
+            name: of_field
+            for name, of_field in options["fields"].items()
+            if "row_field" not in of_field
+        }
+        left_out = options["fields"].keys() - fields.keys()
+        names = [
+            name
+            for name in options.get("field_names", ())
+            if name not in left_out
+        ]
         batch = job.retried(
             lambda: read(
                 dataset,
                 wanted,
                 job.framework,
-                options.get("field_names", ()),
-                options["fields"],
+                names,
+                fields,
                 int(options["seed"]),
                 epoch,
                 job.timeout,

@@ -126,13 +126,14 @@ class DataLoader(JobLoader[ArrayT]):
       group_by: the classes of the groups: the name of a field of integers, or
         an integer for each sample (of `subset`, if given); below 0: never
         drawn. None: the labels.
-      windows: rows are windows of consecutive samples, which are the steps of
-        a stream, such as tokens: datasetd.blocks(length), datasetd.
-        random_windows(length), or a length: blocks of it, or with a sampler
-        windows that begin at its indices. A field is then [batch_size, length,
-        ...], integers are int64, and `targets` are the steps after those of
-        `tokens`. Batch.indices are the windows' first steps. Excludes images,
-        weights, subset, partition and groups (docs/sequences.md).
+      windows: rows are windows of consecutive samples, which are the steps of a
+        stream, such as tokens: datasetd.blocks(length), datasetd.
+        random_windows(length), datasetd.documents(length), or a length: blocks
+        of it, or with a sampler windows that begin at its indices. A field is
+        then [batch_size, length, ...], integers are int64, and `targets` are
+        the steps after those of `tokens`. Batch.indices are the windows' first
+        steps. Excludes images, weights, subset, partition and groups
+        (docs/sequences.md).
       subset: distinct sample indices: the loader behaves as if the dataset
         held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
@@ -434,6 +435,9 @@ class DataLoader(JobLoader[ArrayT]):
         options["device"] = loader_device(whole, device)
         if with_valid:
             check_valid(options.get("field_names"), whole)
+        if cut is not None and cut.are_documents:
+            assert isinstance(whole, Dataset)
+            subset = cut.first_steps(whole.column)
         order = JobOrder(
             whole, subset, batch_size, shuffle, drop_last, pad, cut
         )

@@ -10,20 +10,35 @@ from ..errors import InvalidArgument
 
 # The field whose next step is predicted, and the field of those steps.
 _TOKENS, TARGETS = "tokens", "targets"
+# Of rows of documents: FieldOptions.row_field by name.
+ROW_FIELDS = {
+    "position_ids": "ROW_FIELD_POSITION_IDS",
+    "cu_seqlens": "ROW_FIELD_CU_SEQLENS",
+}
 _MAX = 2**63 - 1
 
 
 class Windows(NamedTuple):
-    """Windows of `length` steps, as blocks and random_windows make them.
+    """Windows of `length` steps, as blocks, random_windows and documents make
+    them.
 
     `order` is what WindowOrder says besides the length; empty: a sampler
     decides. `targets` is the field whose steps, one later, are the field
-    `targets`; None: `tokens`, if there is one; "": none.
+    `targets`; None: `tokens`, if there is one; "": none. Of documents `ends`
+    is the number that ends each, in the field `field`, or `starts` are their
+    first steps.
     """
 
     length: int
     order: Dict[str, Any] = {}
     targets: Optional[str] = None
+    field: str = _TOKENS
+    ends: Optional[int] = None
+    starts: Any = None
+
+    @property
+    def are_documents(self) -> bool:
+        return "documents" in self.order
 
     @property
     def is_random(self) -> bool:
@@ -47,6 +62,46 @@ class Windows(NamedTuple):
                 *(f"{k}={v}" for k, v in options.items()),
             ]
         )
+
+    def derived(self, fields: Sequence[Field]) -> Dict[str, Dict[str, Any]]:
+        """Returns the FieldOptions of the fields that a batch has besides those
+        of the dataset, `fields`, by name."""
+        derived: Dict[str, Dict[str, Any]] = {}
+        source = self.target_field(fields)
+        if source is not None:
+            derived[TARGETS] = {"source": source, "shift": 1}
+        if self.are_documents:
+            names = [field.name for field in fields]
+            for name, row_field in ROW_FIELDS.items():
+                if name not in names:
+                    derived[name] = {
+                        "source": names[0],
+                        "row_field": row_field,
+                    }
+        return derived
+
+    def first_steps(self, column: Any) -> Any:
+        """Returns the first steps of documents, an int64 array; `column` is
+        called for the values of a field."""
+        import numpy
+
+        if self.starts is not None:
+            starts = numpy.asarray(self.starts)
+            if starts.ndim != 1 or starts.dtype.kind not in "iu":
+                raise InvalidArgument(
+                    f"documents: starts is {starts.dtype} {starts.shape}; "
+                    "expected integers, the first step of each document"
+                )
+            return starts.astype(numpy.int64)
+        values = numpy.asarray(column(self.field))
+        if values.ndim != 1 or values.dtype.kind not in "iu":
+            raise InvalidArgument(
+                f"documents: field {self.field!r} is {values.dtype} "
+                f"{values.shape}; expected integers, one for each step, of "
+                f"which {self.ends} ends a document"
+            )
+        ends = numpy.flatnonzero(values[:-1] == self.ends) + 1
+        return numpy.concatenate([[0], ends]).astype(numpy.int64)
 
     def target_field(self, fields: Sequence[Field]) -> Optional[str]:
         """Returns the name of the field whose next steps are `targets`; None:
@@ -136,14 +191,60 @@ def random_windows(
     return _windows(length, targets, random=order)
 
 
+def documents(
+    length: int,
+    ends: Optional[int] = None,
+    *,
+    starts: Any = None,
+    field: str = _TOKENS,
+    ignore_ends: bool = False,
+    ignore_index: int = -100,
+    targets: Optional[str] = None,
+) -> Windows:
+    """Rows of documents of a stream, for DataLoader(windows=).
+
+    The documents are laid end to end, with shuffle permuted in each epoch, and
+    cut into rows of `length` steps. An epoch has each step once; the last row
+    is filled up with zeros. Each batch also has `position_ids`, int64 [B,
+    length], the position of each step in its document, and `cu_seqlens`, int32
+    [B, length + 1]: the places at which the documents of a row begin, and
+    then, repeated, its number of steps. fields= leaves out what is not needed.
+
+    Args:
+      length: steps of a row.
+      ends: the token that ends a document, and belongs to it.
+      starts: or else the first steps of all documents, ascending from 0.
+      field: the field of the token.
+      ignore_ends: makes the target of a document's last step ignore_index, not
+        the first step of the document behind it.
+      ignore_index: the target where there is no next step.
+      targets: as of blocks; the field must be of integers.
+    """
+    if (ends is None) == (starts is None):
+        raise InvalidArgument(
+            "documents: expected either ends=, the token that ends a document, "
+            "or starts=, the first step of each"
+        )
+    if ends is not None:
+        ends = checked_int("ends", ends, -(2**63), _MAX)
+    order = {
+        "ignore_index": str(
+            checked_int("ignore_index", ignore_index, -(2**63), _MAX)
+        ),
+        "ignores_ends": bool(ignore_ends),
+    }
+    windows = _windows(length, targets, documents=order)
+    return windows._replace(field=field, ends=ends, starts=starts)
+
+
 def as_windows(given: Any) -> Windows:
     """Returns DataLoader's windows=, checked."""
     if isinstance(given, Windows):
         return given
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise InvalidArgument(
-            f"windows={given!r}; expected a length, datasetd.blocks(length) or "
-            "datasetd.random_windows(length)"
+            f"windows={given!r}; expected a length, datasetd.blocks(length), "
+            "datasetd.random_windows(length) or datasetd.documents(length)"
         )
     return Windows(checked_int("windows", given, 1, _MAX))
 

@@ -139,7 +139,11 @@ def _transforms(
             "GetFeedTransforms", feed_id=str(request.feed_id)
         )["fields"]
         # Fields of windows have no samples of their own.
-        shown = {n: one for n, one in of_feed.items() if not one["shift"]}
+        shown = {
+            name: one
+            for name, one in of_feed.items()
+            if not one["shift"] and one["row_field"] == "ROW_FIELD_UNSPECIFIED"
+        }
         return (
             {name: list(one["transforms"]) for name, one in shown.items()},
             {
