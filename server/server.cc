@@ -349,7 +349,7 @@ void Server::Impl::OnDeviceFailed(ServedDevice& device) {
   }
 }
 
-// Called with the registry's lock held.
+// Called on the registry's thread.
 void Server::Impl::OnDataset(DatasetEvent event, const DatasetInfo& info,
                              const Caller& caller) {
   LogDatasetEvent(DatasetEventName(event), info, caller);
@@ -477,11 +477,11 @@ absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
   const absl::Duration deadline = clock_.Monotonic() + timeout;
   std::string progress;  // of the first that is still loading
   for (auto it = configured_.begin(); it != configured_.end();) {
-    const LoadCall& load = **it;
+    LoadCall& load = **it;
     // Waits for the first alone: a failure of another is told at once.
     const auto info =
-        datasets_->Await(load, progress.empty() ? deadline - clock_.Monotonic()
-                                                : absl::ZeroDuration());
+        load.Await(progress.empty() ? deadline - clock_.Monotonic()
+                                    : absl::ZeroDuration());
     if (!info.ok() && !WasUnloaded(load, info.status())) {
       return OfDataset(*load.request.spec, info.status());
     }

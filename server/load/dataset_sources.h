@@ -1,5 +1,6 @@
 // Opens the sources of datasets: files through a reader, pushes, and earlier
-// pushes from the cache. Immutable; thread-safe if the opener is.
+// pushes from the cache; and has the accounts that pay for reading them.
+// Thread-safe if the opener is.
 
 #ifndef DATASETD_SERVER_LOAD_DATASET_SOURCES_H_
 #define DATASETD_SERVER_LOAD_DATASET_SOURCES_H_
@@ -10,11 +11,11 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "server/cache/dataset_cache.h"
+#include "server/dataset/caller.h"
 #include "server/dataset/decode_budget.h"
 #include "server/dataset/device_list.h"
 #include "server/dataset/device_table.h"
@@ -46,18 +47,26 @@ class DatasetSources {
   using Opener = std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
       const v1::DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
 
-  // `devices`, `cache`, which may be null, and `decode_budget` outlive it and
-  // what it opens; so does `list_budget`, which may be null.
+  // `devices` and `cache`, which may be null, outlive it and what it opens.
   DatasetSources(DeviceTable* devices, DatasetCache* cache,
-                 DecodeBudget* decode_budget, DecodeBudget* list_budget,
-                 const TransformLimits& transform_limits, Opener open)
-      : devices_(devices),
-        cache_(cache),
-        decode_budget_(decode_budget),
-        list_budget_(list_budget),
-        limits_{.transforms = transform_limits,
-                .max_sample_bytes = decode_budget->limits().sample_bytes},
-        open_(std::move(open)) {}
+                 const DecodeBudget::Limits& decode_limits,
+                 const TransformLimits& transform_limits, Opener open);
+
+  // Returns the account that pays for a user's loads and pushes. Not longer
+  // than this lives.
+  DecodeAccount AccountOf(uid_t uid) const {
+    return {.budget = &decode_budget_,
+            .uid = uid,
+            .staging = &staging_budget_,
+            .lists = &list_budget_};
+  }
+
+  // Dry run of a load: scans the source's files, then the headers of its
+  // samples. Blocks. Errors as CheckRequest, FindPlacement and OpenFiles;
+  // others as EstimateLoad.
+  absl::StatusOr<v1::LoadEstimate> Estimate(
+      v1::DatasetSpec spec, const Caller& caller,
+      std::shared_ptr<SourceScan> scan = std::make_shared<SourceScan>()) const;
 
   // Finds the devices of a spec.
   //   INVALID_ARGUMENT  no such device
@@ -92,8 +101,10 @@ class DatasetSources {
 
   DeviceTable* const devices_;
   DatasetCache* const cache_;
-  DecodeBudget* const decode_budget_;
-  DecodeBudget* const list_budget_;
+  // These lock by themselves.
+  mutable DecodeBudget decode_budget_;
+  mutable DecodeBudget staging_budget_;
+  mutable DecodeBudget list_budget_;
   const LoadLimits limits_;
   const Opener open_;
 };

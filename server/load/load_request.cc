@@ -67,6 +67,12 @@ absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
   return request;
 }
 
+MemoryBudget::Terms TermsOf(const v1::DatasetSpec& spec, const Caller& caller) {
+  return {.is_exempt = caller.session_id == 0,
+          .is_privileged = caller.is_privileged,
+          .is_private = spec.private_()};
+}
+
 int64_t MaxBadSamples(const v1::DatasetSpec& spec) {
   return spec.has_max_bad_samples() ? spec.max_bad_samples()
                                     : kDefaultMaxBadSamples;

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "server/dataset/caller.h"
+#include "server/dataset/memory_budget.h"
 #include "server/dataset/sample_source.h"
 #include "server/pipeline/ops/transform.h"
 
@@ -36,6 +37,9 @@ struct LoadRequest {
 //   PERMISSION_DENIED  the caller may not pin a dataset
 absl::StatusOr<LoadRequest> CheckRequest(v1::DatasetSpec spec,
                                          const Caller& caller = Caller());
+
+// Returns the terms on which a caller reserves memory for a dataset.
+MemoryBudget::Terms TermsOf(const v1::DatasetSpec& spec, const Caller& caller);
 
 // A load that skips or replaces more samples than this fails.
 int64_t MaxBadSamples(const v1::DatasetSpec& spec);

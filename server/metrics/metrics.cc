@@ -215,24 +215,24 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
     page.Gauge("datasetd_datasets", "Number of datasets, by state.",
                {{"state", name}}, num_by_state[state]);
   }
-  const DatasetRegistry::Counters& counters = registry.counters();
+  const DatasetRegistry::Totals totals = registry.Summarize().totals;
   page.Counter("datasetd_dataset_loads_total", "Number of loads started.", {},
-               counters.num_loads);
-  const std::pair<const char*, const std::atomic<uint64_t>*> results[] = {
-      {"ready", &counters.num_ready},
-      {"failed", &counters.num_failed},
-      {"cancelled", &counters.num_cancelled}};
-  for (const auto& [result, counter] : results) {
+               totals.num_loads);
+  const std::pair<const char*, uint64_t> results[] = {
+      {"ready", totals.num_ready},
+      {"failed", totals.num_failed},
+      {"cancelled", totals.num_cancelled}};
+  for (const auto& [result, total] : results) {
     page.Counter("datasetd_dataset_load_results_total",
                  "Number of loads finished, by result.", {{"result", result}},
-                 *counter);
+                 total);
   }
   page.Counter("datasetd_dataset_loaded_bytes_total",
                "Bytes made resident by successful loads.", {},
-               counters.loaded_bytes);
+               totals.loaded_bytes);
   page.Counter("datasetd_dataset_evictions_total",
                "Number of unused datasets evicted to make room.", {},
-               counters.num_evicted);
+               totals.num_evicted);
 }
 
 void AddCache(const DatasetCache& cache, Page& page) {

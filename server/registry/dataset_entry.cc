@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/require.h"
 #include "base/utf8.h"
 #include "proto/same_values.h"
 #include "server/dataset/field_message.h"
@@ -19,11 +20,11 @@ DATASETD_SAME_VALUE(DatasetState::kUnloading, DATASET_STATE_UNLOADING);
 v1::LoadProgress ProgressOf(const DatasetEntry& entry, absl::Duration now) {
   v1::LoadProgress progress;
   const int64_t num_loaded =
-      entry.counters.num_samples.load(std::memory_order_relaxed);
+      entry.work->counters.num_samples.load(std::memory_order_relaxed);
   const int64_t num_bytes =
-      entry.counters.num_bytes.load(std::memory_order_relaxed);
+      entry.work->counters.num_bytes.load(std::memory_order_relaxed);
   const int64_t num_sizes =
-      entry.counters.num_sizes.load(std::memory_order_relaxed);
+      entry.work->counters.num_sizes.load(std::memory_order_relaxed);
   const bool finds_sizes = num_sizes > 0 && num_loaded == 0;
   const bool is_loading = entry.state == DatasetState::kLoading;
   const double seconds = absl::ToDoubleSeconds(
@@ -33,10 +34,10 @@ v1::LoadProgress ProgressOf(const DatasetEntry& entry, absl::Duration now) {
   progress.set_loaded_bytes(num_bytes);
   progress.set_resident_bytes(entry.dataset.resident_bytes());
   progress.set_elapsed_seconds(seconds);
-  progress.set_is_scanning(is_loading && (!entry.is_planned || finds_sizes));
-  if (entry.scan != nullptr) {
+  progress.set_is_scanning(is_loading && (!entry.is_planned() || finds_sizes));
+  if (!entry.is_planned()) {
     progress.set_num_entries_scanned(
-        entry.scan->num_entries.load(std::memory_order_relaxed));
+        entry.work->scan->num_entries.load(std::memory_order_relaxed));
   }
   if (finds_sizes) progress.set_num_entries_scanned(num_sizes);
   if (seconds <= 0 || num_loaded <= 0) return progress;
@@ -52,9 +53,9 @@ v1::LoadProgress ProgressOf(const DatasetEntry& entry, absl::Duration now) {
 
 }  // namespace
 
-int DatasetEntry::CountFeeds() const {
+int Holds::CountFeeds() const {
   int count = 0;
-  for (const auto& [uid, num_feeds] : num_feeds_of) count += num_feeds;
+  for (const auto& [uid, num_feeds] : feeds) count += num_feeds;
   return count;
 }
 
@@ -73,14 +74,15 @@ bool DatasetEntry::IsLost() const {
     return device->health->has_failed();
   };
   if (std::all_of(devices.begin(), devices.end(), has_failed)) return true;
-  return !is_replicated && std::any_of(devices.begin(), devices.end(),
-                                       [&](const ServedDevice* device) {
-                                         return has_failed(device) &&
-                                                BytesIn(*device->budget) > 0;
-                                       });
+  return !content.is_replicated &&
+         std::any_of(
+             devices.begin(), devices.end(), [&](const ServedDevice* device) {
+               return has_failed(device) && BytesIn(*device->budget) > 0;
+             });
 }
 
 absl::Status DatasetEntry::CheckReadable() const {
+  const Replicas& replicas = content.replicas;
   if (replicas.empty() || replicas.front()->status().ok()) {
     return absl::OkStatus();
   }
@@ -90,27 +92,34 @@ absl::Status DatasetEntry::CheckReadable() const {
 }
 
 bool DatasetEntry::IsUnused(bool for_restored) const {
-  return state == DatasetState::kReady && !spec->pin() && holders.empty() &&
-         num_feeds_of.empty() && comparisons.empty() &&
-         !(for_restored && is_restored && !was_used);
+  return stage == Stage::kReady && !spec->pin() && holds.sessions.empty() &&
+         holds.feeds.empty() && content.comparisons.empty() &&
+         !(for_restored && restoring.is_restored && !holds.was_used);
 }
 
 int64_t DatasetEntry::BytesIn(const MemoryBudget& budget) const {
-  const auto found = bytes_in.find(&budget);
-  return found == bytes_in.end() ? 0 : found->second;
+  const auto found = memory.bytes_in.find(&budget);
+  return found == memory.bytes_in.end() ? 0 : found->second;
+}
+
+uint8_t DatasetEntry::Change(StageEvent event) {
+  const std::optional<StageChange> change = ChangeOf(stage, event);
+  Require(change.has_value(), "an event of a dataset comes in its order");
+  stage = change->to;
+  state = StateOf(stage);
+  content.is_ready->store(stage == Stage::kReady, std::memory_order_relaxed);
+  return change->effects;
 }
 
 void DatasetEntry::SetSource(const OpenedSource& source,
                              const Placement& placed) {
   dataset.set_spec_id(source.spec_id);
   dataset.set_num_samples(source.reader->info().num_samples);
-  classes = source.reader->info().class_names;
+  content.classes = std::make_shared<const std::vector<std::string>>(
+      source.reader->info().class_names);
   placement = source.placement;
   dataset.set_device(placement.devices.Text());
   SetPlan(source.plan, placed);
-  scan = nullptr;
-  calls.clear();
-  is_planned = true;
 }
 
 void DatasetEntry::SetPlan(const LoadPlan& plan, const Placement& placed) {
@@ -120,18 +129,18 @@ void DatasetEntry::SetPlan(const LoadPlan& plan, const Placement& placed) {
   }
   dataset.set_resident_bytes(placed.resident_bytes());
   dataset.set_residency(placed.residency);
-  is_replicated = placed.is_replicated;
+  content.is_replicated = placed.is_replicated;
   const std::vector<v1::Placement> placements = placed.Describe();
   *dataset.mutable_placements() = {placements.begin(), placements.end()};
-  bytes_in.clear();
+  memory.bytes_in.clear();
   for (const Placement::Part& part : placed.parts) {
-    bytes_in[placement.BudgetOf(part.device)] += part.size_bytes;
+    memory.bytes_in[placement.BudgetOf(part.device)] += part.size_bytes;
   }
 }
 
 void DatasetEntry::SetReplicas(Replicas loaded) {
-  replicas = std::move(loaded);
-  const Dataset& first = *replicas.front();
+  content.replicas = std::move(loaded);
+  const Dataset& first = *content.replicas.front();
   dataset.set_num_samples(first.num_samples());
   dataset.set_content_hash(first.content_hash());
   dataset.set_num_bad_samples(first.bad_samples().num_samples);
@@ -141,17 +150,14 @@ void DatasetEntry::SetReplicas(Replicas loaded) {
   }
 }
 
-void DatasetEntry::Cancel() {
-  counters.Cancel();
-  if (scan != nullptr) {
-    scan->Cancel();
-  }
-  if (cancel) cancel();
-}
-
-void DatasetEntry::CancelComparisons() {
-  for (PushComparison* const comparison : comparisons) comparison->Cancel();
-  comparisons.clear();
+std::vector<std::shared_ptr<const void>> DatasetEntry::TakeMemory() {
+  std::vector<std::shared_ptr<const void>> taken(content.replicas.begin(),
+                                                 content.replicas.end());
+  content.replicas.clear();
+  taken.push_back(std::make_shared<EntryMemory>(std::move(memory)));
+  taken.push_back(std::make_shared<PreparedLoad>(std::move(work->prepared)));
+  work->prepared = PreparedLoad();
+  return taken;
 }
 
 DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
@@ -164,12 +170,12 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
         *placement.devices.devices[static_cast<size_t>(i)];
     to.mutable_placements(i)->set_error(PrintableUtf8(device.health->error()));
   }
-  if (replicas.empty()) {
+  if (content.replicas.empty()) {
     to.set_num_bad_samples(
-        counters.num_bad_samples.load(std::memory_order_relaxed));
+        work->counters.num_bad_samples.load(std::memory_order_relaxed));
   }
-  to.set_num_feeds(CountFeeds());
-  to.set_num_holders(static_cast<int>(holders.size()));
+  to.set_num_feeds(holds.CountFeeds());
+  to.set_num_holders(static_cast<int>(holds.sessions.size()));
   *to.mutable_progress() = ProgressOf(*this, now);
   return info;
 }
@@ -177,13 +183,15 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
 DatasetInfo DatasetEntry::Describe(absl::Duration now) const {
   DatasetInfo info = DescribeBriefly(now);
   v1::Dataset& to = info.dataset;
-  to.mutable_class_names()->Assign(classes.begin(), classes.end());
+  to.mutable_class_names()->Assign(content.classes->begin(),
+                                   content.classes->end());
+  const Replicas& replicas = content.replicas;
   if (replicas.empty()) return info;
   BadSamplesToMessage(replicas.front()->bad_samples(),
                       to.mutable_bad_samples());
   std::vector<LoadNote> notes = replicas.front()->notes();
-  if (!sibling_note.empty()) {
-    AddNote(sibling_note, /*is_warning=*/true, notes);
+  if (!content.sibling_note.empty()) {
+    AddNote(content.sibling_note, /*is_warning=*/true, notes);
   }
   NotesToMessage(notes, to.mutable_notes());
   return info;

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -44,84 +45,145 @@ absl::StatusOr<Dataset::Contents> FromDigests(
 
 }  // namespace
 
-absl::StatusOr<uint64_t> DatasetRegistry::Push(
+// What a push begins with.
+struct DatasetRegistry::BegunPush {
+  absl::Status error;
+  EntryPtr entry;  // a dataset that it makes; or
+  PreparedLoad load;
+  std::unique_ptr<PushComparison> comparison;
+  // It waits for a load of its name.
+  std::atomic<bool> has_rival = false;
+};
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Push(
     v1::DatasetSpec spec, std::unique_ptr<SampleSource> source,
-    const Caller& caller, std::function<void()> cancel,
-    DigestReceiver receive_digests) {
+    const Caller& caller, PushCalls calls) {
   DATASETD_ASSIGN_OR_RETURN(LoadRequest request,
                             CheckRequest(std::move(spec), caller));
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource opened,
       sources_.OpenPush(std::move(request), std::move(source)));
-  const std::string& name = opened.request.spec->name();
-  EntryPtr entry;
-  std::unique_ptr<PushComparison> comparison;
-  {
-    MutexLock lock(&mutex_);
-    do {
-      if (receive_digests != nullptr) {
-        DATASETD_ASSIGN_OR_RETURN(comparison,
-                                  BeginComparison(opened, caller, cancel));
-        if (comparison != nullptr) break;
-      }
-      DATASETD_RETURN_IF_ERROR(AwaitPlanned(name, caller));
-      const EntryPtr present = table_.Get(name);
-      if (present != nullptr && !present->IsReplaceable(caller, "")) {
-        return DatasetTable::NameTaken(*present, caller);
-      }
-      DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));
-    } while (memory_.MakeRoom(*opened.request.spec, opened.placement,
-                              opened.plan, caller, /*for_restored=*/false));
-    if (comparison == nullptr) {
-      DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
-      entry->cancel = std::move(cancel);
-    }
+  const std::string name = opened.request.spec->name();
+  BegunPush begun;
+  const absl::Duration deadline = MonotonicNow() + max_push_wait_;
+  const auto is_late = [&] {
+    return calls.receive_digests == nullptr && begun.has_rival &&
+           MonotonicNow() >= deadline;
+  };
+  const auto is_given_up = [&] {
+    return is_late() || (calls.is_given_up && calls.is_given_up());
+  };
+  if (!Ask([&] { return BeginPush(opened, caller, calls, begun); },
+           is_given_up)) {
+    if (!is_late()) return absl::CancelledError("the push was cancelled");
+    return absl::AlreadyExistsError(absl::StrCat(
+        "dataset '", name,
+        "' is being loaded, and its files are not found, or its load has not "
+        "ended, after ",
+        absl::FormatDuration(max_push_wait_),
+        ": choose another name, or push it when that load has ended"));
   }
-  if (comparison != nullptr) {
-    return Compare(*comparison, std::move(opened), caller, receive_digests);
+  DATASETD_RETURN_IF_ERROR(begun.error);
+  if (begun.comparison != nullptr) {
+    return Compare(*begun.comparison, std::move(opened), caller,
+                   calls.receive_digests);
   }
-  auto replicas = RunLoad(*entry);
+  const EntryPtr entry = std::move(begun.entry);
+  auto replicas = Read(*entry, begun.load);
+  begun.load = PreparedLoad();
   if (replicas.ok()) {
-    {
-      MutexLock lock(&mutex_);
-      entry->dataset.set_spec_id(PushedSpecId(entry->spec->name(),
-                                              replicas->front()->content_hash(),
-                                              entry->owner.uid));
-    }
+    owner_.Call([&] {
+      entry->dataset.set_spec_id(PushedSpecId(
+          name, replicas->front()->content_hash(), entry->owner.uid));
+      return true;
+    });
     StoreInCache(*entry, replicas->front());
   }
-  const uint64_t id = entry->id;
-  DATASETD_RETURN_IF_ERROR(EndLoad(std::move(entry), std::move(replicas),
-                                   /*had_turn=*/false));
-  return id;
+  owner_.Call([&] {
+    OnRead(entry, replicas);
+    return true;
+  });
+  absl::StatusOr<DatasetInfo> info;
+  Ask([&] {
+    if (entry->state == DatasetState::kLoading) return false;
+    if (entry->stage == Stage::kReady) {
+      info = entry->Describe(clock_->Monotonic());
+    } else {
+      info = entry->error.ok() ? DatasetTable::Gone() : entry->error;
+    }
+    return true;
+  });
+  return info;
 }
 
-absl::StatusOr<std::unique_ptr<PushComparison>>
-DatasetRegistry::BeginComparison(const OpenedSource& push, const Caller& caller,
-                                 const std::function<void()>& cancel) {
-  const std::string& name = push.request.spec->name();
+bool DatasetRegistry::BeginPush(OpenedSource& source, const Caller& caller,
+                                const PushCalls& calls, BegunPush& begun) {
+  const std::string& name = source.request.spec->name();
   const EntryPtr present = table_.Get(name);
-  if (present == nullptr || !present->visibility().IsSeenBy(caller)) {
-    return nullptr;
+  const auto begin = [&]() -> absl::Status {
+    if (present != nullptr && present->stage == Stage::kReady &&
+        calls.receive_digests != nullptr && !is_stopping_ &&
+        present->visibility().IsSeenBy(caller)) {
+      DATASETD_RETURN_IF_ERROR(present->CheckReadable());
+      DATASETD_RETURN_IF_ERROR(PushComparison::CheckRequest(*present, source));
+      begun.comparison = std::make_unique<PushComparison>(
+          *present, caller.session_id, calls.cancel);
+      present->content.comparisons.insert(begun.comparison.get());
+      return absl::OkStatus();
+    }
+    if (present != nullptr && !present->IsReplaceable(caller, "")) {
+      return DatasetTable::NameTaken(*present, caller);
+    }
+    return CheckAdmission(name, caller);
+  };
+  begun.has_rival =
+      !is_stopping_ && present != nullptr &&
+      present->state == DatasetState::kLoading &&
+      present->visibility().IsSeenBy(caller) &&
+      (calls.receive_digests != nullptr || !present->is_planned() ||
+       present->stage == Stage::kEnding);
+  if (begun.has_rival) return false;
+  begun.error = begin();
+  if (!begun.error.ok() || begun.comparison != nullptr) return true;
+  if (memory_.MakeRoom(*source.request.spec, source.placement, source.plan,
+                       caller, /*for_restored=*/false)) {
+    return false;
   }
-  if (present->state == DatasetState::kLoading) {
-    return absl::AbortedError(absl::StrCat(
-        "dataset '", name, "' is being loaded; try again when it is ready"));
-  }
-  if (is_stopping_ || present->state != DatasetState::kReady) return nullptr;
-  DATASETD_RETURN_IF_ERROR(present->CheckReadable());
-  DATASETD_RETURN_IF_ERROR(PushComparison::CheckRequest(*present, push));
-  auto comparison =
-      std::make_unique<PushComparison>(*present, caller.session_id, cancel);
-  present->comparisons.insert(comparison.get());
-  return comparison;
+  begun.error = Admit(source, caller, calls, begun);
+  return true;
 }
 
-absl::StatusOr<uint64_t> DatasetRegistry::Compare(
+absl::Status DatasetRegistry::Admit(OpenedSource& source, const Caller& caller,
+                                    const PushCalls& calls, BegunPush& begun) {
+  const auto entry = std::make_shared<DatasetEntry>();
+  entry->SetRequest(source.request.spec, caller);
+  entry->stage = Stage::kPlanned;
+  entry->started = clock_->Monotonic();
+  entry->holds.last_used = entry->started;
+  entry->holds.sessions.insert(caller.session_id);
+  entry->work->cancel = calls.cancel;
+  entry->work->prepared.source = std::move(source);
+  const absl::Status status = Prepare(*entry);
+  if (!status.ok()) {
+    source = *std::exchange(entry->work->prepared.source, std::nullopt);
+    return status;
+  }
+  table_.Add(entry);
+  Apply(entry, StageEvent::kReserved);
+  Apply(entry, StageEvent::kReadBegun);
+  ++totals_.num_loads;
+  observer_(DatasetEvent::kLoading, DescribeBriefly(*entry), caller);
+  begun.load = std::exchange(entry->work->prepared, {});
+  begun.entry = entry;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Compare(
     PushComparison& comparison, OpenedSource push, const Caller& caller,
     const DigestReceiver& receive_digests) {
   const std::string name = push.request.spec->name();
-  DecodeBudget::Share index_memory(&list_budget_, caller.uid);
+  const DecodeAccount account = sources_.AccountOf(caller.uid);
+  DecodeBudget::Share index_memory(account.lists, caller.uid);
   const auto check = [&](const LoadPlan& plan) -> absl::Status {
     DATASETD_RETURN_IF_ERROR(comparison.CheckPlan(plan));
     return TakeForIndices(name, plan.index_bytes, index_memory);
@@ -135,57 +197,24 @@ absl::StatusOr<uint64_t> DatasetRegistry::Compare(
     }
     // Each thread's heap keeps what the load has used.
     const absl::Cleanup trim = [] { malloc_trim(0); };
-    DatasetLoad load(std::move(push), PlacedMemory(), AccountOf(caller.uid));
+    DatasetLoad load(std::move(push), PlacedMemory(), account);
     return load.Hash(check, comparison.counters());
   };
   const absl::StatusOr<Dataset::Contents> hashed = hash();
   const absl::Status status =
       hashed.ok() ? comparison.CheckSamples(*hashed) : hashed.status();
-  MutexLock lock(&mutex_);
-  const EntryPtr present = table_.GetById(comparison.entry_id());
-  if (present != nullptr) present->comparisons.erase(&comparison);
-  if (comparison.counters().is_cancelled.load(std::memory_order_relaxed)) {
-    return absl::CancelledError("the push was cancelled");
-  }
-  DATASETD_RETURN_IF_ERROR(status);
-  // It is READY, else the comparison would have been cancelled.
-  HoldEntry(*present, caller);
-  return present->id;
-}
-
-absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,
-                                           const Caller& caller) {
-  const EntryPtr entry = table_.Get(name);
-  if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
-    return absl::OkStatus();
-  }
-  const auto may_go_on = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    if (is_stopping_ || entry->state != DatasetState::kLoading) return true;
-    if (entry->is_cancelled()) return table_.Get(name) != entry;
-    return entry->is_planned;
-  };
-  if (mutex_.AwaitWithTimeout(Condition(&may_go_on), max_push_wait_)) {
-    return absl::OkStatus();
-  }
-  if (entry->is_cancelled()) return DatasetTable::NameTaken(*entry, caller);
-  return absl::AbortedError(
-      absl::StrCat("dataset '", name,
-                   "' is being loaded, and its files are not found yet; try "
-                   "again later"));
-}
-
-absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
-    OpenedSource source, const Caller& caller) {
-  auto entry = std::make_shared<DatasetEntry>();
-  entry->SetRequest(source.request.spec, caller);
-  entry->started = clock_->Monotonic();
-  entry->last_used = entry->started;
-  entry->holders.insert(caller.session_id);
-  DATASETD_RETURN_IF_ERROR(Prepare(*entry, std::move(source)));
-  table_.Add(entry);
-  counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
-  observer_(DatasetEvent::kLoading, DescribeBriefly(*entry), caller);
-  return entry;
+  return owner_.Call([&]() -> absl::StatusOr<DatasetInfo> {
+    const EntryPtr present = table_.GetById(comparison.entry_id());
+    if (present != nullptr) present->content.comparisons.erase(&comparison);
+    if (comparison.counters().is_cancelled.load(std::memory_order_relaxed)) {
+      return absl::CancelledError("the push was cancelled");
+    }
+    DATASETD_RETURN_IF_ERROR(status);
+    // It is READY, else the comparison would have been cancelled.
+    present->holds.Add(caller.session_id, clock_->Monotonic());
+    present->holds.lasting.insert(caller.session_id);
+    return present->Describe(clock_->Monotonic());
+  });
 }
 
 }  // namespace datasetd

@@ -68,7 +68,7 @@ void DatasetTable::Add(EntryPtr entry) {
   entry->id = next_id_++;
   EntryPtr& place = entries_[entry->spec->name()];
   // Its feeds may still have to end.
-  if (place != nullptr && place->num_feeds_of.empty()) by_id_.erase(place->id);
+  if (place != nullptr && place->holds.feeds.empty()) by_id_.erase(place->id);
   if (place != nullptr) entry->kept_for = place->kept_for;
   // Failed tries of others do not pile up on what is kept.
   entry->replaced =
@@ -101,10 +101,6 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
     return absl::AlreadyExistsError(
         absl::StrCat("the name '", name, "' is taken; choose another"));
   }
-  if (present.is_being_cancelled()) {
-    return absl::AbortedError(absl::StrCat(
-        "the load of dataset '", name, "' is just being cancelled; try again"));
-  }
   if (present.state == DatasetState::kUnloading) {
     return absl::FailedPreconditionError(
         absl::StrCat("dataset '", name,
@@ -127,6 +123,11 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
       "); choose another name, get it as it is, or unload it"));
 }
 
+absl::Status DatasetTable::Gone() {
+  return absl::NotFoundError(
+      "the dataset was unloaded, or its load was cancelled, meanwhile");
+}
+
 absl::Status DatasetTable::FilesChanged(const DatasetEntry& present) {
   return absl::AlreadyExistsError(absl::StrCat(
       "dataset '", present.spec->name(), "': files of ", present.spec->path(),
@@ -144,8 +145,9 @@ absl::Status DatasetTable::CheckLimits(const Caller& caller,
   for (const auto& [name, entry] : entries_) {
     if (entry.get() == self || entry->owner.session_id == 0) continue;
     // A restored dataset does not count for those restored before it.
-    if (self != nullptr && self->is_restored && entry->is_restored &&
-        entry->state != DatasetState::kReady && entry->id > self->id) {
+    if (self != nullptr && self->restoring.is_restored &&
+        entry->restoring.is_restored && entry->state != DatasetState::kReady &&
+        entry->id > self->id) {
       continue;
     }
     ++total;
@@ -168,13 +170,14 @@ absl::Status DatasetTable::CheckLimits(const Caller& caller,
 
 std::string DatasetTable::UnlikeSibling(const DatasetEntry& entry) const {
   const std::string root = RootOf(*entry.spec);
-  const std::set<absl::string_view> own(entry.classes.begin(),
-                                        entry.classes.end());
+  const std::set<absl::string_view> own(entry.content.classes->begin(),
+                                        entry.content.classes->end());
   for (const auto& [name, other] : entries_) {
     const std::string theirs = RootOf(*other->spec);
     if (other->state != DatasetState::kReady ||
         other->spec->format() != entry.spec->format() || theirs == root ||
-        ParentOf(theirs) != ParentOf(root) || other->classes == entry.classes ||
+        ParentOf(theirs) != ParentOf(root) ||
+        *other->content.classes == *entry.content.classes ||
         !other->visibility().IsSeenBy(entry.owner) ||
         (other->spec->private_() && !entry.spec->private_())) {
       continue;
@@ -182,7 +185,7 @@ std::string DatasetTable::UnlikeSibling(const DatasetEntry& entry) const {
     const auto is_shared = [&](const std::string& c) {
       return own.contains(c);
     };
-    const std::vector<std::string>& classes = other->classes;
+    const std::vector<std::string>& classes = *other->content.classes;
     if (std::none_of(classes.begin(), classes.end(), is_shared)) continue;
     return absl::StrCat(
         "dataset '", name, "', ", theirs,
@@ -211,7 +214,7 @@ std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
     }
   }
   std::sort(unused.begin(), unused.end(), [](const auto& a, const auto& b) {
-    return a->last_used < b->last_used;
+    return a->holds.last_used < b->holds.last_used;
   });
   int64_t freed = 0;
   size_t num_taken = 0;
@@ -228,7 +231,8 @@ std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnusedSince(
     absl::Duration time) {
   std::vector<EntryPtr> unused;
   for (const auto& [name, entry] : entries_) {
-    if (entry->IsUnused(/*for_restored=*/false) && entry->last_used <= time) {
+    if (entry->IsUnused(/*for_restored=*/false) &&
+        entry->holds.last_used <= time) {
       unused.push_back(entry);
     }
   }
@@ -249,6 +253,7 @@ void DatasetTable::ForgetOldFailures() {
       return a->finished < b->finished;
     });
     for (size_t i = 0; i + kMaxFailuresPerUser < entries.size(); ++i) {
+      entries[i]->Change(StageEvent::kForgotten);
       Remove(*entries[i]);
     }
   }

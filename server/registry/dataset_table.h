@@ -1,6 +1,6 @@
 // The registry's datasets by name, with visibility, limits and eviction order.
 //
-// Names are unique. Not thread-safe: guarded by the registry's lock.
+// Names are unique. For the registry's thread alone.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_TABLE_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_TABLE_H_
@@ -54,6 +54,8 @@ class DatasetTable {
                                 const Caller& caller);
   // The error for a load of the same spec whose files are others now.
   static absl::Status FilesChanged(const DatasetEntry& present);
+  // The error for a dataset that is not there any more.
+  static absl::Status Gone();
   // RESOURCE_EXHAUSTED if the caller or all users have too many datasets to
   // load another. `self` is not counted; may be null. If it is restored,
   // neither are those that are restored after it.

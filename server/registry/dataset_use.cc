@@ -15,17 +15,10 @@ DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
     visibility_ = other.visibility_;
     dataset_ = std::move(other.dataset_);
     backend_ = other.backend_;
+    classes_ = std::move(other.classes_);
+    is_ready_ = std::move(other.is_ready_);
   }
   return *this;
-}
-
-std::vector<std::string> DatasetUse::class_names() const {
-  return registry_ == nullptr ? std::vector<std::string>()
-                              : registry_->ClassNames(entry_id_);
-}
-
-bool DatasetUse::IsReady() const {
-  return registry_ != nullptr && registry_->IsReady(entry_id_);
 }
 
 void DatasetUse::Reset() {

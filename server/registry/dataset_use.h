@@ -1,6 +1,7 @@
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_USE_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_USE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,13 +23,17 @@ class DatasetUse {
   // `uid` is the user of the feed.
   DatasetUse(DatasetRegistry* registry, uint64_t entry_id, uint32_t uid,
              Visibility visibility, std::shared_ptr<const Dataset> dataset,
-             Backend* backend)
+             Backend* backend,
+             std::shared_ptr<const std::vector<std::string>> classes,
+             std::shared_ptr<const std::atomic<bool>> is_ready)
       : registry_(registry),
         entry_id_(entry_id),
         uid_(uid),
         visibility_(visibility),
         dataset_(std::move(dataset)),
-        backend_(backend) {}
+        backend_(backend),
+        classes_(std::move(classes)),
+        is_ready_(std::move(is_ready)) {}
   DatasetUse(DatasetUse&& other) noexcept { *this = std::move(other); }
   DatasetUse& operator=(DatasetUse&& other) noexcept;
   ~DatasetUse() { Reset(); }
@@ -38,10 +43,12 @@ class DatasetUse {
   Backend* backend() const { return backend_; }
   // Valid also after Reset.
   const Visibility& visibility() const { return visibility_; }
-  // Empty once the dataset is gone.
-  std::vector<std::string> class_names() const;
+  // REQUIRES: Reset was not called.
+  const std::vector<std::string>& class_names() const { return *classes_; }
   // False once the dataset is UNLOADING.
-  bool IsReady() const;
+  bool IsReady() const {
+    return registry_ != nullptr && is_ready_->load(std::memory_order_relaxed);
+  }
   void Reset();
 
  private:
@@ -51,6 +58,8 @@ class DatasetUse {
   Visibility visibility_;
   std::shared_ptr<const Dataset> dataset_;
   Backend* backend_ = nullptr;
+  std::shared_ptr<const std::vector<std::string>> classes_;
+  std::shared_ptr<const std::atomic<bool>> is_ready_;
 };
 
 }  // namespace datasetd

@@ -4,10 +4,10 @@
 #ifndef DATASETD_SERVER_REGISTRY_LOAD_QUEUE_H_
 #define DATASETD_SERVER_REGISTRY_LOAD_QUEUE_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -16,8 +16,10 @@ namespace datasetd {
 template <typename Job>
 class LoadQueue {
  public:
-  explicit LoadQueue(int max_running_per_user)
-      : max_running_per_user_(max_running_per_user) {}
+  explicit LoadQueue(int max_running_per_user,
+                     int max_running = std::numeric_limits<int>::max())
+      : max_running_per_user_(max_running_per_user),
+        max_running_(max_running) {}
 
   void Add(uint32_t uid, Job job) {
     users_[uid].waiting.push_back(std::move(job));
@@ -42,6 +44,7 @@ class LoadQueue {
     Job job = std::move(next->waiting.front());
     next->waiting.pop_front();
     ++next->num_running;
+    ++num_running_;
     next->last_turn = ++num_turns_;
     return job;
   }
@@ -49,6 +52,7 @@ class LoadQueue {
   void Finish(uint32_t uid) {
     const auto found = users_.find(uid);
     User& user = found->second;
+    --num_running_;
     if (--user.num_running == 0 && user.waiting.empty()) users_.erase(found);
   }
 
@@ -63,33 +67,6 @@ class LoadQueue {
     return num_removed > 0;
   }
 
-  // True if `predicate` is true of a job that waits.
-  template <typename Predicate>
-  bool HasWaiting(Predicate predicate) const {
-    for (const auto& [uid, user] : users_) {
-      if (std::any_of(user.waiting.begin(), user.waiting.end(), predicate)) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  // Returns the first such job of a user, which does not count as running.
-  // REQUIRES: HasWaiting(predicate).
-  template <typename Predicate>
-  Job TakeWaiting(Predicate predicate) {
-    for (auto user = users_.begin();; ++user) {
-      std::deque<Job>& waiting = user->second.waiting;
-      const auto found =
-          std::find_if(waiting.begin(), waiting.end(), predicate);
-      if (found == waiting.end()) continue;
-      Job job = std::move(*found);
-      waiting.erase(found);
-      if (waiting.empty() && user->second.num_running == 0) users_.erase(user);
-      return job;
-    }
-  }
-
   void Clear() {
     for (auto& [uid, user] : users_) user.waiting.clear();
   }
@@ -102,11 +79,14 @@ class LoadQueue {
   };
 
   bool MayRun(const User& user) const {
-    return !user.waiting.empty() && user.num_running < max_running_per_user_;
+    return !user.waiting.empty() && num_running_ < max_running_ &&
+           user.num_running < max_running_per_user_;
   }
 
   const int max_running_per_user_;
+  const int max_running_;
   std::map<uint32_t, User> users_;
+  int num_running_ = 0;
   uint64_t num_turns_ = 0;
 };
 

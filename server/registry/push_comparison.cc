@@ -66,9 +66,9 @@ PushComparison::PushComparison(const DatasetEntry& present, uint64_t session_id,
     : entry_id_(present.id),
       session_id_(session_id),
       name_(present.spec->name()),
-      num_samples_(present.replicas.front()->num_samples()),
-      fields_(present.replicas.front()->fields()),
-      content_hash_(present.replicas.front()->content_hash()),
+      num_samples_(present.content.replicas.front()->num_samples()),
+      fields_(present.content.replicas.front()->fields()),
+      content_hash_(present.content.replicas.front()->content_hash()),
       cancel_(std::move(cancel)) {}
 
 absl::Status PushComparison::CheckRequest(const DatasetEntry& present,
@@ -91,7 +91,7 @@ absl::Status PushComparison::CheckRequest(const DatasetEntry& present,
   if (HashOf(before.pretransforms) != HashOf(push.request.pretransforms)) {
     return Differs(name, "was pushed with other pretransforms");
   }
-  if (present.classes != push.reader->info().class_names) {
+  if (*present.content.classes != push.reader->info().class_names) {
     return Differs(name, "was pushed with other class names");
   }
   return absl::OkStatus();

@@ -1,8 +1,8 @@
 // A push under the name of a READY dataset: its samples are hashed, to find out
 // whether it would have made the same dataset.
 //
-// Does not keep the dataset, which may be unloaded meanwhile. The registry's
-// lock guards the entry that refers to it; Cancel is thread-safe.
+// Does not keep the dataset, which may be unloaded meanwhile. The entry that
+// refers to it is the registry's; Cancel is thread-safe.
 
 #ifndef DATASETD_SERVER_REGISTRY_PUSH_COMPARISON_H_
 #define DATASETD_SERVER_REGISTRY_PUSH_COMPARISON_H_

@@ -24,18 +24,15 @@ std::string NameIn(const v1::DatasetSpec& spec, const Placement& placement,
 
 }  // namespace
 
-MemoryBudget::Terms TermsOf(const v1::DatasetSpec& spec, const Caller& caller) {
-  return {.is_exempt = caller.session_id == 0,
-          .is_privileged = caller.is_privileged,
-          .is_private = spec.private_()};
-}
-
-ResidentMemory::ResidentMemory(Mutex* mutex, DatasetTable* table,
-                               DatasetCache* cache, OnEvicted on_evicted)
-    : mutex_(mutex),
+ResidentMemory::ResidentMemory(
+    EventThread* owner, DatasetTable* table, DatasetCache* cache,
+    std::function<void(const DatasetTable::EntryPtr&)> evict,
+    std::function<void()> on_freed)
+    : owner_(owner),
       table_(table),
       cache_(cache),
-      on_evicted_(std::move(on_evicted)) {}
+      evict_(std::move(evict)),
+      on_freed_(std::move(on_freed)) {}
 
 absl::StatusOr<PlacedMemory> ResidentMemory::Reserve(
     const v1::DatasetSpec& spec, const PlacementRequest& request,
@@ -118,12 +115,8 @@ bool ResidentMemory::MakeRoom(const MemoryBudget& budget, int64_t bytes,
                               bool for_restored) {
   const int64_t missing = bytes - static_cast<int64_t>(budget.free_bytes());
   if (missing <= 0) return false;
-  if (num_freeing_ > 0) {
-    // Other threads are freeing memory, which may be enough: wait for them.
-    const auto are_freed = [this]() { return num_freeing_ == 0; };
-    mutex_->Await(Condition(&are_freed));
-    return true;
-  }
+  // What is being freed may be enough.
+  if (num_freeing_ > 0) return true;
   if (table_->UnusedBytes(budget, for_restored) < missing) return false;
   Evict(table_->TakeUnused(budget, missing, for_restored));
   return true;
@@ -139,21 +132,27 @@ void ResidentMemory::EvictUnusedSince(absl::Duration time) {
   Evict(table_->TakeUnusedSince(time));
 }
 
-void ResidentMemory::Evict(Entries entries) {
-  if (entries.empty()) return;
-  for (const auto& entry : entries) {
-    on_evicted_(*entry);
-  }
-  Free(std::move(entries));
+void ResidentMemory::Evict(const std::vector<DatasetTable::EntryPtr>& entries) {
+  for (const auto& entry : entries) evict_(entry);
 }
 
-void ResidentMemory::Free(Entries entries) {
+void ResidentMemory::Free(Garbage garbage, std::function<void()> then) {
   ++num_freeing_;
-  mutex_->Unlock();
-  entries.clear();
-  if (cache_ != nullptr) cache_->AwaitReleased();
-  mutex_->Lock();
-  --num_freeing_;
+  freeing_.Run(
+      [this, garbage = std::move(garbage), then = std::move(then)]() mutable {
+        garbage.clear();
+        if (cache_ != nullptr) cache_->AwaitReleased();
+        owner_->Post([this, then = std::move(then)] {
+          --num_freeing_;
+          if (then) then();
+          on_freed_();
+        });
+      });
+}
+
+void ResidentMemory::AwaitFreed() {
+  freeing_.Await(absl::InfiniteDuration());
+  owner_->Call([] { return true; });
 }
 
 }  // namespace datasetd

@@ -1,8 +1,8 @@
 // The memory of the datasets of a table: reserves it for loads, and frees that
 // of datasets that are neither held nor used, least recently used first.
 //
-// Has no lock of its own. REQUIRES of every call: the mutex that guards the
-// table is held. Freeing gives it up meanwhile.
+// For the thread that owns the table. Memory is freed on another one, which
+// also waits for the cache.
 
 #ifndef DATASETD_SERVER_REGISTRY_RESIDENT_MEMORY_H_
 #define DATASETD_SERVER_REGISTRY_RESIDENT_MEMORY_H_
@@ -12,31 +12,32 @@
 #include <memory>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "base/mutex.h"
+#include "base/event_thread.h"
+#include "base/worker.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "server/cache/dataset_cache.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/memory_budget.h"
 #include "server/load/load_plan.h"
+#include "server/load/load_request.h"
 #include "server/load/placement.h"
 #include "server/registry/dataset_entry.h"
 #include "server/registry/dataset_table.h"
 
 namespace datasetd {
 
-// Returns the terms on which a caller reserves memory for a dataset.
-MemoryBudget::Terms TermsOf(const v1::DatasetSpec& spec, const Caller& caller);
-
 class ResidentMemory {
  public:
-  using OnEvicted = std::function<void(const DatasetEntry& entry)>;
-  using Entries = std::vector<DatasetTable::EntryPtr>;
+  // What is freed, by its last owner.
+  using Garbage = std::vector<std::shared_ptr<const void>>;
 
-  // The pointers outlive it. `cache` may be null.
-  ResidentMemory(Mutex* mutex, DatasetTable* table, DatasetCache* cache,
-                 OnEvicted on_evicted);
+  // `evict` takes a dataset out of the table. `on_freed` is called whenever
+  // memory was freed; what waits for memory goes on then. The pointers outlive
+  // it. `cache` may be null.
+  ResidentMemory(EventThread* owner, DatasetTable* table, DatasetCache* cache,
+                 std::function<void(const DatasetTable::EntryPtr&)> evict,
+                 std::function<void()> on_freed);
 
   // Decides what of a load goes where, and reserves that. RESOURCE_EXHAUSTED if
   // it does not fit.
@@ -46,8 +47,8 @@ class ResidentMemory {
                                        const Caller& caller);
 
   // Evicts datasets for a load; none if that would not be enough. Returns
-  // whether the mutex was given up meanwhile: then look at everything again,
-  // and call again. `for_restored`: as DatasetEntry::IsUnused.
+  // whether memory is being freed: then wait until it is, look at everything
+  // again, and call again. `for_restored`: as DatasetEntry::IsUnused.
   bool MakeRoom(const v1::DatasetSpec& spec, const PlacementRequest& request,
                 const LoadPlan& plan, const Caller& caller, bool for_restored);
   // Likewise, until `bytes` of the budget are free.
@@ -58,8 +59,11 @@ class ResidentMemory {
   // Evicts unused datasets that nobody has used since `time`.
   void EvictUnusedSince(absl::Duration time);
 
-  // Frees what was taken out of the table, and gives up the mutex meanwhile.
-  void Free(Entries entries) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  // Frees it on another thread, and then calls `then` on the owner's.
+  void Free(Garbage garbage, std::function<void()> then = nullptr);
+  // Blocks until what Free was called for before is freed, and what follows
+  // from that is done. Not for the owner's thread.
+  void AwaitFreed();
 
  private:
   // Sets `is_possible` to whether all of it is, or can be made, free.
@@ -67,14 +71,15 @@ class ResidentMemory {
                 const Placement& placement, const Caller& caller,
                 bool for_restored, bool* is_possible);
 
-  // Frees them, unless there are none.
-  void Evict(Entries entries);
+  void Evict(const std::vector<DatasetTable::EntryPtr>& entries);
 
-  Mutex* const mutex_;
+  EventThread* const owner_;
   DatasetTable* const table_;
   DatasetCache* const cache_;
-  const OnEvicted on_evicted_;
-  int num_freeing_ = 0;  // calls of Free
+  const std::function<void(const DatasetTable::EntryPtr&)> evict_;
+  const std::function<void()> on_freed_;
+  int num_freeing_ = 0;  // calls of Free that have not ended
+  Worker freeing_{"free"};
 };
 
 }  // namespace datasetd

@@ -27,7 +27,6 @@ namespace datasetd {
 namespace {
 
 constexpr absl::Duration kProgressPeriod = absl::Milliseconds(200);
-constexpr absl::Duration kMaxCancelTime = absl::Seconds(10);
 constexpr int kMaxEstimates = 2;
 constexpr int kMaxEstimatesPerUser = 1;
 constexpr int kMaxPushes = 16;
@@ -163,11 +162,6 @@ absl::Status DatasetService::Load(
     return AwaitLoad(call, request.spec(), caller, writer);
   };
   auto info = context_->TryAgainIf(absl::IsResourceExhausted, attempt);
-  if (absl::IsAborted(info.status())) {
-    // The load of a client that is gone is just ending.
-    datasets_->AwaitCancelled(request.spec().name(), kMaxCancelTime);
-    info = attempt();
-  }
   if (absl::IsCancelled(info.status())) {
     // Also when its session ends, or the daemon.
     DATASETD_RETURN_IF_ERROR(context_->Authenticate(*call).status());
@@ -192,8 +186,7 @@ absl::StatusOr<DatasetInfo> DatasetService::AwaitLoad(
     // its holds were released before this one.
     DATASETD_RETURN_IF_ERROR(context_->Authenticate(*call).status());
     while (true) {
-      DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
-                                datasets_->Await(*load, kProgressPeriod));
+      DATASETD_ASSIGN_OR_RETURN(DatasetInfo info, load->Await(kProgressPeriod));
       if (info.state == DatasetState::kUnloading) {
         return absl::NotFoundError("the dataset is being unloaded");
       }
@@ -209,7 +202,7 @@ absl::StatusOr<DatasetInfo> DatasetService::AwaitLoad(
   };
   auto info = wait();
   // Releasing the last hold cancels the load.
-  if (!info.ok()) datasets_->Cancel(load);
+  if (!info.ok()) load->Cancel();
   return info;
 }
 
@@ -239,15 +232,17 @@ absl::Status DatasetService::Push(
   if (!place.ok()) {
     // It is compared when others have been: all ranks of a job may push the
     // same.
-    return push.accepts_same && datasets_->IsThere(push.spec.name(), caller)
+    const auto present = datasets_->Describe(push.spec.name(), caller);
+    const bool is_there =
+        present.ok() && (present->state == DatasetState::kLoading ||
+                         present->state == DatasetState::kReady);
+    return push.accepts_same && is_there
                ? absl::AbortedError(place.status().message())
                : place.status();
   }
-  DATASETD_ASSIGN_OR_RETURN(const uint64_t id,
+  DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
                             PushSamples(call, reader, push, caller));
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, push.spec.name(), caller));
-  DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
-                            datasets_->Await(id, absl::ZeroDuration()));
   await_saved_();
   *response->mutable_dataset() = std::move(info.dataset);
   return absl::OkStatus();
@@ -261,7 +256,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> DatasetService::OpenPush(
         {.info = push.info,
          .is_encoded = push.is_encoded,
          .spec = push.spec,
-         .account = datasets_->AccountOf(caller.uid),
+         .account = datasets_->sources().AccountOf(caller.uid),
          .may_have_all = caller.is_privileged},
         std::move(next_block), [call] { return call->IsCancelled(); },
         push_spool_);
@@ -271,11 +266,12 @@ absl::StatusOr<std::unique_ptr<SampleSource>> DatasetService::OpenPush(
         absl::StrCat("options: '", SortedOptions(push.spec).begin()->first,
                      "' is of encoded images, and no field is encoded"));
   }
-  return std::make_unique<PushedSource>(push.info, std::move(next_block),
-                                        datasets_->AccountOf(caller.uid));
+  return std::make_unique<PushedSource>(
+      push.info, std::move(next_block),
+      datasets_->sources().AccountOf(caller.uid));
 }
 
-absl::StatusOr<uint64_t> DatasetService::PushSamples(
+absl::StatusOr<DatasetInfo> DatasetService::PushSamples(
     grpc::ServerContext* call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
     const Caller& caller) {
@@ -283,16 +279,16 @@ absl::StatusOr<uint64_t> DatasetService::PushSamples(
   const auto next_block = [&](std::string* block) {
     return stream.NextBlock(block);
   };
-  DatasetRegistry::DigestReceiver receive_digests;
+  DatasetRegistry::PushCalls calls = {
+      .cancel = [call] { call->TryCancel(); },
+      .is_given_up = [call] { return call->IsCancelled(); }};
   if (push.accepts_same) {
-    receive_digests = [&] { return stream.ReceiveDigests(); };
+    calls.receive_digests = [&] { return stream.ReceiveDigests(); };
   }
-  const auto attempt = [&]() -> absl::StatusOr<uint64_t> {
+  const auto attempt = [&]() -> absl::StatusOr<DatasetInfo> {
     DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
                               OpenPush(call, push, caller, next_block));
-    return datasets_->Push(
-        push.spec, std::move(source), caller, [call] { call->TryCancel(); },
-        receive_digests);
+    return datasets_->Push(push.spec, std::move(source), caller, calls);
   };
   const auto is_lack = [&](const absl::Status& status) {
     return absl::IsResourceExhausted(status) && !stream.is_begun();
@@ -318,8 +314,8 @@ absl::Status DatasetService::Estimate(
   bool is_done = false;
   DATASETD_ASSIGN_OR_RETURN(std::thread runner, StartThread([&] {
                               BecomeBackgroundThread("scan");
-                              auto result = datasets_->Estimate(request.spec(),
-                                                                caller, scan);
+                              auto result = datasets_->sources().Estimate(
+                                  request.spec(), caller, scan);
                               MutexLock lock(&mutex);
                               estimate = std::move(result);
                               is_done = true;

@@ -77,7 +77,7 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::StatusOr<std::unique_ptr<SampleSource>> OpenPush(
       grpc::ServerContext* call, const PushSpec& push, const Caller& caller,
       PushedSource::NextBlock next_block);
-  absl::StatusOr<uint64_t> PushSamples(
+  absl::StatusOr<DatasetInfo> PushSamples(
       grpc::ServerContext* call,
       grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
       const Caller& caller);

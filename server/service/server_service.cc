@@ -24,6 +24,7 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
   response->mutable_uptime()->set_seconds(uptime.tv_sec);
   response->mutable_uptime()->set_nanos(static_cast<int32_t>(uptime.tv_nsec));
   const MemoryBudget* const pinned = parts_.devices->pinned();
+  const DatasetRegistry::Summary datasets = parts_.datasets->Summarize();
   for (const ServedDevice& served : parts_.devices->devices()) {
     const DeviceInfo& info = served.backend->info();
     v1::Device* const device = response->add_devices();
@@ -42,9 +43,9 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
     device->set_memory_budget_bytes(served.budget->total_bytes());
     device->set_dataset_bytes(
         served.budget->used_bytes_of_kind(MemoryKind::kDataset));
-    device->set_unused_bytes(parts_.datasets->UnusedBytes(*served.budget));
-    device->set_max_unused_bytes(
-        parts_.datasets->MaxUnusedBytes(*served.budget));
+    const auto& unused = datasets.unused.at(served.budget.get());
+    device->set_unused_bytes(unused.bytes);
+    device->set_max_unused_bytes(unused.max_bytes);
     device->set_slab_bytes(
         served.budget->used_bytes_of_kind(MemoryKind::kSlab));
     device->set_scratch_bytes(
@@ -58,9 +59,8 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
   response->set_num_sessions(
       static_cast<uint32_t>(parts_.sessions->num_sessions()));
   response->set_num_feeds(static_cast<uint32_t>(parts_.feeds->num_feeds()));
-  response->set_num_datasets(
-      static_cast<uint32_t>(parts_.datasets->num_datasets()));
-  const absl::Duration evict_after = parts_.datasets->evict_unused_after();
+  response->set_num_datasets(static_cast<uint32_t>(datasets.num_datasets));
+  const absl::Duration evict_after = datasets.evict_unused_after;
   if (evict_after > absl::ZeroDuration()) {
     response->mutable_evict_unused_after()->set_seconds(
         absl::ToInt64Seconds(absl::Ceil(evict_after, absl::Seconds(1))));

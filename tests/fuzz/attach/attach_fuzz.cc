@@ -29,6 +29,7 @@
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/sealed_memory.h"
 #include "tests/testing/temp_dir.h"
 
@@ -97,12 +98,13 @@ class World {
                                                        &gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    Check(
-        datasets_->Load(testing::NamedSpec("a"), {.session_id = 1u << 30}).ok(),
-        "load");
-    Check(
-        datasets_->Await("a", absl::Seconds(30))->state == DatasetState::kReady,
-        "dataset");
+    Check(testing::Load(*datasets_, testing::NamedSpec("a"),
+                        {.session_id = 1u << 30})
+              .ok(),
+          "load");
+    Check(testing::AwaitLoaded(*datasets_, "a", absl::Seconds(30))->state ==
+              DatasetState::kReady,
+          "dataset");
     auto feeds = FeedTable::Create(
         {}, devices_.get(), datasets_.get(), &RingChannel::Create, &clock_,
         [](const char*, const FeedInfo&) {},

@@ -26,6 +26,7 @@
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/memory_channel.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/sealed_memory.h"
 
 namespace datasetd {
@@ -102,8 +103,9 @@ class World {
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     for (const char* const name : {"a", "c"}) {
-      Check(datasets_->Load(testing::NamedSpec(name), Caller()).ok(), "load");
-      const auto loaded = datasets_->Await(name, kTimeout);
+      Check(testing::Load(*datasets_, testing::NamedSpec(name), Caller()).ok(),
+            "load");
+      const auto loaded = testing::AwaitLoaded(*datasets_, name, kTimeout);
       Check(loaded.ok() && loaded->state == DatasetState::kReady, "dataset");
     }
     auto feeds = FeedTable::Create(
@@ -223,8 +225,8 @@ class World {
     v1::LoadDatasetRequest request;
     if (!request.ParseFromString(message)) return;
     request.mutable_spec()->set_name("b");
-    if (!datasets_->Load(request.spec(), kCaller).ok()) return;
-    const auto info = datasets_->Await("b", kTimeout);
+    if (!testing::Load(*datasets_, request.spec(), kCaller).ok()) return;
+    const auto info = testing::AwaitLoaded(*datasets_, "b", kTimeout);
     Check(info.ok() && info->state != DatasetState::kLoading, "a load hangs",
           info.status());
   }
@@ -256,13 +258,14 @@ class World {
                 blocks.erase(0, size);
                 return true;
               }),
-          kCaller, [] {}, digests);
+          kCaller, {.cancel = [] {}, .receive_digests = digests});
     };
-    const absl::StatusOr<uint64_t> pushed = push(nullptr);
+    const absl::StatusOr<DatasetInfo> pushed = push(nullptr);
     if (!pushed.ok()) return;
-    const absl::StatusOr<uint64_t> same =
+    const absl::StatusOr<DatasetInfo> same =
         push([] { return std::vector<Digest>(); });
-    Check(same == pushed, "the same push again", same.status());
+    Check(same.ok() && same->dataset.spec_id() == pushed->dataset.spec_id(),
+          "the same push again", same.status());
   }
 
   void SendIndices(const std::string& message) {

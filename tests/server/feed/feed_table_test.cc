@@ -18,6 +18,7 @@
 #include "tests/testing/fake_source.h"
 #include "tests/testing/memory_channel.h"
 #include "tests/testing/ops.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/sealed_memory.h"
 #include "tests/testing/status_matchers.h"
 
@@ -112,9 +113,10 @@ class FeedTableTest : public ::testing::Test {
         MemoryKind::kScratch);
   }
   void LoadReady(const v1::DatasetSpec& spec, const Caller& caller) {
-    ASSERT_THAT(registry_->Load(spec, caller), IsOk());
-    ASSERT_EQ(registry_->Await(spec.name(), absl::Seconds(30))->state,
-              DatasetState::kReady);
+    ASSERT_THAT(testing::Load(*registry_, spec, caller), IsOk());
+    ASSERT_EQ(
+        testing::AwaitLoaded(*registry_, spec.name(), absl::Seconds(30))->state,
+        DatasetState::kReady);
   }
   // A dataset that nobody holds.
   void LoadUnused() {
@@ -141,7 +143,8 @@ class FeedTableTest : public ::testing::Test {
     return table_->Totals().at(devices_->devices()[0].name());
   }
   int num_dataset_feeds() const {
-    return registry_->Await("a", absl::ZeroDuration())->dataset.num_feeds();
+    return testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
+        ->dataset.num_feeds();
   }
   // Opens and attaches a feed, and waits for its first launch.
   uint64_t OpenRunning() {

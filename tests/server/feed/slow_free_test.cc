@@ -19,6 +19,7 @@
 #include "tests/testing/fake_source.h"
 #include "tests/testing/faulty_backend.h"
 #include "tests/testing/memory_channel.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -122,8 +123,9 @@ class SlowFreeTest : public ::testing::Test {
                                               &source_gate_);
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-    EXPECT_EQ(registry_->Await("a", kLong)->state, DatasetState::kReady);
+    EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
+    EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", kLong)->state,
+              DatasetState::kReady);
     auto table = FeedTable::Create(
         {}, devices_.get(), registry_.get(),
         [this](uint32_t num_slots)

@@ -34,8 +34,8 @@ class DatasetSourcesTest : public ::testing::Test {
     devices[0].budget = std::make_unique<MemoryBudget>(1000);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     sources_ = std::make_unique<DatasetSources>(
-        devices_.get(), /*cache=*/nullptr, &decode_budget_,
-        /*list_budget=*/nullptr, TransformLimits(),
+        devices_.get(), /*cache=*/nullptr, DecodeBudget::Limits(),
+        TransformLimits(),
         [this](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (scan->is_cancelled) return absl::CancelledError("not wanted");
@@ -54,7 +54,6 @@ class DatasetSourcesTest : public ::testing::Test {
 
   SourceGate gate_;
   std::unique_ptr<DeviceTable> devices_;
-  DecodeBudget decode_budget_{DecodeBudget::Limits()};
   std::unique_ptr<DatasetSources> sources_;
 };
 

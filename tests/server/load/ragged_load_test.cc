@@ -31,6 +31,7 @@
 #include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
 #include "tests/testing/ops.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -365,8 +366,8 @@ class RaggedRegistryTest : public ::testing::Test {
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   }
   DatasetInfo Load() {
-    EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-    const auto info = registry_->Await("a", absl::Seconds(60));
+    EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
+    const auto info = testing::AwaitLoaded(*registry_, "a", absl::Seconds(60));
     EXPECT_THAT(info, IsOk());
     return *info;
   }
@@ -400,7 +401,7 @@ class RaggedRegistryTest : public ::testing::Test {
 };
 
 TEST_F(RaggedRegistryTest, BudgetAndDryRunCountWhatIsResident) {
-  const auto estimated = registry_->Estimate(NamedSpec("a"), kAlice);
+  const auto estimated = registry_->sources().Estimate(NamedSpec("a"), kAlice);
   ASSERT_THAT(estimated, IsOk());
   const v1::LoadEstimate& estimate = *estimated;
   EXPECT_EQ(estimate.problem(), "");
@@ -425,8 +426,8 @@ TEST_F(RaggedRegistryTest, TheHostsIndicesAreChargedAsLongAsTheyAreThere) {
   constexpr int64_t kListBytes = 3 * kIndexBytes + kIndexBytes / 2;
   Start(int64_t{1} << 30, {.sample_bytes = kListBytes / 4});
   const auto load = [&](const char* name, const Caller& caller) {
-    EXPECT_THAT(registry_->Load(NamedSpec(name), caller), IsOk());
-    const auto info = registry_->Await(name, absl::Seconds(60));
+    EXPECT_THAT(testing::Load(*registry_, NamedSpec(name), caller), IsOk());
+    const auto info = testing::AwaitLoaded(*registry_, name, absl::Seconds(60));
     EXPECT_THAT(info, IsOk());
     return info->error;
   };
@@ -447,7 +448,7 @@ TEST_F(RaggedRegistryTest, TheHostsIndicesAreChargedAsLongAsTheyAreThere) {
 
 TEST_F(RaggedRegistryTest, SizesOfSparseFilesAreAddedUpToTheLargestNumber) {
   files_.assign(3, {.path = "/fake/sparse", .size_bytes = int64_t{1} << 62});
-  const auto estimate = registry_->Estimate(NamedSpec("a"), kAlice);
+  const auto estimate = registry_->sources().Estimate(NamedSpec("a"), kAlice);
   ASSERT_THAT(estimate, IsOk());
   EXPECT_EQ(estimate->source_bytes(), std::numeric_limits<int64_t>::max());
 }

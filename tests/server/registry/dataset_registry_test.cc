@@ -19,6 +19,7 @@
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/ops.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -79,12 +80,12 @@ class DatasetRegistryTest : public ::testing::Test {
   }
 
   DatasetInfo AwaitSettled(const std::string& name) {
-    const auto info = registry_->Await(name, absl::Seconds(30));
+    const auto info = testing::AwaitLoaded(*registry_, name, absl::Seconds(30));
     EXPECT_THAT(info, IsOk());
     return *info;
   }
   void LoadAndAwait(const std::string& name, const Caller& caller) {
-    ASSERT_THAT(registry_->Load(NamedSpec(name), caller), IsOk());
+    ASSERT_THAT(testing::Load(*registry_, NamedSpec(name), caller), IsOk());
     ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
     clock_.Advance(absl::Seconds(1));
   }
@@ -92,20 +93,23 @@ class DatasetRegistryTest : public ::testing::Test {
     return With(NamedSpec("a"), "format: 'push' path: '' " + text);
   }
   // Pushes "a", or compares it with what is there.
-  absl::StatusOr<uint64_t> Push(const Caller& caller, bool accepts_same,
-                                const v1::DatasetSpec& spec = Pushed()) {
+  // Returns the spec id.
+  absl::StatusOr<std::string> Push(const Caller& caller, bool accepts_same,
+                                   const v1::DatasetSpec& spec = Pushed()) {
     auto source = std::make_unique<FakeSource>(num_samples_, width_, "", fill_,
                                                &gate_, class_names_);
-    DatasetRegistry::DigestReceiver receive;
-    if (accepts_same) receive = [this] { return digests_; };
-    return registry_->Push(
-        spec, std::move(source), caller, [] {}, receive);
+    DatasetRegistry::PushCalls calls = {.cancel = [] {}};
+    if (accepts_same) calls.receive_digests = [this] { return digests_; };
+    const auto info =
+        registry_->Push(spec, std::move(source), caller, std::move(calls));
+    if (!info.ok()) return info.status();
+    return info->dataset.spec_id();
   }
   uint64_t used_bytes() const {
     return devices_->devices()[0].budget->used_bytes();
   }
   uint64_t counters_of_loads() const {
-    return registry_->counters().num_loads.load();
+    return registry_->Summarize().totals.num_loads;
   }
 
   static v1::DatasetSpec Endless(const std::string& name) {
@@ -119,8 +123,8 @@ class DatasetRegistryTest : public ::testing::Test {
     while (num_scanning_ == 0) std::this_thread::yield();
     return *call;
   }
-  void ExpectCancelled(const LoadCall& call) {
-    EXPECT_THAT(registry_->Await(call, absl::Seconds(30)),
+  void ExpectCancelled(LoadCall& call) {
+    EXPECT_THAT(call.Await(absl::Seconds(30)),
                 StatusIs(absl::StatusCode::kCancelled,
                          HasSubstr("the load was cancelled")));
   }
@@ -141,11 +145,12 @@ class DatasetRegistryTest : public ::testing::Test {
 
 TEST_F(DatasetRegistryTest, ASecondLoadAttachesAlsoWhileTheFirstRuns) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob), IsOk());
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
+                ->dataset.num_holders(),
             2);
   EXPECT_EQ(used_bytes(), 100);
   gate_.Open();
@@ -155,15 +160,41 @@ TEST_F(DatasetRegistryTest, ASecondLoadAttachesAlsoWhileTheFirstRuns) {
   EXPECT_EQ(info.dataset.resident_bytes(), 100);
   EXPECT_EQ(info.dataset.device(), "cpu");
   EXPECT_THAT(info.dataset.content_hash(), SizeIs(64));
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   EXPECT_EQ(gate_.num_reads(), 1);
   EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
+// While there is none of the name, and again when it is READY.
+TEST_F(DatasetRegistryTest, AThousandLoadsOfANameAreOneLoadAndFewScans) {
+  for (int round = 0; round < 2; ++round) {
+    opening_.Close();
+    const int num_scans = opening_.num_reads();
+    std::vector<std::shared_ptr<LoadCall>> calls;
+    for (uint64_t session = 1; session <= 1000; ++session) {
+      auto call = registry_->BeginLoad(
+          NamedSpec("a"), {.session_id = session, .uid = kAlice.uid});
+      ASSERT_THAT(call, IsOk());
+      calls.push_back(*std::move(call));
+    }
+    opening_.Open();
+    for (const auto& call : calls) {
+      const auto info = call->Await(absl::Seconds(30));
+      ASSERT_THAT(info, IsOk());
+      EXPECT_EQ(info->state, DatasetState::kReady);
+    }
+    // Those that came after a scan had begun have the next one.
+    EXPECT_LE(opening_.num_reads() - num_scans, 2);
+  }
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 1000);
+  EXPECT_EQ(gate_.num_reads(), 1);
+  EXPECT_EQ(counters_of_loads(), 1u);
 }
 
 TEST_F(DatasetRegistryTest, ANameTakenByAnotherSpecIsAnError) {
   LoadAndAwait("a", kAlice);
   const v1::DatasetSpec other = With(NamedSpec("a"), "path: '/data/other'");
-  EXPECT_THAT(registry_->Load(other, kBob),
+  EXPECT_THAT(testing::Load(*registry_, other, kBob),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("'a'"), HasSubstr("/data/a"))));
 }
@@ -182,25 +213,25 @@ TEST_F(DatasetRegistryTest, TheContentHashIsOfTheSamplesNotOfTheName) {
 }
 
 TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
-  EXPECT_THAT(registry_->Load(NamedSpec(""), kAlice),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec(""), kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
-  EXPECT_THAT(registry_->Load(NamedSpec("../a"), kAlice),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("../a"), kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
   const v1::DatasetSpec missing = With(NamedSpec("a"), "path: '/missing'");
-  EXPECT_THAT(registry_->Load(missing, kAlice),
+  EXPECT_THAT(testing::Load(*registry_, missing, kAlice),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/missing")));
   const v1::DatasetSpec elsewhere = With(NamedSpec("a"), "device: 'cuda:7'");
-  EXPECT_THAT(registry_->Load(elsewhere, kAlice),
+  EXPECT_THAT(testing::Load(*registry_, elsewhere, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("cuda:7"), HasSubstr("cpu"))));
   v1::DatasetSpec random = NamedSpec("a");
   SetPretransforms(random, "image", {Op("random_horizontal_flip {}")});
-  EXPECT_THAT(registry_->Load(random, kAlice),
+  EXPECT_THAT(testing::Load(*registry_, random, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("random op cannot run at load")));
   v1::DatasetSpec unknown = NamedSpec("a");
   SetPretransforms(unknown, "mask", {Op("to_dtype { dtype: DTYPE_FLOAT32 }")});
-  EXPECT_THAT(registry_->Load(unknown, kAlice),
+  EXPECT_THAT(testing::Load(*registry_, unknown, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("no field 'mask'")));
   EXPECT_THAT(registry_->Hold("a", kAlice),
@@ -213,7 +244,7 @@ TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
 
 TEST_F(DatasetRegistryTest, AFailedLoadIsToldAndGivesItsMemoryBack) {
   gate_.FailWith(absl::DataLossError("/data/a: truncated"));
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
   EXPECT_EQ(info.state, DatasetState::kFailed);
   EXPECT_THAT(info.error,
@@ -229,7 +260,7 @@ TEST_F(DatasetRegistryTest, AFailedLoadIsToldAndGivesItsMemoryBack) {
 
 TEST_F(DatasetRegistryTest, OverBudgetNamesBothNumbersBeforeReading) {
   num_samples_ = 5000;
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("5000"), HasSubstr("1000"))));
   EXPECT_EQ(gate_.num_reads(), 0);
@@ -248,23 +279,22 @@ TEST_F(DatasetRegistryTest, ALoadIsADatasetFromTheFirstMoment) {
   EXPECT_EQ(infos[0].owner.uid, kAlice.uid);
   EXPECT_EQ(infos[0].dataset.num_holders(), 1);
   EXPECT_EQ(infos[0].dataset.progress().elapsed_seconds(), 5);
-  EXPECT_TRUE(registry_->Await("a", absl::ZeroDuration())
+  EXPECT_TRUE(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
                   ->dataset.progress()
                   .is_scanning());
-  EXPECT_TRUE(registry_->Await(*call, absl::ZeroDuration())
-                  ->dataset.progress()
-                  .is_scanning());
+  EXPECT_TRUE(
+      call->Await(absl::ZeroDuration())->dataset.progress().is_scanning());
   EXPECT_THAT(registry_->Use("a", kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("still loading")));
   // Its name is taken, and others go on.
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("/endless"),
                              HasSubstr("spec id not known yet"))));
   LoadAndAwait("b", kBob);
   EXPECT_EQ(counters_of_loads(), 1u);
-  registry_->Cancel(call);
+  call->Cancel();
   ExpectCancelled(*call);
   EXPECT_THAT(registry_->List(), SizeIs(1));
   EXPECT_EQ(counters_of_loads(), 1u);
@@ -278,7 +308,7 @@ TEST_F(DatasetRegistryTest, AScanEndsWithTheLastSessionThatHoldsIt) {
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ((*second)->id, first->id);
   registry_->ReleaseSession(kAlice.session_id);
-  EXPECT_TRUE(registry_->Await("a", absl::ZeroDuration())
+  EXPECT_TRUE(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
                   ->dataset.progress()
                   .is_scanning());
   EXPECT_EQ(num_scanning_, 1);
@@ -302,13 +332,13 @@ TEST_F(DatasetRegistryTest, ShutdownEndsScansAndWhoWaitsForThem) {
   const auto call = BeginEndless("a", kAlice);
   absl::Status loaded;
   std::thread waiter(
-      [&] { loaded = registry_->Load(Endless("b"), kBob).status(); });
+      [&] { loaded = testing::Load(*registry_, Endless("b"), kBob).status(); });
   while (num_scanning_ < 2) std::this_thread::yield();
   registry_->CancelLoads();
   waiter.join();
   EXPECT_FALSE(loaded.ok());
   // Does not wait for the load.
-  EXPECT_THAT(registry_->Await(*call, absl::InfiniteDuration()), IsOk());
+  EXPECT_THAT(call->Await(absl::InfiniteDuration()), IsOk());
   EXPECT_THAT(
       registry_->BeginLoad(NamedSpec("c"), kAlice),
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("shutting down")));
@@ -323,15 +353,15 @@ TEST_F(DatasetRegistryTest, ALoadThatIsNotOpenedLeavesNothing) {
   // As often as it is asked, also when the dataset has gone.
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(
-        registry_->Await(**call, absl::Seconds(30)),
+        (*call)->Await(absl::Seconds(30)),
         StatusIs(absl::StatusCode::kNotFound, "/missing: no such file"));
   }
   EXPECT_THAT(registry_->List(), SizeIs(0));
   // The failure of an earlier load stays.
   gate_.FailWith(absl::DataLossError("/data/a: truncated"));
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   const DatasetInfo failed = AwaitSettled("a");
-  EXPECT_THAT(registry_->Load(missing, kAlice),
+  EXPECT_THAT(testing::Load(*registry_, missing, kAlice),
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(AwaitSettled("a").error,
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("truncated")));
@@ -347,7 +377,7 @@ TEST_F(DatasetRegistryTest, WhatIsScannedCountsAsLoaded) {
   EXPECT_THAT(registry_->BeginLoad(Endless("d"), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("user_limits.max_datasets")));
-  EXPECT_EQ(registry_->num_datasets(), 3u);
+  EXPECT_EQ(registry_->Summarize().num_datasets, 3u);
 }
 
 // A user's scans beyond those that run wait, and another user's do not.
@@ -370,13 +400,13 @@ TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
   const auto call = registry_->BeginLoad(NamedSpec("a"), kBob);
   ASSERT_THAT(call, IsOk());
   while (num_scanning_ == 0) std::this_thread::yield();
-  const auto info = registry_->Await(**call, absl::ZeroDuration());
+  const auto info = (*call)->Await(absl::ZeroDuration());
   ASSERT_THAT(info, IsOk());
   EXPECT_EQ(info->state, DatasetState::kLoading);
   EXPECT_TRUE(info->dataset.progress().is_scanning());
   EXPECT_EQ(info->dataset.progress().num_entries_scanned(), 12);
   EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 1);
-  registry_->Cancel(*call);
+  (*call)->Cancel();
   ExpectCancelled(**call);
   const auto other = registry_->BeginLoad(NamedSpec("a"), kBob);
   ASSERT_THAT(other, IsOk());
@@ -384,11 +414,11 @@ TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
   ExpectCancelled(**other);
   // Files that changed make another dataset.
   file_ = "/data/changed";
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        HasSubstr("call ds.close() (or unload it)")));
   file_ = "";
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob), IsOk());
   EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 2);
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
@@ -400,7 +430,7 @@ TEST_F(DatasetRegistryTest, WhatWasUnloadedMeanwhileIsLoadedAgain) {
   ASSERT_THAT(call, IsOk());
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   opening_.Open();
-  const auto info = registry_->Await(**call, absl::Seconds(30));
+  const auto info = (*call)->Await(absl::Seconds(30));
   ASSERT_THAT(info, IsOk());
   const DatasetInfo settled = AwaitSettled("a");
   EXPECT_EQ(settled.state, DatasetState::kReady);
@@ -417,47 +447,50 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesOthersOfItsSession) {
   auto second = registry_->BeginLoad(NamedSpec("a"), kAlice);
   ASSERT_THAT(second, IsOk());
   // Until it has looked at the files.
-  while (registry_->Await(**second, absl::ZeroDuration())
+  while ((*second)
+             ->Await(absl::ZeroDuration())
              ->dataset.progress()
              .is_scanning()) {
     std::this_thread::yield();
   }
-  registry_->Cancel(*first);
-  registry_->Cancel(*first);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+  (*first)->Cancel();
+  (*first)->Cancel();
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
+                ->dataset.num_holders(),
             1);
   gate_.Open();
-  const auto info = registry_->Await(**second, absl::Seconds(30));
+  const auto info = (*second)->Await(absl::Seconds(30));
   ASSERT_THAT(info, IsOk());
   EXPECT_EQ(info->state, DatasetState::kReady);
 
   gate_.Close();
   first = registry_->BeginLoad(NamedSpec("b"), kAlice);
   second = registry_->BeginLoad(NamedSpec("b"), kAlice);
-  registry_->Cancel(*second);
-  registry_->Cancel(*first);
+  (*second)->Cancel();
+  (*first)->Cancel();
   gate_.Open();
-  registry_->AwaitCancelled("b", absl::Seconds(30));
-  EXPECT_THAT(registry_->Await("b", absl::ZeroDuration()),
+  testing::AwaitLoaded(*registry_, "b", absl::Seconds(30)).IgnoreError();
+  EXPECT_THAT(testing::AwaitLoaded(*registry_, "b", absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldByName) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob), IsOk());
   ASSERT_THAT(registry_->Hold("a", kAlice), IsOk());
   const auto call = registry_->BeginLoad(NamedSpec("a"), kAlice);
   ASSERT_THAT(call, IsOk());
-  while (registry_->Await(**call, absl::ZeroDuration())
-             ->dataset.progress()
-             .is_scanning()) {
+  while (
+      (*call)->Await(absl::ZeroDuration())->dataset.progress().is_scanning()) {
     std::this_thread::yield();
   }
-  registry_->Cancel(*call);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+  (*call)->Cancel();
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
+                ->dataset.num_holders(),
             2);
   ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
+                ->dataset.num_holders(),
             1);
   gate_.Open();
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
@@ -469,16 +502,16 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldOfOneThatEnded) {
   ASSERT_THAT(first, IsOk());
   const auto second = registry_->BeginLoad(NamedSpec("a"), kAlice);
   ASSERT_THAT(second, IsOk());
-  while (registry_->Await(**second, absl::ZeroDuration())
+  while ((*second)
+             ->Await(absl::ZeroDuration())
              ->dataset.progress()
              .is_scanning()) {
     std::this_thread::yield();
   }
   gate_.Open();
-  EXPECT_EQ(registry_->Await(**first, absl::Seconds(30))->state,
-            DatasetState::kReady);
+  EXPECT_EQ((*first)->Await(absl::Seconds(30))->state, DatasetState::kReady);
   first->reset();
-  registry_->Cancel(*second);
+  (*second)->Cancel();
   EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 1);
   ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
   EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 0);
@@ -486,31 +519,31 @@ TEST_F(DatasetRegistryTest, ACallThatIsGivenUpLeavesTheHoldOfOneThatEnded) {
   const auto third = registry_->BeginLoad(NamedSpec("b"), kAlice);
   ASSERT_THAT(third, IsOk());
   EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
-  registry_->Cancel(*third);
+  (*third)->Cancel();
   EXPECT_EQ(AwaitSettled("b").dataset.num_holders(), 0);
 }
 
 // Two loads of a user run at a time.
 TEST_F(DatasetRegistryTest, ALoadThatIsCancelledBeforeItsTurnEndsAtOnce) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  ASSERT_THAT(registry_->Load(NamedSpec("b"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("b"), kAlice), IsOk());
   while (gate_.num_reads() < 2) std::this_thread::yield();
   for (const bool is_unloaded : {false, true}) {
-    ASSERT_THAT(registry_->Load(NamedSpec("c"), kAlice), IsOk());
+    ASSERT_THAT(testing::Load(*registry_, NamedSpec("c"), kAlice), IsOk());
     EXPECT_EQ(used_bytes(), 300);
     if (is_unloaded) {
       ASSERT_THAT(registry_->Unload("c", /*force=*/false, kAlice), IsOk());
     } else {
       ASSERT_THAT(registry_->Release("c", kAlice), IsOk());
     }
-    registry_->AwaitCancelled("c", absl::Seconds(30));
-    EXPECT_THAT(registry_->Await("c", absl::ZeroDuration()),
+    testing::AwaitLoaded(*registry_, "c", absl::Seconds(30)).IgnoreError();
+    EXPECT_THAT(testing::AwaitLoaded(*registry_, "c", absl::ZeroDuration()),
                 StatusIs(absl::StatusCode::kNotFound));
     EXPECT_EQ(used_bytes(), 200);
   }
   EXPECT_EQ(gate_.num_reads(), 2);
-  EXPECT_EQ(registry_->counters().num_cancelled.load(), 2u);
+  EXPECT_EQ(registry_->Summarize().totals.num_cancelled, 2u);
   gate_.Open();
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
@@ -519,23 +552,32 @@ TEST_F(DatasetRegistryTest, ALoadThatIsCancelledBeforeItsTurnEndsAtOnce) {
 
 TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob), IsOk());
   while (gate_.num_reads() == 0) std::this_thread::yield();
   registry_->ReleaseSession(kAlice.session_id);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_holders(),
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
+                ->dataset.num_holders(),
             1);
   registry_->ReleaseSession(kBob.session_id);
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("try again")));
-  registry_->AwaitCancelled("a", absl::ZeroDuration());  // not yet
+  // Other loads of the name wait until it has ended, and begin then.
+  const auto given_up = registry_->BeginLoad(NamedSpec("a"), kBob);
+  ASSERT_THAT(given_up, IsOk());
+  const auto call = registry_->BeginLoad(NamedSpec("a"), kAlice);
+  ASSERT_THAT(call, IsOk());
+  EXPECT_EQ((*call)->id, 0);
+  EXPECT_TRUE(
+      (*call)->Await(absl::ZeroDuration())->dataset.progress().is_scanning());
+  (*given_up)->Cancel();
+  ExpectCancelled(**given_up);
   EXPECT_EQ(registry_->List().size(), 1u);
   gate_.Open();
-  registry_->AwaitCancelled("a", absl::Seconds(30));
-  EXPECT_TRUE(registry_->List().empty());
-  EXPECT_EQ(used_bytes(), 0);
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  const auto info = (*call)->Await(absl::Seconds(30));
+  ASSERT_THAT(info, IsOk());
+  EXPECT_EQ(info->state, DatasetState::kReady);
+  EXPECT_EQ(info->dataset.num_holders(), 1);
+  EXPECT_EQ(used_bytes(), 100);
+  EXPECT_EQ(registry_->Summarize().totals.num_cancelled, 1u);
 }
 
 TEST_F(DatasetRegistryTest, UnusedDatasetsMakeRoomLeastRecentlyUsedFirst) {
@@ -544,7 +586,7 @@ TEST_F(DatasetRegistryTest, UnusedDatasetsMakeRoomLeastRecentlyUsedFirst) {
   LoadAndAwait("new", kAlice);
   registry_->ReleaseSession(kAlice.session_id);
   { ASSERT_THAT(registry_->Use("old", kAlice), IsOk()); }  // now the newer one
-  ASSERT_THAT(registry_->Load(NamedSpec("third"), kBob), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("third"), kBob), IsOk());
   EXPECT_EQ(AwaitSettled("third").state, DatasetState::kReady);
   EXPECT_THAT(registry_->Use("new", kAlice),
               StatusIs(absl::StatusCode::kNotFound));
@@ -558,7 +600,7 @@ TEST_F(DatasetRegistryTest, WhatIsHeldOrUsedIsNeverEvicted) {
   const auto use = registry_->Use("used", kAlice);
   ASSERT_THAT(use, IsOk());
   registry_->ReleaseSession(kBob.session_id);
-  EXPECT_THAT(registry_->Load(NamedSpec("third"), kBob),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("third"), kBob),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
 }
@@ -569,7 +611,15 @@ class UnusedTest : public DatasetRegistryTest {
       : DatasetRegistryTest({.max_datasets_per_user = 9,
                              .evict_unused_after = absl::Minutes(30),
                              .max_unused_percent = 25,
-                             .evict_interval = absl::InfiniteDuration()}) {}
+                             .evict_interval = absl::Milliseconds(1)}) {}
+  // Until what the clock and the holds say now has been looked at.
+  void AwaitEviction() const {
+    const auto num_rounds = [this] {
+      return registry_->Summarize().totals.num_eviction_rounds;
+    };
+    const uint64_t num_before = num_rounds();
+    while (num_rounds() < num_before + 2) std::this_thread::yield();
+  }
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
     for (const DatasetInfo& info : registry_->List()) {
@@ -583,28 +633,29 @@ TEST_F(UnusedTest, WhatNothingUsesIsEvictedAfterAWhile) {
   LoadAndAwait("held", kAlice);
   LoadAndAwait("read", kBob);
   LoadAndAwait("unused", kBob);
-  ASSERT_THAT(registry_->Load(With(NamedSpec("pinned"), "pin: true"), kRoot),
-              IsOk());
+  ASSERT_THAT(
+      testing::Load(*registry_, With(NamedSpec("pinned"), "pin: true"), kRoot),
+      IsOk());
   EXPECT_EQ(AwaitSettled("pinned").state, DatasetState::kReady);
   std::optional<DatasetUse> use = *registry_->Use("read", kAlice);
   registry_->ReleaseSession(kBob.session_id);
   registry_->ReleaseSession(kRoot.session_id);
   const MemoryBudget& budget = *devices_->devices()[0].budget;
-  EXPECT_EQ(registry_->UnusedBytes(budget), 100);
+  EXPECT_EQ(registry_->Summarize().unused[&budget].bytes, 100);
   clock_.Advance(absl::Minutes(29));
-  registry_->EvictUnused();
+  AwaitEviction();
   EXPECT_THAT(Names(), ElementsAre("held", "pinned", "read", "unused"));
   clock_.Advance(absl::Minutes(1));
-  registry_->EvictUnused();
+  AwaitEviction();
   EXPECT_THAT(Names(), ElementsAre("held", "pinned", "read"));
-  EXPECT_EQ(registry_->counters().num_evicted, 1);
+  EXPECT_EQ(registry_->Summarize().totals.num_evicted, 1);
   // The time counts from the end of the last use.
   use.reset();
   clock_.Advance(absl::Minutes(29));
-  registry_->EvictUnused();
+  AwaitEviction();
   EXPECT_THAT(Names(), ElementsAre("held", "pinned", "read"));
   clock_.Advance(absl::Minutes(1));
-  registry_->EvictUnused();
+  AwaitEviction();
   EXPECT_THAT(Names(), ElementsAre("held", "pinned"));
 }
 
@@ -613,25 +664,24 @@ TEST_F(UnusedTest, WhatNothingUsesKeepsAShareOfTheMemory) {
     LoadAndAwait(name, kAlice);
   }
   const MemoryBudget& budget = *devices_->devices()[0].budget;
-  EXPECT_EQ(registry_->MaxUnusedBytes(budget), 250);
-  registry_->EvictUnused();
+  EXPECT_EQ(registry_->Summarize().unused[&budget].max_bytes, 250);
+  AwaitEviction();
   EXPECT_THAT(Names(), SizeIs(4));
   // The one that was used last stays longest.
   ASSERT_THAT(registry_->Release("b", kAlice), IsOk());
   clock_.Advance(absl::Seconds(1));
   ASSERT_THAT(registry_->Release("a", kAlice), IsOk());
   ASSERT_THAT(registry_->Release("c", kAlice), IsOk());
-  EXPECT_EQ(registry_->UnusedBytes(budget), 300);
-  registry_->EvictUnused();
+  EXPECT_EQ(registry_->Summarize().unused[&budget].bytes, 300);
+  AwaitEviction();
   EXPECT_THAT(Names(), ElementsAre("a", "c", "d"));
-  EXPECT_EQ(used_bytes(), 300);
+  while (used_bytes() != 300) std::this_thread::yield();
 }
 
 TEST_F(DatasetRegistryTest, WithoutLimitsWhatNothingUsesStays) {
   LoadAndAwait("a", kAlice);
   registry_->ReleaseSession(kAlice.session_id);
   clock_.Advance(absl::Hours(1000));
-  registry_->EvictUnused();
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
@@ -649,11 +699,11 @@ TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
     EXPECT_THAT(*unloaded, ElementsAre(use->dataset()));
   }
   EXPECT_FALSE(use->IsReady());
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())->state,
             DatasetState::kUnloading);
   EXPECT_THAT(registry_->Use("a", kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("being unloaded")));
   EXPECT_EQ(used_bytes(), 100);
@@ -665,7 +715,8 @@ TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
 TEST_F(DatasetRegistryTest, UnloadOfASpecIdLeavesAnotherDatasetAlone) {
   LoadAndAwait("a", kAlice);
   const std::string spec_id =
-      registry_->Await("a", absl::ZeroDuration())->dataset.spec_id();
+      testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
+          ->dataset.spec_id();
   EXPECT_THAT(registry_->Unload("a", true, kAlice, "of another"),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("'a' is another one by now")));
@@ -676,7 +727,7 @@ TEST_F(DatasetRegistryTest, UnloadOfASpecIdLeavesAnotherDatasetAlone) {
 
 TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   gate_.Open();
   while (!registry_->List().empty()) {
@@ -687,23 +738,20 @@ TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
 // As an unload that is followed at once by another load, or a push.
 TEST_F(DatasetRegistryTest, ALoadThatIsCancelledGivesUpItsNameFirst) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
-  EXPECT_THAT(registry_->Load(With(NamedSpec("a"), "path: '/other'"), kAlice),
-              StatusIs(absl::StatusCode::kAborted,
-                       HasSubstr("'a' is just being cancelled")));
   absl::Status pushed;
   std::thread pusher([&] {
     pushed = registry_
                  ->Push(With(NamedSpec("a"), "format: 'push' path: ''"),
                         std::make_unique<FakeSource>(100, 1, "", 7, &gate_),
-                        kBob, [] {})
+                        kBob, {.cancel = [] {}})
                  .status();
   });
   gate_.Open();
   pusher.join();
   EXPECT_THAT(pushed, IsOk());
-  registry_->AwaitCancelled("a", absl::Seconds(30));
+  testing::AwaitLoaded(*registry_, "a", absl::Seconds(30)).IgnoreError();
   EXPECT_THAT(
       registry_->List(),
       ElementsAre(::testing::Field(&DatasetInfo::state, DatasetState::kReady)));
@@ -715,7 +763,7 @@ TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
         With(NamedSpec(name), "format: 'push' path: ''");
     return registry_->Push(
         spec, std::make_unique<FakeSource>(num_samples_, 1, "", fill_, &gate_),
-        kAlice, [] {});
+        kAlice, {.cancel = [] {}});
   };
   ASSERT_THAT(push("a"), IsOk());
   const DatasetInfo first = AwaitSettled("a");
@@ -724,7 +772,7 @@ TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
   EXPECT_EQ(used_bytes(), 100);
   EXPECT_THAT(push("a"), StatusIs(absl::StatusCode::kAlreadyExists,
                                   AllOf(HasSubstr("'a'"), HasSubstr("push"))));
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kBob),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a'")));
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   ASSERT_THAT(push("a"), IsOk());
@@ -743,7 +791,7 @@ TEST_F(DatasetRegistryTest, APushThatFailsLeavesNothing) {
   EXPECT_THAT(
       registry_->Push(With(NamedSpec("a"), "format: 'push' path: ''"),
                       std::make_unique<FakeSource>(64, 1, "", 7, &gate_),
-                      kAlice, [] {}),
+                      kAlice, {.cancel = [] {}}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2 of 64")));
   EXPECT_THAT(registry_->List(), SizeIs(0));
   EXPECT_EQ(used_bytes(), 0);
@@ -757,15 +805,17 @@ TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
         registry_
             ->Push(With(NamedSpec("a"), "format: 'push' path: ''"),
                    std::make_unique<FakeSource>(100, 1, "", 7, &gate_), kAlice,
-                   [this] {
-                     gate_.FailWith(
-                         absl::UnavailableError("the stream was cancelled"));
-                     gate_.Open();
-                   })
+                   {.cancel =
+                        [this] {
+                          gate_.FailWith(absl::UnavailableError(
+                              "the stream was cancelled"));
+                          gate_.Open();
+                        }})
             .status();
   });
   while (gate_.num_reads() == 0) std::this_thread::yield();
-  EXPECT_THAT(registry_->Await("a", absl::ZeroDuration()), IsOk());
+  EXPECT_THAT(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration()),
+              IsOk());
   registry_->ReleaseSession(kAlice.session_id);
   pusher.join();
   EXPECT_THAT(status,
@@ -854,12 +904,32 @@ TEST_F(DatasetRegistryTest, OtherFieldsAndWhatWasLoadedAreRefused) {
                        HasSubstr("'a' was loaded from '/data/a' (fake)")));
 }
 
-TEST_F(DatasetRegistryTest, ASamePushOfANameThatIsLoadingWaitsElsewhere) {
+TEST_F(DatasetRegistryTest, ASamePushOfANameThatIsPushedWaitsAndIsCompared) {
   gate_.Close();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  EXPECT_THAT(Push(kAlice, true),
-              StatusIs(absl::StatusCode::kAborted,
-                       HasSubstr("'a' is being loaded; try again")));
+  absl::StatusOr<std::string> first;
+  std::thread pusher([&] { first = Push(kAlice, true); });
+  while (gate_.num_reads() == 0) std::this_thread::yield();
+  std::atomic<int> num_asked = 0;
+  const auto push = [&](int give_up_after) {
+    return registry_->Push(
+        Pushed(), std::make_unique<FakeSource>(100, 1, "", fill_, &gate_), kBob,
+        {.cancel = [] {},
+         .receive_digests = [] { return std::vector<Digest>(); },
+         .is_given_up =
+             [&, give_up_after] { return ++num_asked >= give_up_after; }});
+  };
+  // Its client leaves.
+  EXPECT_THAT(push(1), StatusIs(absl::StatusCode::kCancelled));
+  absl::StatusOr<DatasetInfo> second;
+  std::thread other([&] { second = push(1'000'000); });
+  while (num_asked < 2) std::this_thread::yield();
+  gate_.Open();
+  pusher.join();
+  other.join();
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->dataset.spec_id(), *first);
+  EXPECT_EQ(second->dataset.num_holders(), 2);
+  EXPECT_EQ(counters_of_loads(), 1u);
 }
 
 // What ends it: the dataset is unloaded, the session ends, or the daemon.
@@ -893,7 +963,7 @@ TEST_F(DatasetRegistryTest, APushThatIsComparedEnds) {
 
 TEST_F(DatasetRegistryTest, APrivateDatasetIsItsUsersAlone) {
   const v1::DatasetSpec spec = With(NamedSpec("a"), "private: true");
-  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, spec, kAlice), IsOk());
   ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   EXPECT_THAT(registry_->Use("a", kBob),
               StatusIs(absl::StatusCode::kNotFound, Not(HasSubstr("are: a"))));
@@ -902,7 +972,7 @@ TEST_F(DatasetRegistryTest, APrivateDatasetIsItsUsersAlone) {
   EXPECT_THAT(registry_->Unload("a", false, kBob),
               StatusIs(absl::StatusCode::kNotFound));
   // Its spec is not told, not even by the same load.
-  EXPECT_THAT(registry_->Load(spec, kBob),
+  EXPECT_THAT(testing::Load(*registry_, spec, kBob),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("taken"), Not(HasSubstr("/data")))));
   EXPECT_THAT(registry_->Use("a", kAlice), IsOk());
@@ -924,28 +994,31 @@ TEST_F(DatasetRegistryTest, OnlyTheOwnerAndThePrivilegedUnload) {
 TEST_F(DatasetRegistryTest, PinnedDatasetsStayAndOnlyThePrivilegedPin) {
   num_samples_ = 600;
   const v1::DatasetSpec pinned = With(NamedSpec("a"), "pin: true");
-  EXPECT_THAT(registry_->Load(pinned, kAlice),
+  EXPECT_THAT(testing::Load(*registry_, pinned, kAlice),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
-  ASSERT_THAT(registry_->Load(pinned, kRoot), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, pinned, kRoot), IsOk());
   ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   registry_->ReleaseSession(kRoot.session_id);
-  EXPECT_THAT(registry_->Load(NamedSpec("b"), kAlice),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("b"), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
 TEST_F(DatasetRegistryTest, ALoadedDatasetBecomesNeitherPinnedNorPrivate) {
   LoadAndAwait("a", kRoot);
-  EXPECT_THAT(registry_->Load(With(NamedSpec("a"), "pin: true"), kRoot),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("pin: dataset 'a' is loaded")));
-  EXPECT_THAT(registry_->Load(With(NamedSpec("a"), "private: true"), kRoot),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("private: dataset 'a' is loaded")));
+  EXPECT_THAT(
+      testing::Load(*registry_, With(NamedSpec("a"), "pin: true"), kRoot),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("pin: dataset 'a' is loaded")));
+  EXPECT_THAT(
+      testing::Load(*registry_, With(NamedSpec("a"), "private: true"), kRoot),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("private: dataset 'a' is loaded")));
   ASSERT_THAT(
-      registry_->Load(With(NamedSpec("b"), "pin: true private: true"), kRoot),
+      testing::Load(*registry_, With(NamedSpec("b"), "pin: true private: true"),
+                    kRoot),
       IsOk());
-  EXPECT_THAT(registry_->Load(NamedSpec("b"), kRoot), IsOk());
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("b"), kRoot), IsOk());
 }
 
 TEST_F(DatasetRegistryTest, OneUserHasOnlySoManyDatasets) {
@@ -953,13 +1026,13 @@ TEST_F(DatasetRegistryTest, OneUserHasOnlySoManyDatasets) {
   LoadAndAwait("a", kAlice);
   LoadAndAwait("b", kAlice);
   LoadAndAwait("c", kAlice);
-  EXPECT_THAT(registry_->Load(NamedSpec("d"), kAlice),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("d"), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("uid 1000"),
                              HasSubstr("user_limits.max_datasets"))));
   // Attaching is no loading, and another user is another user.
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
-  EXPECT_THAT(registry_->Load(NamedSpec("d"), kBob), IsOk());
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("d"), kBob), IsOk());
 }
 
 TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
@@ -968,7 +1041,7 @@ TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
   SetPretransforms(spec, "image",
                    {Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
                     Op("normalize { mean: 0.5 std: 0.25 }")});
-  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, spec, kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
   EXPECT_EQ(info.dataset.fields(0).dtype(), v1::DTYPE_FLOAT32);
@@ -988,7 +1061,7 @@ TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatCannotFit) {
   LoadAndAwait("unused", kBob);
   registry_->ReleaseSession(kBob.session_id);
   num_samples_ = 700;  // 600 at most, if "unused" goes
-  EXPECT_THAT(registry_->Load(NamedSpec("third"), kBob),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("third"), kBob),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
   registry_->MakeRoom("cpu", 601);
@@ -1020,7 +1093,7 @@ TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatTheUserMayNotHave) {
   registry_->ReleaseSession(kAlice.session_id);
   registry_->ReleaseSession(kRoot.session_id);
   num_samples_ = 600;
-  EXPECT_THAT(registry_->Load(NamedSpec("c"), kBob),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("c"), kBob),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("user_limits.max_dataset_mib")));
   EXPECT_THAT(registry_->List(), SizeIs(2));
@@ -1038,23 +1111,23 @@ TEST_F(DatasetRegistryTest, TextsAreCountedAndLimitedByUser) {
       &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   v1::DatasetSpec spec = NamedSpec("a");
   SetOption(spec, "o", std::string(1'000, 'o'));
-  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, spec, kAlice), IsOk());
   ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
   EXPECT_LE(texts.FreeBytesFor(MemoryKind::kText, kAlice.uid, {}),
             2'000 - spec.ByteSizeLong());
   spec.set_name("b");
-  EXPECT_THAT(registry_->Load(spec, kAlice),
+  EXPECT_THAT(testing::Load(*registry_, spec, kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("the texts of dataset 'b'"),
                              HasSubstr("user_limits.max_text_mib"))));
   EXPECT_EQ(used_bytes(), 100);
-  ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, spec, kBob), IsOk());
   AwaitSettled("b");
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   ASSERT_THAT(registry_->Unload("b", false, kBob), IsOk());
   EXPECT_EQ(texts.used_bytes(), 0u);
   SetOption(spec, "o", std::string(65 << 10, 'o'));
-  EXPECT_THAT(registry_->Load(spec, kAlice),
+  EXPECT_THAT(testing::Load(*registry_, spec, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr(absl::StrCat("spec: has ", spec.ByteSizeLong(),
                                               " bytes"))));
@@ -1063,7 +1136,7 @@ TEST_F(DatasetRegistryTest, TextsAreCountedAndLimitedByUser) {
 
 TEST_F(DatasetRegistryTest, NotThereAndNotYoursAreOneAnswer) {
   const v1::DatasetSpec spec = With(NamedSpec("secret"), "private: true");
-  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, spec, kAlice), IsOk());
   ASSERT_EQ(AwaitSettled("secret").state, DatasetState::kReady);
   const auto use = registry_->Use("secret", kAlice);
   ASSERT_THAT(use, IsOk());
@@ -1106,18 +1179,18 @@ TEST_F(DatasetRegistryTest, AForcedUnloadEndsNoOtherUsersFeeds) {
   own->Reset();
 }
 
-TEST_F(DatasetRegistryTest, AnIdIsOneDatasetsAndNotItsNames) {
-  const auto first = registry_->Load(NamedSpec("a"), kAlice);
+TEST_F(DatasetRegistryTest, ACallMeansOneDatasetAndNotItsName) {
+  const auto first = registry_->BeginLoad(NamedSpec("a"), kAlice);
   ASSERT_THAT(first, IsOk());
-  EXPECT_EQ(registry_->Await(*first, absl::Seconds(30))->state,
-            DatasetState::kReady);
+  EXPECT_EQ((*first)->Await(absl::Seconds(30))->state, DatasetState::kReady);
   // Attached to, it is the same.
-  EXPECT_EQ(*registry_->Load(NamedSpec("a"), kBob), *first);
+  EXPECT_EQ((*testing::Load(*registry_, NamedSpec("a"), kBob))->id,
+            (*first)->id);
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   const v1::DatasetSpec secret = With(NamedSpec("a"), "private: true");
-  ASSERT_THAT(registry_->Load(secret, kBob), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, secret, kBob), IsOk());
   AwaitSettled("a");
-  EXPECT_THAT(registry_->Await(*first, absl::ZeroDuration()),
+  EXPECT_THAT((*first)->Await(absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("unloaded")));
 }
 
@@ -1139,7 +1212,7 @@ TEST_F(DatasetRegistryTest, TheListHasPages) {
   EXPECT_EQ(names("b", 1), "c");
   EXPECT_EQ(names("c", 2), "d");
   EXPECT_EQ(names("d", 2), "");
-  EXPECT_EQ(registry_->num_datasets(), 4u);
+  EXPECT_EQ(registry_->Summarize().num_datasets, 4u);
 }
 
 }  // namespace

@@ -31,20 +31,21 @@ constexpr Caller kRoot = {
 
 class DatasetTableTest : public ::testing::Test {
  protected:
-  DatasetTable::EntryPtr Add(const std::string& name, DatasetState state,
+  DatasetTable::EntryPtr Add(const std::string& name, Stage stage,
                              const Caller& owner = kAlice) {
     const auto entry = std::make_shared<DatasetEntry>();
     entry->spec = std::make_shared<v1::DatasetSpec>(NamedSpec(name));
-    entry->bytes_in = {{&cpu_, 100}};
+    entry->memory.bytes_in = {{&cpu_, 100}};
     entry->owner = owner;
-    entry->state = state;
+    entry->stage = stage;
+    entry->state = StateOf(stage);
     entry->dataset.set_resident_bytes(100);
     table_.Add(entry);
     return entry;
   }
   DatasetTable::EntryPtr AddReady(const std::string& name, int last_used) {
-    const auto entry = Add(name, DatasetState::kReady);
-    entry->last_used = absl::Seconds(last_used);
+    const auto entry = Add(name, Stage::kReady);
+    entry->holds.last_used = absl::Seconds(last_used);
     return entry;
   }
   static void Set(DatasetEntry& entry, void (v1::DatasetSpec::*flag)(bool)) {
@@ -68,8 +69,8 @@ class DatasetTableTest : public ::testing::Test {
 };
 
 TEST_F(DatasetTableTest, APrivateDatasetIsItsOwnersAndThePrivilegedOnes) {
-  Set(*Add("a", DatasetState::kReady), &v1::DatasetSpec::set_private_);
-  Add("b", DatasetState::kReady);
+  Set(*Add("a", Stage::kReady), &v1::DatasetSpec::set_private_);
+  Add("b", Stage::kReady);
   EXPECT_THAT(table_.Find("a", kAlice), IsOk());
   EXPECT_THAT(table_.Find("a", kRoot), IsOk());
   EXPECT_THAT(table_.Find("a", kDaemon), IsOk());
@@ -85,8 +86,8 @@ TEST_F(DatasetTableTest, APrivateDatasetIsItsOwnersAndThePrivilegedOnes) {
 }
 
 TEST_F(DatasetTableTest, ANameIsOnesUntilAnotherTakesIt) {
-  const auto first = Add("a", DatasetState::kFailed);
-  const auto second = Add("a", DatasetState::kLoading);
+  const auto first = Add("a", Stage::kFailed);
+  const auto second = Add("a", Stage::kReading);
   EXPECT_NE(first->id, second->id);
   EXPECT_EQ(table_.Get("a"), second);
   EXPECT_EQ(table_.GetById(first->id), nullptr);
@@ -99,9 +100,9 @@ TEST_F(DatasetTableTest, ANameIsOnesUntilAnotherTakesIt) {
 }
 
 TEST_F(DatasetTableTest, AUserHasALimitAndTheDaemonHasNone) {
-  const auto first = Add("a", DatasetState::kReady);
+  const auto first = Add("a", Stage::kReady);
   EXPECT_THAT(table_.CheckLimits(kAlice, nullptr), IsOk());
-  Add("b", DatasetState::kFailed);
+  Add("b", Stage::kFailed);
   EXPECT_THAT(table_.CheckLimits(kAlice, nullptr),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("uid 1000 has loaded 2"),
@@ -126,31 +127,31 @@ TEST_F(DatasetTableTest, WhatIsUnusedGoesLeastRecentlyUsedFirst) {
 
 TEST_F(DatasetTableTest, WhatWasRestoredStaysForWhatIsRestoredUntilItIsUsed) {
   const auto entry = AddReady("a", 1);
-  entry->is_restored = true;
+  entry->restoring.is_restored = true;
   EXPECT_EQ(table_.UnusedBytes(cpu_, /*for_restored=*/true), 0);
   EXPECT_EQ(table_.UnusedBytes(cpu_, /*for_restored=*/false), 100);
   EXPECT_THAT(TakeUnused(1, /*for_restored=*/true), IsEmpty());
-  entry->was_used = true;
+  entry->holds.was_used = true;
   EXPECT_THAT(TakeUnused(1, /*for_restored=*/true), ElementsAre("a"));
 }
 
 TEST_F(DatasetTableTest, WhatIsHeldUsedPinnedOrNotReadyStays) {
-  AddReady("held", 1)->holders.insert(7);
-  AddReady("used", 1)->num_feeds_of[1000] = 1;
+  AddReady("held", 1)->holds.sessions.insert(7);
+  AddReady("used", 1)->holds.feeds[1000] = 1;
   Set(*AddReady("pinned", 1), &v1::DatasetSpec::set_pin);
-  AddReady("elsewhere", 1)->bytes_in = {{&gpu_, 100}};
-  Add("loading", DatasetState::kLoading);
-  Add("failed", DatasetState::kFailed);
-  Add("unloading", DatasetState::kUnloading);
+  AddReady("elsewhere", 1)->memory.bytes_in = {{&gpu_, 100}};
+  Add("loading", Stage::kReading);
+  Add("failed", Stage::kFailed);
+  Add("unloading", Stage::kUnloading);
   EXPECT_THAT(TakeUnused(1 << 20), IsEmpty());
   EXPECT_THAT(table_.entries(), SizeIs(7));
 }
 
 TEST_F(DatasetTableTest, TheLatest64FailuresAreRemembered) {
-  Add("ready", DatasetState::kReady);
+  Add("ready", Stage::kReady);
   for (int i = 0; i < 66; ++i) {
     // The first to finish has the last name.
-    Add(absl::StrCat("f", 100 + i), DatasetState::kFailed)->finished =
+    Add(absl::StrCat("f", 100 + i), Stage::kFailed)->finished =
         absl::Seconds(1000 - i);
   }
   table_.ForgetOldFailures();
@@ -162,11 +163,11 @@ TEST_F(DatasetTableTest, TheLatest64FailuresAreRemembered) {
 }
 
 TEST_F(DatasetTableTest, AllUsersTogetherHaveALimit) {
-  Add("a", DatasetState::kReady);
-  Add("b", DatasetState::kReady, kBob);
-  Add("of the daemon", DatasetState::kReady, kDaemon);
+  Add("a", Stage::kReady);
+  Add("b", Stage::kReady, kBob);
+  Add("of the daemon", Stage::kReady, kDaemon);
   EXPECT_THAT(table_.CheckLimits(kAlice, nullptr), IsOk());
-  Add("c", DatasetState::kReady, kBob);
+  Add("c", Stage::kReady, kBob);
   EXPECT_THAT(table_.CheckLimits(kAlice, nullptr),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("there are 3 datasets"),
@@ -174,10 +175,9 @@ TEST_F(DatasetTableTest, AllUsersTogetherHaveALimit) {
 }
 
 TEST_F(DatasetTableTest, OneUsersFailuresPushOutNobodyElses) {
-  Add("of bob", DatasetState::kFailed, kBob);
+  Add("of bob", Stage::kFailed, kBob);
   for (int i = 0; i < 100; ++i) {
-    Add(absl::StrCat("f", i), DatasetState::kFailed)->finished =
-        absl::Seconds(i + 1);
+    Add(absl::StrCat("f", i), Stage::kFailed)->finished = absl::Seconds(i + 1);
     table_.ForgetOldFailures();
   }
   EXPECT_NE(table_.Get("of bob"), nullptr);
@@ -185,7 +185,7 @@ TEST_F(DatasetTableTest, OneUsersFailuresPushOutNobodyElses) {
 }
 
 TEST_F(DatasetTableTest, AllReplicasGoTogether) {
-  AddReady("both", 1)->bytes_in = {{&cpu_, 100}, {&gpu_, 100}};
+  AddReady("both", 1)->memory.bytes_in = {{&cpu_, 100}, {&gpu_, 100}};
   AddReady("here", 2);
   EXPECT_EQ(table_.UnusedBytes(cpu_, false), 200);
   EXPECT_EQ(table_.UnusedBytes(gpu_, false), 100);
@@ -195,7 +195,7 @@ TEST_F(DatasetTableTest, AllReplicasGoTogether) {
 
 TEST_F(DatasetTableTest, AnErrorNamesSomeDatasetsAndCountsTheRest) {
   for (int i = 10; i < 40; ++i) {
-    Add(absl::StrCat("d", i), DatasetState::kReady);
+    Add(absl::StrCat("d", i), Stage::kReady);
   }
   EXPECT_THAT(
       table_.Find("a", kAlice),
@@ -206,7 +206,7 @@ TEST_F(DatasetTableTest, AnErrorNamesSomeDatasetsAndCountsTheRest) {
 TEST_F(DatasetTableTest, WhatCouldGoIsKnownBeforeItGoes) {
   AddReady("a", 10);
   AddReady("b", 20);
-  AddReady("held", 1)->holders.insert(7);
+  AddReady("held", 1)->holds.sessions.insert(7);
   EXPECT_EQ(table_.UnusedBytes(cpu_, false), 200);
   EXPECT_EQ(table_.UnusedBytes(gpu_, false), 0);
 }
@@ -216,12 +216,13 @@ TEST_F(DatasetTableTest, ADatasetBesideItWithOtherClassesIsNamed) {
                        std::vector<std::string> classes,
                        const std::string& more = "",
                        const Caller& owner = kAlice) {
-    const auto entry = Add(name, DatasetState::kReady, owner);
+    const auto entry = Add(name, Stage::kReady, owner);
     v1::DatasetSpec spec = NamedSpec(name);
     spec.set_path(path);
     entry->spec =
         std::make_shared<v1::DatasetSpec>(testing::With(std::move(spec), more));
-    entry->classes = std::move(classes);
+    entry->content.classes =
+        std::make_shared<const std::vector<std::string>>(std::move(classes));
     return entry;
   };
   const auto train = add("train", "/data/d/train.csv", {"a", "b", "c"});

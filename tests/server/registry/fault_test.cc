@@ -25,6 +25,7 @@
 #include "tests/testing/faulty_backend.h"
 #include "tests/testing/faulty_file_system.h"
 #include "tests/testing/memory_channel.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -108,9 +109,9 @@ class Life {
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     v1::DatasetSpec spec = SpecOf("cifar10", data_, "test");
     spec.set_name("d");
-    DATASETD_RETURN_IF_ERROR(registry_->Load(spec, kAlice).status());
+    DATASETD_RETURN_IF_ERROR(testing::Load(*registry_, spec, kAlice).status());
     DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
-                              registry_->Await("d", kLong));
+                              testing::AwaitLoaded(*registry_, "d", kLong));
     EXPECT_NE(info.state, DatasetState::kLoading);
     DATASETD_RETURN_IF_ERROR(info.error);
     // Makes the order of calls independent of the cache's thread.

@@ -48,17 +48,26 @@ TEST_F(LoadQueueTest, UsersTakeTurns) {
   EXPECT_EQ(Take(), "b2");
 }
 
-TEST_F(LoadQueueTest, AJobThatWaitsIsTakenOutOfTurn) {
+TEST_F(LoadQueueTest, AJobThatWaitsIsRemoved) {
   for (const char* name : {"a", "b", "c", "d"}) Add(7, name);
   EXPECT_EQ(Take(), "a");
   EXPECT_EQ(Take(), "b");
-  const auto is_d = [](const std::string& name) { return name == "d"; };
-  EXPECT_TRUE(queue_.HasWaiting(is_d));
-  EXPECT_EQ(queue_.TakeWaiting(is_d), "d");
-  EXPECT_FALSE(queue_.HasWaiting(is_d));
+  const auto is_c = [](const std::string& name) { return name == "c"; };
+  EXPECT_FALSE(queue_.Remove(8, is_c));
+  EXPECT_TRUE(queue_.Remove(7, is_c));
+  EXPECT_FALSE(queue_.Remove(7, is_c));
   EXPECT_FALSE(queue_.HasTurn());
   queue_.Finish(7);
-  EXPECT_EQ(Take(), "c");
+  EXPECT_EQ(Take(), "d");
+}
+
+TEST_F(LoadQueueTest, AllUsersTogetherHaveSoManyAtATime) {
+  LoadQueue<int> queue(/*max_running_per_user=*/2, /*max_running=*/3);
+  for (int uid = 1; uid <= 4; ++uid) queue.Add(uid, uid);
+  for (int uid = 1; uid <= 3; ++uid) EXPECT_EQ(queue.Take(), uid);
+  EXPECT_FALSE(queue.HasTurn());
+  queue.Finish(2);
+  EXPECT_EQ(queue.Take(), 4);
 }
 
 TEST_F(LoadQueueTest, WhatRunsIsFinishedAfterTheRestIsForgotten) {

@@ -24,6 +24,7 @@
 #include "tests/testing/fake_source.h"
 #include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_file_system.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -108,7 +109,7 @@ class RegistryRestartTest : public ::testing::Test {
   }
 
   DatasetInfo AwaitSettled(const std::string& name) {
-    const auto info = registry_->Await(name, kLong);
+    const auto info = testing::AwaitLoaded(*registry_, name, kLong);
     EXPECT_THAT(info, IsOk());
     return *info;
   }
@@ -117,7 +118,7 @@ class RegistryRestartTest : public ::testing::Test {
     EXPECT_EQ(info.state, DatasetState::kReady) << name << ": " << info.error;
   }
   void LoadReady(const std::string& name, const Caller& caller) {
-    ASSERT_THAT(registry_->Load(NamedSpec(name), caller), IsOk());
+    ASSERT_THAT(testing::Load(*registry_, NamedSpec(name), caller), IsOk());
     ExpectReady(name);
   }
   void LoadAndStore(const std::string& name) {
@@ -150,7 +151,7 @@ class RegistryRestartTest : public ::testing::Test {
     EXPECT_THAT(
         registry_->Push(Pushed(name),
                         std::make_unique<FakeSource>(100, 1, "", fill_, &gate_),
-                        caller, [] {}),
+                        caller, {.cancel = [] {}}),
         IsOk());
     EXPECT_TRUE(cache_->AwaitIdle(kLong));
     return AwaitSettled(name).dataset.content_hash();
@@ -207,7 +208,7 @@ TEST_F(RegistryRestartTest, AWarmLoadReadsNoSourceAndGivesTheSame) {
   const DatasetInfo cold = AwaitSettled("a");
   EXPECT_EQ(gate_.num_reads(), 1);
   Restart();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob), IsOk());
   const DatasetInfo warm = AwaitSettled("a");
   EXPECT_EQ(gate_.num_reads(), 1);
   EXPECT_EQ(warm.state, DatasetState::kReady);
@@ -231,7 +232,7 @@ TEST_F(RegistryRestartTest, AnotherSpecIsAMiss) {
   LoadAndStore("a");
   Restart();
   const v1::DatasetSpec spec = With(NamedSpec("a"), "split: 'test'");
-  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, spec, kAlice), IsOk());
   AwaitSettled("a");
   EXPECT_EQ(gate_.num_reads(), 2);
   EXPECT_EQ(cache_->counters().num_misses, 1u);
@@ -243,7 +244,7 @@ TEST_F(RegistryRestartTest, WithADamagedEntryTheSourceIsRead) {
   Stop();
   DamageCacheFile();
   Restart();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");
   EXPECT_EQ(info.state, DatasetState::kReady);
   EXPECT_EQ(info.dataset.content_hash(), hash);
@@ -342,7 +343,7 @@ TEST_F(RegistryRestartTest, AnEntryThatLiesIsNotBelieved) {
     Stop();
     Forge(path_, std::filesystem::path(CacheFile()).filename(), lies[i]);
     Restart();
-    ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+    ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
     const DatasetInfo info = AwaitSettled("a");
     EXPECT_EQ(info.state, DatasetState::kReady) << i;
     EXPECT_EQ(gate_.num_reads(), static_cast<int>(i) + 2);
@@ -364,7 +365,7 @@ TEST_F(RegistryRestartTest, WhatAnEarlierDaemonHadComesBackHeldByNobody) {
     EXPECT_EQ(info.owner.session_id, Caller::kEarlierSession);
   }
   // They count as the user's.
-  EXPECT_THAT(registry_->Load(NamedSpec("c"), kAlice),
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("c"), kAlice),
               StatusIs(kResourceExhausted, HasSubstr("uid 1000")));
   EXPECT_THAT(registry_->Unload("a", false, kBob), StatusIs(kPermissionDenied));
   EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
@@ -420,20 +421,21 @@ TEST_F(RegistryRestartTest, WhatCannotComeBackIsFailedAndSaysWhy) {
               StatusIs(kResourceExhausted, HasSubstr("uid 1000")));
   EXPECT_EQ(used_bytes(), 0u);
   ASSERT_THAT(registry_->Unload("missing", false, kAlice), IsOk());
-  EXPECT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   ExpectReady("a");
 }
 
 TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
   opened_.Close();
   Restore({NamedSpec("b"), NamedSpec("a")});
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
   EXPECT_THAT(registry_->Use("a", kAlice),
               StatusIs(kFailedPrecondition, HasSubstr("still loading")));
   absl::Status loaded;
-  std::thread early(
-      [&] { loaded = registry_->Load(NamedSpec("a"), kBob).status(); });
+  std::thread early([&] {
+    loaded = testing::Load(*registry_, NamedSpec("a"), kBob).status();
+  });
   opened_.Open();
   early.join();
   EXPECT_THAT(loaded, IsOk());
@@ -447,7 +449,7 @@ TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
 TEST_F(RegistryRestartTest, AnEarlyClientThatLeavesDoesNotCancelIt) {
   gate_.Close();
   Restore({NamedSpec("a")});
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob), IsOk());
   registry_->ReleaseSession(kBob.session_id);
   gate_.Open();
   ExpectReady("a");
@@ -464,7 +466,7 @@ TEST_F(RegistryRestartTest, UnloadCancelsWhatIsComingBack) {
 }
 
 TEST_F(RegistryRestartTest, ATakenNameStaysWhoseItIs) {
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), Caller()), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), Caller()), IsOk());
   Restore({NamedSpec("a")});
   EXPECT_EQ(AwaitSettled("a").owner.session_id, 0u);
 }
@@ -472,7 +474,7 @@ TEST_F(RegistryRestartTest, ATakenNameStaysWhoseItIs) {
 TEST_F(RegistryRestartTest, APushedDatasetComesBackFromTheCacheAlone) {
   const std::string hash = PushAndStore("p", kAlice);
   Restart();
-  EXPECT_THAT(registry_->Load(Pushed("p"), kAlice),
+  EXPECT_THAT(testing::Load(*registry_, Pushed("p"), kAlice),
               StatusIs(kInvalidArgument, HasSubstr("push it")));
   Restore({Pushed("p")}, hash);
   const DatasetInfo info = AwaitSettled("p");
@@ -490,8 +492,9 @@ TEST_F(RegistryRestartTest, ARestoredPushIsComparedWithTheNextOne) {
   const auto push = [&] {
     auto source = std::make_unique<FakeSource>(100, 1, "", fill_, &gate_);
     return registry_->Push(
-        Pushed("p"), std::move(source), kAlice, [] {},
-        [] { return std::vector<Digest>(); });
+        Pushed("p"), std::move(source), kAlice,
+        {.cancel = [] {},
+         .receive_digests = [] { return std::vector<Digest>(); }});
   };
   EXPECT_THAT(push(), IsOk());
   EXPECT_EQ(AwaitSettled("p").dataset.num_holders(), 1);
@@ -585,7 +588,7 @@ TEST_F(RegistryRestartTest, WhatIsReadIsNotedAndASuspectIsReadAlone) {
       {{.spec = NamedSpec("a"), .owner = kEarlierAlice, .is_suspect = true},
        {.spec = NamedSpec("b"), .owner = kEarlierAlice}});
   while (journal.events() != "+b-b+b") std::this_thread::yield();
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())->state,
             DatasetState::kLoading);
   gate_.Open();
   ExpectReady("a");
@@ -593,7 +596,7 @@ TEST_F(RegistryRestartTest, WhatIsReadIsNotedAndASuspectIsReadAlone) {
   EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
   // A load that is no restore is none of the journal's business.
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   AwaitSettled("a");
   EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
   Stop();
@@ -623,17 +626,18 @@ TEST_F(RegistryRestartTest, WhatFailedIsKeptForItsUser) {
   const auto is_kept =
       StatusIs(kAlreadyExists,
                AllOf(HasSubstr("'a' of uid 1000"), HasSubstr("unloaded")));
-  EXPECT_THAT(registry_->Load(other_, kBob), is_kept);
+  EXPECT_THAT(testing::Load(*registry_, other_, kBob), is_kept);
   EXPECT_THAT(
       registry_->Push(Pushed("a"),
                       std::make_unique<FakeSource>(100, 1, "", 7, &gate_), kBob,
-                      [] {}),
+                      {.cancel = [] {}}),
       is_kept);
   EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
   // Also after many failures of hers.
   for (int i = 0; i < 70; ++i) {
     const std::string name = absl::StrCat("missing", i);
-    registry_->Load(With(NamedSpec(name), "path: '/data/missing'"), kAlice)
+    testing::Load(*registry_, With(NamedSpec(name), "path: '/data/missing'"),
+                  kAlice)
         .IgnoreError();
   }
   EXPECT_EQ(AwaitSettled("a").state, DatasetState::kFailed);
@@ -651,19 +655,19 @@ TEST_F(RegistryRestartTest, TheNameStaysKeptWhileSomebodyLoadsTheSame) {
     const auto call = registry_->BeginLoad(NamedSpec("a"), kBob);
     ASSERT_THAT(call, IsOk());
     while (gate->num_reads() == num_before) std::this_thread::yield();
-    registry_->Cancel(*call);
+    (*call)->Cancel();
     gate->Open();
-    registry_->AwaitCancelled("a", kLong);
+    testing::AwaitLoaded(*registry_, "a", kLong).IgnoreError();
     EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
     EXPECT_THAT(AwaitSettled("a").error,
                 StatusIs(kFailedPrecondition, "too often"));
-    EXPECT_THAT(registry_->Load(other_, kBob), is_kept);
+    EXPECT_THAT(testing::Load(*registry_, other_, kBob), is_kept);
   }
   // Alice tries again, and it fails when its samples are read.
   gate_.FailWith(absl::DataLossError("torn"));
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   EXPECT_THAT(AwaitSettled("a").error, StatusIs(kDataLoss, HasSubstr("torn")));
-  EXPECT_THAT(registry_->Load(other_, kBob), is_kept);
+  EXPECT_THAT(testing::Load(*registry_, other_, kBob), is_kept);
 }
 
 TEST_F(RegistryRestartTest, AFailureIsForgottenWhenItsUserUnloadsTheNextTry) {
@@ -677,21 +681,21 @@ TEST_F(RegistryRestartTest, AFailureIsForgottenWhenItsUserUnloadsTheNextTry) {
     while (gate->num_reads() == num_before) std::this_thread::yield();
     ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
     gate->Open();
-    registry_->AwaitCancelled("a", kLong);
+    testing::AwaitLoaded(*registry_, "a", kLong).IgnoreError();
     EXPECT_THAT(registry_->Hold("a", kAlice), StatusIs(kNotFound));
-    EXPECT_THAT(registry_->Load(other_, kBob), IsOk());
+    EXPECT_THAT(testing::Load(*registry_, other_, kBob), IsOk());
   }
 }
 
 TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsTheNextTry) {
   RestoreRefused();
   gate_.Close();
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob), IsOk());
   ASSERT_THAT(registry_->Unload("a", false, kBob), IsOk());
   gate_.Open();
-  registry_->AwaitCancelled("a", kLong);
+  testing::AwaitLoaded(*registry_, "a", kLong).IgnoreError();
   EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
-  EXPECT_THAT(registry_->Load(other_, kBob),
+  EXPECT_THAT(testing::Load(*registry_, other_, kBob),
               StatusIs(kAlreadyExists, HasSubstr("'a' of uid 1000")));
 }
 
@@ -703,7 +707,7 @@ TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsAFailedTry) {
     RestoreRefused();
     // Tried twice, and failed when its samples were read.
     for (int i = 0; i < 2; ++i) {
-      ASSERT_THAT(registry_->Load(NamedSpec("a"), kBob), IsOk());
+      ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kBob), IsOk());
       EXPECT_THAT(AwaitSettled("a").error,
                   StatusIs(kDataLoss, HasSubstr("torn")));
       EXPECT_EQ(AwaitSettled("a").owner.uid, 1001u);
@@ -718,7 +722,7 @@ TEST_F(RegistryRestartTest, AFailureStaysWhenAnotherUserUnloadsAFailedTry) {
       EXPECT_THAT(asked, ElementsAre("a1001"));
       EXPECT_THAT(AwaitSettled("a").error,
                   StatusIs(kFailedPrecondition, "too often"));
-      EXPECT_THAT(registry_->Load(other_, kBob), is_kept);
+      EXPECT_THAT(testing::Load(*registry_, other_, kBob), is_kept);
     } else {
       EXPECT_THAT(asked, ElementsAre("a1001", "a1000"));
       EXPECT_THAT(registry_->Hold("a", kAlice), StatusIs(kNotFound));
@@ -749,8 +753,9 @@ TEST_F(RegistryRestartTest, ASuspectWhoseFilesHangHoldsNoOthersBack) {
        {.spec = NamedSpec("b"), .owner = earlier_bob, .is_suspect = true}});
   ExpectReady("b");
   ExpectReady("a");
-  EXPECT_EQ(registry_->Await("hangs", absl::ZeroDuration())->state,
-            DatasetState::kLoading);
+  EXPECT_EQ(
+      testing::AwaitLoaded(*registry_, "hangs", absl::ZeroDuration())->state,
+      DatasetState::kLoading);
 }
 
 TEST_F(RegistryRestartTest, ASuspectThatWaitsCanBeUnloadedAtOnce) {
@@ -762,8 +767,9 @@ TEST_F(RegistryRestartTest, ASuspectThatWaitsCanBeUnloadedAtOnce) {
   const auto early = registry_->BeginLoad(NamedSpec("a"), kBob);
   ASSERT_THAT(early, IsOk());
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
-  EXPECT_THAT(registry_->Await("a", absl::ZeroDuration()), StatusIs(kNotFound));
-  EXPECT_THAT(registry_->Await(**early, kLong),
+  EXPECT_THAT(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration()),
+              StatusIs(kNotFound));
+  EXPECT_THAT((*early)->Await(kLong),
               StatusIs(kCancelled, HasSubstr("the load was cancelled")));
   LoadReady("a", kAlice);
 }
@@ -783,7 +789,7 @@ TEST_F(RegistryRestartTest, APushedDatasetThatTheCacheHasNotIsFailed) {
 }
 
 TEST_F(RegistryRestartTest, AnEntryBeingWrittenHoldsNoMemory) {
-  ASSERT_THAT(registry_->Load(NamedSpec("a"), kAlice), IsOk());
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
   AwaitSettled("a");
   ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   EXPECT_EQ(used_bytes(), 0u);

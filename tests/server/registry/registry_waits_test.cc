@@ -17,6 +17,7 @@
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/faulty_backend.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -117,8 +118,8 @@ class RegistryWaitsTest : public ::testing::Test {
   }
 
   void LoadAndAwait(const std::string& name, const Caller& caller) {
-    ASSERT_THAT(registry_->Load(NamedSpec(name), caller), IsOk());
-    const auto info = registry_->Await(name, absl::Seconds(30));
+    ASSERT_THAT(testing::Load(*registry_, NamedSpec(name), caller), IsOk());
+    const auto info = testing::AwaitLoaded(*registry_, name, absl::Seconds(30));
     ASSERT_THAT(info, IsOk());
     EXPECT_EQ(info->state, DatasetState::kReady) << info->error;
   }

@@ -15,6 +15,7 @@
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -58,14 +59,14 @@ class ReplicasTest : public ::testing::Test {
     opening_.Open();
   }
 
-  absl::StatusOr<uint64_t> Begin(const std::string& name,
-                                 const std::string& device) {
+  absl::StatusOr<std::shared_ptr<LoadCall>> Begin(const std::string& name,
+                                                  const std::string& device) {
     v1::DatasetSpec spec = NamedSpec(name);
     spec.set_device(device);
-    return registry_->Load(std::move(spec), kAlice);
+    return testing::Load(*registry_, std::move(spec), kAlice);
   }
   DatasetInfo Await(const std::string& name) {
-    const auto info = registry_->Await(name, absl::Seconds(30));
+    const auto info = testing::AwaitLoaded(*registry_, name, absl::Seconds(30));
     EXPECT_THAT(info, IsOk());
     return *info;
   }
@@ -123,8 +124,9 @@ TEST_F(ReplicasTest, APushIsTheSameWhereItsWordsMeanThoseDevices) {
     auto source =
         std::make_unique<FakeSource>(kNumSamples, 1, "", /*fill=*/7, &gate_);
     return registry_->Push(
-        spec, std::move(source), kAlice, [] {},
-        [] { return std::vector<Digest>(); });
+        spec, std::move(source), kAlice,
+        {.cancel = [] {},
+         .receive_digests = [] { return std::vector<Digest>(); }});
   };
   ASSERT_THAT(push("a", "cuda:0,cuda:2"), IsOk());
   for (const char* const device : {"", "cuda:2,cuda:0"}) {
@@ -165,7 +167,7 @@ TEST_F(ReplicasTest, AFailureThatComesBackHasTheFeedsThatItStillHas) {
   ASSERT_THAT(call, IsOk());
   use.reset();
   opening_.Open();
-  EXPECT_THAT(registry_->Await(**call, absl::Seconds(30)),
+  EXPECT_THAT((*call)->Await(absl::Seconds(30)),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
   EXPECT_EQ(Await("a").state, DatasetState::kFailed);
   EXPECT_THAT(registry_->Unload("a", /*force=*/false, kAlice), IsOk());
@@ -187,7 +189,7 @@ TEST_F(ReplicasTest, ADeviceWithTooLittleEvictsNothingOnTheOthers) {
   // Where there is room it is made, on every device.
   Load("a", "cuda:0,cuda:2");
   EXPECT_THAT(Used(), ElementsAre(200, 200, 100));
-  EXPECT_THAT(registry_->Await("old", absl::ZeroDuration()),
+  EXPECT_THAT(testing::AwaitLoaded(*registry_, "old", absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kNotFound));
 }
 

@@ -175,10 +175,11 @@ TEST_F(DatasetServiceTest, NeitherIsAPushThatFailsOrWaitsInVain) {
   const Caller other = {.session_id = 1000, .uid = 1001};
   ASSERT_THAT(registry_->BeginLoad(NamedSpec("a"), other), IsOk());
   const grpc::Status waited = Push();
-  EXPECT_EQ(waited.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(waited.error_code(), grpc::StatusCode::ALREADY_EXISTS);
   EXPECT_EQ(waited.error_message(),
-            "dataset 'a' is being loaded, and its files are not found yet; try "
-            "again later");
+            "dataset 'a' is being loaded, and its files are not found, or its "
+            "load has not ended, after 0: choose another name, or push it when "
+            "that load has ended");
   context_.BeginDrain();
   EXPECT_EQ(Push().error_code(), grpc::StatusCode::UNAVAILABLE);
 }

@@ -19,6 +19,7 @@
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/memory_channel.h"
+#include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -51,8 +52,8 @@ class FeedServiceTest : public ::testing::Test {
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     const Caller loader = {.session_id = 99, .uid = kUid, .pid = kPid};
-    EXPECT_THAT(registry_->Load(NamedSpec("a"), loader), IsOk());
-    EXPECT_EQ(registry_->Await("a", absl::Seconds(30))->state,
+    EXPECT_THAT(testing::Load(*registry_, NamedSpec("a"), loader), IsOk());
+    EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::Seconds(30))->state,
               DatasetState::kReady);
     auto table = FeedTable::Create(
         {}, devices_.get(), registry_.get(),
@@ -231,7 +232,8 @@ TEST_F(FeedServiceTest, AFeedWhoseSessionEndsMeanwhileGoesWithIt) {
   table_->AwaitEnded(absl::Seconds(30));
   EXPECT_THAT(table_->List(), SizeIs(0));
   EXPECT_EQ(used_bytes(), 0);
-  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->dataset.num_feeds(),
+  EXPECT_EQ(testing::AwaitLoaded(*registry_, "a", absl::ZeroDuration())
+                ->dataset.num_feeds(),
             0);
 }
 
