@@ -75,9 +75,21 @@ if [[ $mode == fix ]]; then
   clang_format -i
   "$tools/bin/ruff" check --fix --quiet .
 fi
+# A test that pytest does not run passes without a case.
+mains() {
+  local file missing=0
+  while read -r -d "" file; do
+    if ! grep -q __main__ "$file"; then
+      echo "$file: has no __main__, so that none of its cases runs"
+      missing=1
+    fi
+  done < <(sources 'tests/integration/*_test.py')
+  return "$missing"
+}
 check "clang-format" clang_format --dry-run -Werror --ferror-limit=3
 check "ruff check" "$tools/bin/ruff" check --quiet .
 check "shellcheck" shell
+check "cases run" mains
 check "codespell" spelling
 [[ $mode == tidy ]] && check "clang-tidy" clang_tidy
 exit "$code"

@@ -20,12 +20,14 @@ def _world():
             hostile_world.World(daemon, _NUM_SAMPLES) as world:
         images = np.zeros((5, *world.planes.shape[2:], 3), np.uint8)
         classes = [str(i) for i in range(10)]
-        data = {field.name: images if field.is_image else np.arange(5)
+        labels = np.arange(5, dtype=np.uint8)
+        data = {field.name: images if field.is_image else labels
                 for field in world.dataset.fields}
         push = world.client.push_dataset
         world.kept = [
             push("e", data),
             push("named", data, class_names=["x", *classes]),
+            push("renamed", data, class_names=["y", *classes]),
             push("other", {"image": images}),
             push("small", {**data, "image": images[:, :9]}),
         ]
@@ -62,8 +64,8 @@ def _ratios(*ratios):
      ["'d'", "'other'", "'label'"]),
     ({"parts": [{"dataset": "e"}, {"dataset": "small"}]}, _INVALID_ARGUMENT,
      ["'e'", "'small'", "(9, 32, 3)"]),
-    ({"parts": [{"dataset": "d"}, {"dataset": "named"}]}, _INVALID_ARGUMENT,
-     ["'d'", "'named'", "class names"]),
+    ({"parts": [{"dataset": "named"}, {"dataset": "renamed"}]},
+     _INVALID_ARGUMENT, ["'named'", "'renamed'", "class names"]),
     ({"parts": [{"dataset": "d", "has_own_fields": True,
                  "fields": {"nosuch": {"transforms": []}}},
                 {"dataset": "e"}]}, _INVALID_ARGUMENT, ["'nosuch'", "'d'"]),
@@ -78,7 +80,6 @@ def test_wrong_mixtures(world, mixture, code, words):
 
 @pytest.mark.parametrize("options, words", [
     ({"dataset": "d"}, ["beside a mixture"]),
-    ({"subset": {"indices": ["1"]}}, ["subset"]),
     ({"subset_size": "3"}, ["subset_size"]),
     ({"weighted_order": {"num_samples": 205}}, ["weighted_order"]),
     ({"client_order": {}}, ["client_order"]),
@@ -101,11 +102,16 @@ def test_64_parts_with_pipelines_of_their_own(world):
     """The most that there can be is counted, and made."""
     crops = [{"dataset": "de"[i % 2], "has_own_fields": True, "fields": {
         "image": {"transforms": [
-            {"pad": {"left": i, "top": i}},
-            {"center_crop": {"size": {"height": 8, "width": 8}}},
+            {"pad": {"padding": {"left": i, "top": i}}},
+            {"center_crop": {"height": 8, "width": 8}},
         ]}}} for i in range(64)]
-    with world.open_and_attach(dataset="", mixture={"parts": crops}):
-        devices = world.client.status()["devices"]
-        assert int(devices[0]["scratch_bytes"]) > 64 * 50_000
-        world.run_good_job()
+    feed = world.open_and_attach(dataset="", mixture={"parts": crops})
+    devices = world.client.status()["devices"]
+    assert int(devices[0]["scratch_bytes"]) > 64 * 50_000
+    world.run_good_job()
+    feed.detach()
     harness.expect_footprint(world.daemon, world.client, world.footprint)
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

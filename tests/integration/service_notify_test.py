@@ -64,7 +64,7 @@ def test_a_manager_that_does_not_read_keeps_nothing_from_starting():
 @pytest.mark.skipif(os.getuid() != 0, reason="a limit of threads does not bind "
                     "root, and only root starts another user's process")
 @pytest.mark.parametrize("limit", [
-    "--nproc=1", "--nproc=5", "--nproc=20", "--nproc=35", "--as=250000000",
+    "--nproc=1", "--nproc=5", "--nproc=12", "--nproc=20", "--as=250000000",
     "--as=400000000"])
 def test_a_start_that_is_refused_threads_or_memory_says_so(limit, request):
     directory = tempfile.mkdtemp(prefix="dd", dir="/tmp")

@@ -42,7 +42,7 @@ constexpr Caller kEarlier = {.session_id = Caller::kEarlierSession,
 constexpr int kNumThreads = 4;
 constexpr int kNumNames = 3;
 // No event keeps the registry's thread from the others for longer.
-constexpr absl::Duration kMaxEvent = absl::Milliseconds(5);
+[[maybe_unused]] constexpr absl::Duration kMaxEvent = absl::Milliseconds(5);
 
 bool IsFull() { return std::getenv("DATASETD_TEST_FULL") != nullptr; }
 
