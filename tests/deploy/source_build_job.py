@@ -13,7 +13,7 @@ with tempfile.TemporaryDirectory() as folder:
     pixels = random.Random(1)
     pathlib.Path(folder, "test_batch.bin").write_bytes(b"".join(
         bytes([i % 10]) + pixels.randbytes(3072) for i in range(2000)))
-    with datasetd.start_local(device="cpu") as daemon:
+    with datasetd.start_local(device="cpu", data_roots=[folder]) as daemon:
         with datasetd.connect(daemon.address) as client:
             train = client.load_dataset("train", format="cifar10",
                                         split="test", path=folder)
