@@ -256,15 +256,16 @@ void DatasetRegistry::Dispatch() {
     const auto load =
         std::make_shared<PreparedLoad>(std::move(entry->work->prepared));
     workers_->Run([this, entry = std::move(entry), load]() mutable {
-      const auto replicas =
+      auto replicas =
           std::make_shared<absl::StatusOr<Replicas>>(Read(*entry, *load));
       *load = PreparedLoad();
       if (replicas->ok()) StoreInCache(*entry, (*replicas)->front());
-      owner_.Post([this, entry = std::move(entry), replicas] {
-        loads_.Finish(entry->owner.uid);
-        OnRead(entry, *replicas);
-        Dispatch();
-      });
+      owner_.Post(
+          [this, entry = std::move(entry), replicas = std::move(replicas)] {
+            loads_.Finish(entry->owner.uid);
+            OnRead(entry, *replicas);
+            Dispatch();
+          });
     });
   }
 }
@@ -290,17 +291,17 @@ absl::StatusOr<OpenedSource> DatasetRegistry::Open(const ScanTask& task) const {
 
 void DatasetRegistry::Scan(ScanTask& task) {
   const uint32_t uid = task.owner.uid;
-  const auto opened =
-      std::make_shared<absl::StatusOr<OpenedSource>>(LoadCancelled());
+  auto opened = std::make_shared<absl::StatusOr<OpenedSource>>(LoadCancelled());
   if (!task.scan->is_cancelled.load(std::memory_order_relaxed)) {
     *opened = Open(task);
   }
   if (task.check == nullptr) {
-    owner_.Post([this, uid, entry = std::move(task.entry), opened] {
-      scans_.Finish(uid);
-      OnScanned(entry, *opened);
-      Dispatch();
-    });
+    owner_.Post(
+        [this, uid, entry = std::move(task.entry), opened = std::move(opened)] {
+          scans_.Finish(uid);
+          OnScanned(entry, *opened);
+          Dispatch();
+        });
     return;
   }
   absl::StatusOr<std::string> spec_id = LoadCancelled();
@@ -310,11 +311,12 @@ void DatasetRegistry::Scan(ScanTask& task) {
     spec_id = opened->status();
   }
   *opened = LoadCancelled();
-  owner_.Post([this, uid, check = std::move(task.check), spec_id] {
-    scans_.Finish(uid);
-    OnChecked(*check, spec_id);
-    Dispatch();
-  });
+  owner_.Post(
+      [this, uid, check = std::move(task.check), spec_id = std::move(spec_id)] {
+        scans_.Finish(uid);
+        OnChecked(*check, spec_id);
+        Dispatch();
+      });
 }
 
 void DatasetRegistry::OnScanned(const EntryPtr& entry,
