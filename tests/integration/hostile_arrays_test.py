@@ -218,13 +218,15 @@ def test_descriptors_whose_close_does_not_return(world):
         one, peer = lingering()
         peers.append(peer)
         # So that the daemon's descriptor is the last one.
-        os.kill(world.daemon.pid, signal.SIGSTOP)
-        with wire.connect(world.daemon.attach_path) as connection:
-            for message in messages[:-1]:
-                connection.send(message)
-            socket.send_fds(connection, messages[-1:], [one.fileno()])
-        one.close()
-        os.kill(world.daemon.pid, signal.SIGCONT)
+        world.daemon.stop()
+        try:
+            with wire.connect(world.daemon.attach_path) as connection:
+                for message in messages[:-1]:
+                    connection.send(message)
+                socket.send_fds(connection, messages[-1:], [one.fileno()])
+            one.close()
+        finally:
+            os.kill(world.daemon.pid, signal.SIGCONT)
         began = time.monotonic()
         wire.Session(world.daemon.attach_path).close()
         assert time.monotonic() - began < 5
@@ -525,7 +527,7 @@ def test_weights_are_set_on_a_lease_only(world):
         feed.connection.send(wire.header(wire.SET_WEIGHTS) + b"more")
         assert feed.connection.recv(512) == b""
     with _weighted_feed(world) as feed:
-        os.kill(world.daemon.pid, signal.SIGSTOP)
+        world.daemon.stop()
         for _ in range(2):
             wire.send_set_weights(feed.connection, [fd])
         os.kill(world.daemon.pid, signal.SIGCONT)
