@@ -119,8 +119,8 @@ absl::Status Validate(const SamplerOptions& options) {
       (options.unpadded || options.first_position != 0 ||
        options.num_draws.has_value())) {
     return absl::InvalidArgumentError(
-        "rows_per_epoch says how many rows there are, so that unpadded, "
-        "first_position and weights must not be set; num_draws is for weights");
+        "rows_per_epoch sets the number of rows: unpadded, first_position and "
+        "weights must not be set with it; for weights, set num_draws");
   }
   if (options.rows_per_epoch.value_or(0) > kMaxNumSamples) {
     return absl::InvalidArgumentError(

@@ -15,7 +15,7 @@ import numpy as np
 from tests.conformance.random_reference import Permutation, halves
 
 _DUMP = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"],
-                     "tests/server/feed/sampler_dump")
+                     "tests/server/order/sampler_dump")
 _SHUFFLE_OP_INDEX = 0xFFFF0001
 
 # Orders of seed 1 and epoch 0: that of 10 samples, the beginning of 100000.
