@@ -157,7 +157,7 @@ def test_torch_tensors_are_the_slot_and_writable(dataset):
         batch = next(iter(batches))
         again = torch.from_dlpack(
             batch._origin.framework.from_handle(
-                batch._handle, 0, batches._feeds.newest._feed.fields[0]
+                batch._handle, 0, batches._newest._feed.fields[0]
             )
         )
         again[0] = 7

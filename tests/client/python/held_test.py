@@ -86,7 +86,7 @@ def test_which_fields_are_copies(client, framework):
             again = first._origin.framework.from_handle(
                 first._handle,
                 list(first.keys()).index(name),
-                batches._feeds.newest._feed.fields[list(first.keys()).index(name)],
+                batches._newest._feed.fields[list(first.keys()).index(name)],
             )
             again[...] = 1
             return not bool((first[name] == 1).all())

@@ -170,7 +170,7 @@ def test_close_ends_another_threads_wait(data_root):
 
     thread = threading.Thread(target=draw)
     thread.start()
-    poll_until(batches._feeds.newest._feed.is_used, "the wait")
+    poll_until(batches._newest._feed.is_used, "the wait")
     os.kill(daemon.pid, signal.SIGCONT)
     daemon.close()
     thread.join(30)

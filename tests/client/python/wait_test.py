@@ -246,7 +246,7 @@ def test_close_ends_another_threads_wait(data_root):
         dataset = load(client, data_root)
         batches = loader(dataset, prefetch=1, name="closed")
         iterator = iter(batches)
-        is_used = batches._feeds.newest._feed.is_used
+        is_used = batches._newest._feed.is_used
         errors = []
 
         def take():
