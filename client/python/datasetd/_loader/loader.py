@@ -33,7 +33,7 @@ from ..errors import InvalidArgument
 from ..transforms._pipeline import Pipelines
 from . import torch_arguments as _torch_arguments
 from .balanced import classes_of
-from .job_loader import JobLoader
+from .base_loader import BaseLoader
 from .options import (
     check_order,
     check_valid,
@@ -93,7 +93,7 @@ class LoaderOptions(TypedDict, total=False):
     worker_init_fn: Any
 
 
-class DataLoader(JobLoader[ArrayT]):
+class DataLoader(BaseLoader[ArrayT]):
     """Iterates over the epochs of one job.
 
     Each job has its own order, seed, augmentation, batch size and speed; the
