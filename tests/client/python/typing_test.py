@@ -1,5 +1,6 @@
 """Runs mypy --strict on the package, and on a program that uses it."""
 
+import inspect
 import os
 import pathlib
 import re
@@ -8,6 +9,9 @@ import sys
 
 import datasetd
 import pytest
+from datasetd._client.loading import LoadOptions
+from datasetd._loader import torch_arguments
+from datasetd._loader.loader import LoaderOptions
 
 _PACKAGE = pathlib.Path(datasetd.__file__).parent
 
@@ -42,6 +46,22 @@ def found(tmp_path_factory):
 
 def test_the_package_is_strict(found):
     assert found[1] == []
+
+
+def keyword_options(function):
+    return {
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+
+
+def test_type_checkers_know_every_keyword_option():
+    loads = set(LoadOptions.__annotations__)
+    assert keyword_options(datasetd.Client.load_dataset) == loads
+    assert keyword_options(datasetd.load) == loads
+    ours = {*keyword_options(datasetd.DataLoader), *torch_arguments.NAMES}
+    assert ours == {"framework", *LoaderOptions.__annotations__}
 
 
 # A comment says what mypy finds in its line.
@@ -82,6 +102,8 @@ dataset.split("a")  # incompatible type "str"
 datasetd.DataLoader(dataset, batch_size="8")  # No overload variant
 datasetd.DataLoader(dataset, 8, True, seed="1")  # No overload variant
 datasetd.DataLoader(client)  # No overload variant
+datasetd.DataLoader(dataset, num_workers=4, drop_lst=True)  # No overload variant
+client.load_dataset("d", "npy", device_bytes="1")  # No overload variant
 import numpy
 import torch
 

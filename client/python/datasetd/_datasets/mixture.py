@@ -291,6 +291,10 @@ def _checked_ratio(key: Any, value: Any) -> float:
     return float(value)
 
 
+# What one loader is of.
+Whole = Union[Dataset, Mixture]
+
+
 def kind_of(field: Field) -> str:
     """The field's kind, as push_dataset names it."""
     if field.is_mask:

@@ -12,13 +12,11 @@ from typing import (
     NamedTuple,
     Optional,
     TypeVar,
-    Union,
 )
 
 from .._batches import held
 from .._connection.connection import Connection
-from .._datasets.dataset import Dataset
-from .._datasets.mixture import Mixture
+from .._datasets.mixture import Whole
 from .._order.groups import ClassGroups
 from .._order.weights import Weighted
 from ..errors import Closed, Error
@@ -30,7 +28,7 @@ T = TypeVar("T")
 class Options(NamedTuple):
     """What a loader was asked for, as its feeds need it."""
 
-    dataset: Union[Dataset, Mixture]
+    dataset: Whole
     # FeedOptions without start, as the first feed has them.
     message: Dict[str, Any]
     framework: str
@@ -123,14 +121,16 @@ class Feeds:
         content_hash: str,
         attempt: Callable[[], T],
     ) -> T:
-        """Waits for the dataset, then returns what `attempt` does. See
-        Recovery.run."""
-        waiting = recovery.Recovery(
+        """Waits for the dataset, then returns what `attempt` does."""
+        return recovery.recover(
             self.options.dataset,
             self.options.reconnect_seconds,
             self.check_open,
+            cause,
+            lost,
+            content_hash,
+            attempt,
         )
-        return waiting.run(cause, lost, content_hash, attempt)
 
     def close(self) -> None:
         """Ends all feeds. Batches that are still held stay valid."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
-from .._datasets.dataset import Dataset
-from .._datasets.mixture import Mixture
+from .._datasets.mixture import Whole
 from .._descriptions import Field
 from .._warnings import warn_once
 from ..errors import InvalidArgument
@@ -19,8 +18,6 @@ from ..transforms._pipeline import (
 FieldNames = Union[None, str, Sequence[str]]
 Views = Optional[Mapping[str, Any]]
 Layout = Union[str, Mapping[str, str]]
-
-Whole = Union[Dataset, Mixture]
 
 _LAYOUTS = ("NCHW", "NHWC")
 

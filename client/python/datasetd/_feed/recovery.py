@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Callable, Dict, List, Optional, TypeVar, Union
+from typing import Any, Callable, Dict, List, Optional, TypeVar
 
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
-from .._datasets.mixture import Mixture
+from .._datasets.mixture import Mixture, Whole
 from .._descriptions import enum_of
 from ..errors import (
     Aborted,
@@ -50,9 +50,7 @@ _NOT_QUITE_THERE = (
 )
 
 
-def described(
-    dataset: Union[Dataset, Mixture],
-) -> Dict[str, Dict[str, Any]]:
+def described(dataset: Whole) -> Dict[str, Dict[str, Any]]:
     """Returns the messages of the daemon's datasets of these names, as far as
     they are known."""
     try:
@@ -68,7 +66,7 @@ def described(
 
 
 def check_replaced(
-    whole: Union[Dataset, Mixture], content_hash: Optional[str] = None
+    whole: Whole, content_hash: Optional[str] = None
 ) -> None:
     """Raises FailedPrecondition if the daemon's datasets have other samples
     than the Datasets, whose length, classes and indices a loader uses.
@@ -90,7 +88,7 @@ def check_replaced(
 
 
 def is_yet_to_come(
-    dataset: Union[Dataset, Mixture],
+    dataset: Whole,
     error: Error,
     connection: Optional[Connection],
 ) -> bool:
@@ -107,120 +105,114 @@ def is_yet_to_come(
     return isinstance(error, NotFound)
 
 
-class Recovery:
-    """Implements `reconnect` of loaders, for at most `seconds`."""
+def recover(
+    whole: Whole,
+    seconds: float,
+    check_open: Callable[[], None],
+    cause: Error,
+    lost: Optional[Connection],
+    content_hash: str,
+    reopen: Callable[[], T],
+) -> T:
+    """Implements `reconnect` of loaders: returns what `reopen` does once a
+    daemon has the dataset, or all of a mixture, within `seconds`.
 
-    def __init__(
-        self,
-        dataset: Union[Dataset, Mixture],
-        seconds: float,
-        check_open: Callable[[], None],
-    ) -> None:
-        """`check_open` raises what ends the wait before its time."""
-        self._dataset = dataset
-        self._session = dataset._session
-        self._seconds = seconds
-        self._check_open = check_open
+    Retries until it raises no error of a starting or ending daemon. When the
+    time is over, raises the last such error, from `cause`. Raises
+    FailedPrecondition if the samples do not match `content_hash`, or those of a
+    mixture's datasets theirs, and what `check_open` raises, which ends the wait
+    before its time. `lost` is the connection to the daemon that was lost.
+    """
+    session = whole._session
+    deadline = time.monotonic() + seconds
+    last = cause
 
-    def run(
-        self,
-        cause: Error,
-        connection: Optional[Connection],
-        content_hash: str,
-        reopen: Callable[[], T],
-    ) -> T:
-        """Returns what `reopen` does once a daemon has the dataset, or all of a
-        mixture.
+    def check(name: str) -> None:
+        check_open()
+        if time.monotonic() >= deadline:
+            raise DeadlineExceeded(
+                f"dataset '{name}' was still loading {seconds:g} s "
+                "after the daemon was lost (reconnect=)"
+            )
 
-        Retries until it raises no error of a starting or ending daemon. When
-        the time is over, raises the last such error, from `cause`. Raises
-        FailedPrecondition if the samples do not match `content_hash`, or those
-        of a mixture's datasets theirs, and what `check_open` raises.
-        """
-        deadline = time.monotonic() + self._seconds
-        last = cause
-        lost = connection
-        try:
-            while time.monotonic() < deadline:
-                self._check_open()
-                try:
-                    self._session.reconnect(lost)
-                    result = self._reopen(deadline, content_hash, reopen)
-                    for dataset in self._dataset._datasets_in_use():
-                        dataset._set_found()
-                    return result
-                except _NOT_QUITE_THERE as error:
-                    last = error
-                    # Other loaders of the client use a session that is well.
-                    if isinstance(error, (*LOST, *NOT_OPENED)):
-                        lost = self._session.connection()
-                    time.sleep(_RETRY_SECONDS)
-            raise last from (None if last is cause else cause)
-        finally:
-            # Their tracebacks have this frame: such a cycle would keep the
-            # callers' batch until the garbage collector runs.
-            del cause, last
-
-    def _reopen(
-        self, deadline: float, content_hash: str, reopen: Callable[[], T]
-    ) -> T:
-        held: List[str] = []
-        is_mixture = isinstance(self._dataset, Mixture)
-        try:
-            for dataset in self._dataset._datasets_in_use():
-                message = self._await_dataset(dataset, deadline)
-                held.append(dataset.name)
-                wanted = dataset.content_hash if is_mixture else content_hash
-                if message["content_hash"] != wanted:
-                    raise FailedPrecondition(
-                        f"dataset '{dataset.name}' came back with "
-                        "other samples: content_hash "
-                        f"{message['content_hash']}, was {wanted}"
-                    )
-            return reopen()
-        finally:
-            for name in held:
-                with contextlib.suppress(Error):
-                    self._session.release(name)
-
-    def _await_dataset(
-        self, dataset: Dataset, deadline: float
-    ) -> Dict[str, Any]:
-        """Returns the Dataset message; the caller holds the dataset."""
-        name = dataset.name
-
-        def check(*_: Any) -> None:
-            self._check_open()
-            if time.monotonic() >= deadline:
-                raise DeadlineExceeded(
-                    f"dataset '{name}' was still loading {self._seconds:g} s "
-                    "after the daemon was lost (reconnect=)"
-                )
-
-        if dataset._load_again is not None:
-            return dataset._load_again(check)
-        while True:
+    try:
+        while time.monotonic() < deadline:
+            check_open()
             try:
-                response = self._session.call("GetDataset", name=name)
-            except NotFound as error:
-                # Nobody else has what this client pushed.
-                if dataset.format != _PUSHED:
-                    raise
+                session.reconnect(lost)
+                result = _reopen(whole, check, content_hash, reopen)
+                for dataset in whole._datasets_in_use():
+                    dataset._set_found()
+                return result
+            except _NOT_QUITE_THERE as error:
+                last = error
+                # Other loaders of the client use a session that is well.
+                if isinstance(error, (*LOST, *NOT_OPENED)):
+                    lost = session.connection()
+                time.sleep(_RETRY_SECONDS)
+        raise last from (None if last is cause else cause)
+    finally:
+        # Their tracebacks have this frame: such a cycle would keep the
+        # callers' batch until the garbage collector runs.
+        del cause, last
+
+
+def _reopen(
+    whole: Whole,
+    check: Callable[[str], None],
+    content_hash: str,
+    reopen: Callable[[], T],
+) -> T:
+    held: List[str] = []
+    try:
+        for dataset in whole._datasets_in_use():
+            message = _await_dataset(dataset, check)
+            held.append(dataset.name)
+            if isinstance(whole, Mixture):
+                content_hash = dataset.content_hash
+            if message["content_hash"] != content_hash:
                 raise FailedPrecondition(
-                    f"dataset '{name}' was pushed, and the present daemon "
-                    "does not have it: push it again. With cache and "
-                    "state_directory in its configuration a daemon keeps "
-                    f"pushed datasets across restarts ({error})"
-                ) from None
-            message: Dict[str, Any] = response["dataset"]
-            self._session.hold(name)
-            state = enum_of(message["state"], "DATASET_STATE_")
-            if state not in ("FAILED", "LOADING"):
-                return message
-            self._session.release(name)
-            if state == "FAILED":
-                raise FailedPrecondition(
-                    f"dataset '{name}' did not come back: {message['error']}"
+                    f"dataset '{dataset.name}' came back with "
+                    "other samples: content_hash "
+                    f"{message['content_hash']}, was {content_hash}"
                 )
-            check()
-            time.sleep(_RETRY_SECONDS)
+        return reopen()
+    finally:
+        for name in held:
+            with contextlib.suppress(Error):
+                whole._session.release(name)
+
+
+def _await_dataset(
+    dataset: Dataset, check: Callable[[str], None]
+) -> Dict[str, Any]:
+    """Returns the Dataset message; the caller holds the dataset. `check`
+    raises what ends the wait for the dataset of a name."""
+    name, session = dataset.name, dataset._session
+    if dataset._load_again is not None:
+        return dataset._load_again(lambda *_: check(name))
+    while True:
+        try:
+            response = session.call("GetDataset", name=name)
+        except NotFound as error:
+            # Nobody else has what this client pushed.
+            if dataset.format != _PUSHED:
+                raise
+            raise FailedPrecondition(
+                f"dataset '{name}' was pushed, and the present daemon "
+                "does not have it: push it again. With cache and "
+                "state_directory in its configuration a daemon keeps "
+                f"pushed datasets across restarts ({error})"
+            ) from None
+        message: Dict[str, Any] = response["dataset"]
+        session.hold(name)
+        state = enum_of(message["state"], "DATASET_STATE_")
+        if state not in ("FAILED", "LOADING"):
+            return message
+        session.release(name)
+        if state == "FAILED":
+            raise FailedPrecondition(
+                f"dataset '{name}' did not come back: {message['error']}"
+            )
+        check(name)
+        time.sleep(_RETRY_SECONDS)

@@ -33,7 +33,7 @@ class _Epoch:
         loader, num_padding = self._loader, self._num_padding
         if num_padding == 0:
             return 0
-        if num_padding > 1 or loader._has_partition():
+        if num_padding > 1 or loader._order.node is not None:
             # One on each of the last ranks, or of some node's: not at the end
             # of all rows.
             warn_once(

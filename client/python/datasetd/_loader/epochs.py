@@ -7,22 +7,19 @@ from typing import Any, Iterator, NoReturn, Optional, Protocol
 
 from .._batches.batch import Batch
 from .._feed.reconnecting_feed import ReconnectingFeed
+from .position import Position
 
 
 class Epochs(Protocol):
     """What an iterator needs of its loader."""
+
+    _position: Position
 
     def _next_feed(self) -> ReconnectingFeed:
         """Returns a feed at the next epoch, which stays the next one."""
 
     def _begin(self, feed: ReconnectingFeed, epoch: int) -> None:
         """`epoch`, in which the feed is, has begun."""
-
-    def _move(self, feed: ReconnectingFeed) -> None:
-        """The loader is where the feed is."""
-
-    def _look(self, epoch: int) -> None:
-        """The iterator of `epoch` was dropped after its first batch."""
 
     def _num_left(self) -> int:
         """Returns the batches of the next epoch, from where it begins."""
@@ -61,7 +58,7 @@ class EpochIterator(Iterator[Batch[Any]]):
             self.is_done = True
             raise StopIteration
         batch = feed.take()
-        self._loader._move(feed)
+        self._loader._position.reached = feed.position
         self.is_done = feed.position.epoch != self.epoch
         return batch
 
@@ -95,7 +92,7 @@ class EpochIterator(Iterator[Batch[Any]]):
             self.is_done = True
             raise StopIteration
         batch = feed.take()
-        self._loader._move(feed)
+        self._loader._position.reached = feed.position
         return batch
 
     def __len__(self) -> int:
@@ -113,7 +110,7 @@ class EpochIterator(Iterator[Batch[Any]]):
         if feed is None or self.is_done:
             return
         if feed.position[:2] == (self.epoch, self._first_index + 1):
-            self._loader._look(self.epoch)
+            self._loader._position.looked_at = self.epoch
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

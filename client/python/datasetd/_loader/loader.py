@@ -26,19 +26,17 @@ from .._feed.options import FieldNames, Layout
 from .._order.groups import GroupBy
 from .._order.sampling import Given
 from .._order.weights import Weights
-from .._order.windows import GivenWindows, as_windows
+from .._order.windows import GivenWindows
 from .._ranks import nodes
 from .._ranks.ranks import Number, resolve
 from ..errors import InvalidArgument
 from ..transforms._pipeline import Pipelines
 from . import torch_arguments as _torch_arguments
 from .balanced import classes_of
-from .job_loader import JobLoader
+from .base_loader import BaseLoader
 from .options import (
-    check_mixture,
     check_order,
     check_valid,
-    check_windows,
     dataset_of,
     feed_options,
     loader_device,
@@ -95,7 +93,7 @@ class LoaderOptions(TypedDict, total=False):
     worker_init_fn: Any
 
 
-class DataLoader(JobLoader[ArrayT]):
+class DataLoader(BaseLoader[ArrayT]):
     """Iterates over the epochs of one job.
 
     Each job has its own order, seed, augmentation, batch size and speed; the
@@ -361,7 +359,9 @@ class DataLoader(JobLoader[ArrayT]):
         framework = frameworks.resolve(framework)
         if not isinstance(name, str):
             raise InvalidArgument(f"name={name!r}; expected a str")
-        check_order(
+        cut = check_order(
+            whole,
+            windows,
             sampler=sampler,
             batch_sampler=batch_sampler,
             shuffle=shuffle,
@@ -373,32 +373,11 @@ class DataLoader(JobLoader[ArrayT]):
             group_by=group_by,
             subset=subset,
             own_subset=own_subset,
+            views=views,
         )
-        check_mixture(
-            whole,
-            sampler=sampler,
-            batch_sampler=batch_sampler,
-            weights=weights,
-            subset=subset,
-            partition=partition,
-            group_size=group_size,
-        )
-        is_given = sampler is not None or batch_sampler is not None
-        if subset is None and not is_given:
+        is_sampled = sampler is not None or batch_sampler is not None
+        if subset is None and not is_sampled:
             subset = own_subset
-        cut = None if windows is None else as_windows(windows)
-        if cut is not None:
-            check_windows(
-                cut,
-                whole,
-                is_given=is_given,
-                shuffle=shuffle,
-                subset=subset is not None or own_subset is not None,
-                weights=weights is not None,
-                partition=partition is not None,
-                group_size=group_size is not None,
-                views=views is not None,
-            )
         copies_held = held.makes_copies(on_held)
         if seed is not None and generator is not None:
             raise InvalidArgument("seed= and generator= exclude each other")
@@ -426,7 +405,7 @@ class DataLoader(JobLoader[ArrayT]):
             order.weigh(order.weights_of(weights))
         if partition is not None:
             order.divide(partition)
-        if is_given:
+        if is_sampled:
             given = Given(sampler, batch_sampler, own_subset)
             order.take(given, group_size)
         elif group_size is not None and isinstance(whole, Dataset):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, FrozenSet, Optional, Tuple, Union
+from typing import Any, Dict, FrozenSet, Optional, Tuple
 
 from .._arguments import checked_int, checked_seconds, device_name
 from .._datasets.dataset import Dataset, has_replicas
-from .._datasets.mixture import Mixture, as_mixture
+from .._datasets.mixture import Mixture, Whole, as_mixture
 from .._datasets.subset import whole_of
 from .._feed.options import chosen_fields, fields_message
-from .._order.windows import Windows
+from .._order.windows import GivenWindows, Windows, as_windows
 from ..errors import InvalidArgument
 
-Whole = Union[Dataset, Mixture]
+_NOT_OF_MIXTURES = (
+    "sampler",
+    "batch_sampler",
+    "weights",
+    "subset",
+    "partition",
+    "group_size",
+)
 
 
 def dataset_of(given: Any) -> Tuple[Whole, Optional[Any]]:
@@ -35,19 +42,26 @@ def dataset_of(given: Any) -> Tuple[Whole, Optional[Any]]:
     return whole, own_subset
 
 
-def check_order(**arguments: Any) -> None:
-    """Checks that at most one of DataLoader's arguments determines the order.
-    Those that are None or False are not given; `own_subset` is the indices of a
-    Subset as dataset."""
+def check_order(
+    dataset: Whole, windows: GivenWindows, **arguments: Any
+) -> Optional[Windows]:
+    """Checks that at most one of DataLoader's arguments determines the order,
+    and returns the windows. Those that are None or False are not given;
+    `own_subset` is the indices of a Subset as dataset."""
     given = {
         name: value is not None and value is not False
         for name, value in arguments.items()
     }
 
     def exclude(argument: str, *names: str) -> None:
-        _exclude(argument, **{name: given[name] for name in names})
+        for name in names:
+            if given[name]:
+                raise InvalidArgument(
+                    f"{argument} and {name}= exclude each other"
+                )
 
-    if given["partition"] and (given["sampler"] or given["batch_sampler"]):
+    is_sampled = given["sampler"] or given["batch_sampler"]
+    if given["partition"] and is_sampled:
         raise InvalidArgument(
             "partition= and a sampler exclude each other: a sampler's indices "
             "are this rank's already, and give each rank as many"
@@ -77,50 +91,30 @@ def check_order(**arguments: Any) -> None:
             "subset= and a Subset as dataset exclude each other: use "
             "select(indices) of the Subset"
         )
-
-
-def check_mixture(dataset: Whole, **others: Any) -> None:
-    """Checks that nothing else than a mixture determines the order.
-    `others` are arguments, None where they were not given."""
-    if not isinstance(dataset, Mixture):
-        return
-    for other, value in others.items():
-        if value is None:
-            continue
-        raise InvalidArgument(
-            f"{other}= and a mixture exclude each other: the daemon mixes "
-            "whole datasets. Push the samples as a dataset of their own for "
-            "the mixture, or push datasetd.concat of the datasets as one"
-        )
-
-
-def check_windows(
-    windows: Windows,
-    dataset: Whole,
-    is_given: bool,
-    shuffle: bool,
-    **others: bool,
-) -> None:
-    """Checks that nothing else determines the order of windows. `is_given`: a
-    sampler does; `others` are arguments that windows exclude."""
+    if isinstance(dataset, Mixture):
+        for name in _NOT_OF_MIXTURES:
+            if given[name]:
+                raise InvalidArgument(
+                    f"{name}= and a mixture exclude each other: the daemon "
+                    "mixes whole datasets. Push the samples as a dataset of "
+                    "their own for the mixture, or push datasetd.concat of the "
+                    "datasets as one"
+                )
+    if windows is None:
+        return None
+    cut = as_windows(windows)
     if isinstance(dataset, Mixture):
         raise InvalidArgument("windows= and a mixture exclude each other")
-    _exclude("windows=", **others)
-    if is_given and windows.order:
+    given["subset"] = given["subset"] or given["own_subset"]
+    exclude("windows=", "subset", "weights", "partition", "group_size", "views")
+    if is_sampled and cut.order:
         raise InvalidArgument(
             "windows= with a sampler, whose indices are the first steps of "
-            f"windows, is a length: windows={windows.length}"
+            f"windows, is a length: windows={cut.length}"
         )
-    if windows.is_random:
-        _exclude("windows=random_windows()", shuffle=shuffle)
-
-
-def _exclude(argument: str, **others: bool) -> None:
-    for other, is_given in others.items():
-        if is_given:
-            raise InvalidArgument(
-                f"{argument} and {other}= exclude each other"
-            )
+    if cut.is_random:
+        exclude("windows=random_windows()", "shuffle")
+    return cut
 
 
 def feed_options(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Dict, Iterable, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Optional, Tuple
 
 from .._arguments import checked_int
 from .._datasets.dataset import Dataset
-from .._datasets.mixture import Mixture
+from .._datasets.mixture import Mixture, Whole
 from .._datasets.parts import check_node, whole_name
 from .._feed.order_queue import OrderQueue
 from .._order.groups import ClassGroups
@@ -47,7 +47,7 @@ class Order:
 
     def __init__(
         self,
-        dataset: Union[Dataset, Mixture],
+        dataset: Whole,
         subset: Optional[Iterable[int]],
         batch_size: int,
         shuffle: bool,

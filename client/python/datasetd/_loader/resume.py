@@ -8,7 +8,7 @@ from .._arguments import checked_int
 from ..errors import FailedPrecondition, InvalidArgument
 
 VERSION = 1
-# Hashes of arguments that not every job has.
+# Hashes of arguments that not every loader has.
 _OPTIONAL = (
     "subset",
     "weights",
@@ -36,19 +36,19 @@ def check_state(state: Any) -> None:
 
 def checked_position(
     state: Mapping[str, Any],
-    job: Mapping[str, Any],
+    identity: Mapping[str, Any],
     num_samples: Optional[int],
 ) -> Tuple[int, int, int]:
     """Returns the epoch and batch where a loader continues, and the position of
     the global order at which that epoch begins; FailedPrecondition unless
-    `state` fits `job`.
+    `state` fits `identity`.
 
     batch_size and world_size may differ: all ranks together have taken the
     order up to one place, and the rest of the epoch begins there. With a
     sampler they may differ at the beginning of an epoch only. `num_samples` is
     of all ranks; None if a sampler decides.
     """
-    needed = {"version", "epoch", "batch", *job} - set(_OPTIONAL)
+    needed = {"version", "epoch", "batch", *identity} - set(_OPTIONAL)
     missing = sorted(needed - set(state))
     if missing:
         raise InvalidArgument(f"state_dict: {missing} is missing")
@@ -59,27 +59,27 @@ def checked_position(
         )
     epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
     index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
-    has_other_parts = _has_other_parts(state, job, epoch, index)
-    for key in dict.fromkeys(("partition", *job, *_OPTIONAL)):
+    has_other_parts = _has_other_parts(state, identity, epoch, index)
+    for key in dict.fromkeys(("partition", *identity, *_OPTIONAL)):
         if has_other_parts and key in _OF_PARTS:
             continue
         if key in _SHARE and (index == 0 or num_samples is not None):
             continue
         # A whole epoch may have other windows.
         is_whole = index == 0 and not state.get("first_position")
-        if is_whole and key == "windows" and key in state and key in job:
+        if is_whole and key == "windows" and key in state and key in identity:
             continue
-        if state.get(key) != job.get(key):
-            if _is_of_another_hash(state.get(key), job.get(key)):
+        theirs, ours = state.get(key), identity.get(key)
+        if theirs != ours:
+            if _is_of_another_hash(theirs, ours):
                 raise FailedPrecondition(
-                    f"state_dict: {key} is {state[key]}, a hash of an earlier "
+                    f"state_dict: {key} is {theirs}, a hash of an earlier "
                     "version, which cannot be compared with this loader's "
-                    f"({job[key]}). If you know that they are of the same, set "
+                    f"({ours}). If you know that they are of the same, set "
                     f"state[{key!r}] to this loader's"
                 )
             raise FailedPrecondition(
-                f"state_dict: {key} is {state.get(key)!r}, this loader has "
-                f"{job.get(key)!r}"
+                f"state_dict: {key} is {theirs!r}, this loader has {ours!r}"
                 + (f" (at batch {index} of epoch {epoch})" if index else "")
                 + _advice(key, state, epoch, index)
             )
@@ -96,13 +96,13 @@ def checked_position(
         for key in _SHARE
     )
     num_batches = batches_per_epoch(
-        num_samples - first, batch_size, world_size, job["drop_last"]
+        num_samples - first, batch_size, world_size, identity["drop_last"]
     )
     if 0 < index >= num_batches:
         raise InvalidArgument(
             f"state_dict: batch is {index}, an epoch has {num_batches}"
         )
-    if all(state[key] == job[key] for key in _SHARE):
+    if all(state[key] == identity[key] for key in _SHARE):
         return epoch, index, first
     return epoch, 0, first + index * batch_size * world_size
 
@@ -143,14 +143,17 @@ def _advice(
 
 
 def _has_other_parts(
-    state: Mapping[str, Any], job: Mapping[str, Any], epoch: int, index: int
+    state: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    epoch: int,
+    index: int,
 ) -> bool:
     """True if the samples are divided over nodes anew, at the first batch of
     an epoch; FailedPrecondition at another batch."""
-    theirs, ours = state.get("partition"), job.get("partition")
+    theirs, ours = state.get("partition"), identity.get("partition")
     if not isinstance(theirs, Mapping) or not isinstance(ours, Mapping):
         return False
-    if all(state.get(key) == job.get(key) for key in _OF_PARTS):
+    if all(state.get(key) == identity.get(key) for key in _OF_PARTS):
         return False
     if theirs.get("num_samples") != ours["num_samples"]:
         raise FailedPrecondition(

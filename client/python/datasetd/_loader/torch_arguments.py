@@ -24,6 +24,7 @@ _REFUSED = {
     "worker_init_fn": "there are no worker processes; seed= determines "
     "everything random",
 }
+NAMES = (*_IGNORED, *_REFUSED)
 
 
 def check(arguments: Dict[str, Any], names: Iterable[str]) -> None:

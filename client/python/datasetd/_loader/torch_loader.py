@@ -10,7 +10,7 @@ from ..errors import InvalidArgument
 
 
 class _Iteration:
-    """Begins at the first batch that is taken of `loader`, a JobLoader."""
+    """Begins at the first batch that is taken of `loader`, a BaseLoader."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -56,7 +56,7 @@ def make(loader: Any) -> Any:
         ) -> None:
             """The arguments are those with which Lightning makes another one:
             the order and the size of the batches stay the loader's."""
-            if loader._is_random() and isinstance(
+            if loader._order.is_random and isinstance(
                 sampler, torch.utils.data.SequentialSampler
             ):
                 raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""JobLoader: iterates over the epochs of a loader."""
+"""BaseLoader: what DataLoader does, once its arguments are checked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .samplers import LoaderBatchSampler, LoaderSampler
 if TYPE_CHECKING:
     import torch
 
-_Self = TypeVar("_Self", bound="JobLoader[Any]")
+_Self = TypeVar("_Self", bound="BaseLoader[Any]")
 
 
 def _make_no_batch(_: Any) -> NoReturn:
@@ -57,7 +57,7 @@ def _make_no_batch(_: Any) -> NoReturn:
     )
 
 
-class JobLoader(Fixed, Generic[ArrayT]):
+class BaseLoader(Fixed, Generic[ArrayT]):
     """Implements DataLoader, whose documentation also applies here."""
 
     # As in torch's DataLoader, for what looks there: there are no workers.
@@ -114,7 +114,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         return accelerate.watch(self, benchmark.watch(self, batches))
 
     def _follow(self) -> None:
-        """Takes the ranks of the job until they are fixed."""
+        """Takes the ranks of torch.distributed until they are fixed."""
         collective.follow(self._order, self._feeds, self._position)
 
     def _settle(self) -> None:
@@ -126,7 +126,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
 
     def _next_feed(self) -> ReconnectingFeed:
         self._settle()
-        identity = self._identity()
+        identity = self._order.identity(self._newest)
         if not self._order.pad:
             identity["pad"] = False
         weighted = self._position.next.weighted
@@ -139,18 +139,12 @@ class JobLoader(Fixed, Generic[ArrayT]):
         self._position.begin(feed, epoch)
         collective.compare_samples(self._order, feed)
 
-    def _move(self, feed: ReconnectingFeed) -> None:
-        self._position.reached = feed.position
-
     def _num_left(self) -> int:
         start = self._position.next
         if not self._order.is_global:
             return len(self) - start.batch
         num_left = self._num_positions() - start.first_position
         return self._order.num_batches(num_left) - start.batch
-
-    def _look(self, epoch: int) -> None:
-        self._position.looked_at = epoch
 
     def peek(self) -> Batch[ArrayT]:
         """Returns the first batch of the next epoch.
@@ -237,18 +231,18 @@ class JobLoader(Fixed, Generic[ArrayT]):
     # -- State ----------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns the job's position: the batch after the last one that any
+        """Returns the loader's position: the batch after the last one that any
         iterator returned.
 
         Contains plain values, the same for all ranks.
         """
         self._follow()
         order, position = self._order, self._position.present
-        # The keys are those of every state of the job: torch.distributed.
+        # The keys are those of every state of the loader: torch.distributed.
         # checkpoint loads only the keys that a new loader's state has.
         state: Dict[str, Any] = {
             "version": VERSION,
-            **self._identity(),
+            **self._order.identity(self._newest),
             "epoch": position.epoch,
             "batch": position.batch,
             "first_position": position.first_position,
@@ -275,7 +269,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
 
         The loader takes the state's seed unless it was given one. Raises
         FailedPrecondition, naming the field, if the state belongs to another
-        job. batch_size and world_size may differ: then the next epoch is the
+        loader. batch_size and world_size may differ: then the next epoch is the
         rest of the interrupted one, divided again, so that all ranks together
         get each sample once (or, with weights, each draw). With a sampler they
         may differ only at batch 0. The first batch checks that a sampler yields
@@ -283,7 +277,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         """
         self._follow()
         order = self._order
-        identity = self._identity()
+        identity = self._order.identity(self._newest)
         check_state(state)
         if not order.has_seed and "seed" in state:
             identity["seed"] = checked_int(
@@ -332,9 +326,6 @@ class JobLoader(Fixed, Generic[ArrayT]):
         self._position.load(
             BatchPosition(epoch, index, first, order_state, weighted)
         )
-
-    def _identity(self) -> Dict[str, Any]:
-        return self._order.identity(self._newest)
 
     # -- What it is -----------------------------------------------------------
 
@@ -405,9 +396,9 @@ class JobLoader(Fixed, Generic[ArrayT]):
         parameters = (
             inspect.signature(kind.__init__).parameters
             for kind in type(self).__mro__
-            if issubclass(kind, JobLoader)
+            if issubclass(kind, BaseLoader)
         )
-        if not hasattr(JobLoader, name) and not any(
+        if not hasattr(BaseLoader, name) and not any(
             name in of_kind for of_kind in parameters
         ):
             return ""
@@ -434,12 +425,6 @@ class JobLoader(Fixed, Generic[ArrayT]):
             return iter(self)
         self._position.load(BatchPosition(start.epoch + 1, 0))
         return iter(())
-
-    def _is_random(self) -> bool:
-        return self._order.is_random
-
-    def _has_partition(self) -> bool:
-        return self._order.node is not None
 
     def _num_padding(self) -> int:
         """Returns how many samples the next epoch repeats, over all ranks."""
@@ -469,7 +454,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         rank's share, and no framework divides them again. skip_first_batches
         of Accelerate takes no time.
         """
-        self._position.are_looks_meant = not self._is_random()
+        self._position.are_looks_meant = not self._order.is_random
         return torch_loader.make(self)
 
     # -- Life -----------------------------------------------------------------
