@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
@@ -24,27 +22,12 @@ namespace datasetd::client {
 namespace {
 
 constexpr size_t kBlockBytes = 1 << 20;
-// Between tries of a push that accepts the same dataset.
-constexpr absl::Duration kShortestPause = absl::Milliseconds(5);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
 // The daemon ends pushes of clients that it does not hear of.
 constexpr absl::Duration kSilence = absl::Seconds(1);
 
 absl::Status Cancelled(const std::string& name) {
   return absl::CancelledError(
       absl::StrCat("pushing dataset '", name, "' was cancelled"));
-}
-
-// How long a push is tried again while the user has too many calls or pushes.
-// When all ranks of a job push at once, one of them makes the dataset, and the
-// others soon find it.
-constexpr absl::Duration kBusyTime = absl::Seconds(10);
-
-// As the daemon says it.
-bool IsBusy(const absl::Status& status) {
-  return IsRefusedForNow(status.code(), status.message()) ||
-         (absl::IsResourceExhausted(status) &&
-          absl::StartsWith(status.message(), "pushes: "));
 }
 
 }  // namespace
@@ -233,25 +216,9 @@ class Push::Call {
 absl::StatusOr<Push> Push::Begin(Session* session, const v1::PushHeader& header,
                                  WaitFunction on_wait) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
-  absl::Duration pause = kShortestPause;
-  absl::Duration deadline = absl::InfiniteDuration();
-  while (true) {
-    auto call = std::make_unique<Call>(session, header, on_wait);
-    const absl::Status status = call->Begin(header);
-    if (status.ok()) return Push(std::move(call));
-    if (!header.accepts_same()) return status;
-    if (absl::IsAborted(status)) {
-      deadline = absl::InfiniteDuration();
-    } else if (IsBusy(status)) {
-      deadline = std::min(deadline, MonotonicNow() + kBusyTime);
-      if (MonotonicNow() >= deadline) return status;
-    } else {
-      return status;
-    }
-    absl::SleepFor(pause);
-    pause = std::min(2 * pause, kLongestPause);
-    if (on_wait && !on_wait()) return Cancelled(header.name());
-  }
+  auto call = std::make_unique<Call>(session, header, std::move(on_wait));
+  DATASETD_RETURN_IF_ERROR(call->Begin(header));
+  return Push(std::move(call));
 }
 
 Push::Push(std::unique_ptr<Call> call) : call_(std::move(call)) {}

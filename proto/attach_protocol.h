@@ -1,10 +1,13 @@
 // Messages of the attach socket: SOCK_SEQPACKET, one struct per packet, native
 // byte order (both ends are on one machine).
 //
-// Session:  client Hello{pid} -> daemon Welcome{token} or Refused. The token
-//           names the session in every RPC while this connection lives. A
-//           daemon that drains says Goodbye on it, too, and answers Hello and
-//           AttachFeed with Goodbye.
+// Session:  client Hello{pid} -> daemon Welcome{token} with one descriptor, a
+//           non-blocking stream socket that speaks gRPC, or Refused. The RPCs
+//           on that socket are the session's. The end of either connection is
+//           that of the session, of both and of its RPCs. The token names the
+//           session to AttachFeed. The daemon says Goodbye when it drains or
+//           ends the session; one that drains answers Hello and AttachFeed with
+//           Goodbye.
 // Lease:    client AttachFeed{token, feed_id} with the arrays that the feed's
 //           options call for -> daemon Attached with the file
 //           descriptors daemon page, client page, eventfd and, where the slab
@@ -44,10 +47,9 @@ namespace datasetd::attach {
 
 inline constexpr uint32_t kMagic = 0x31544144;  // "DAT1"
 // Covers the attach messages, the ring and the RPCs.
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 inline constexpr uint32_t kTokenBytes = 16;
 inline constexpr uint32_t kTextBytes = 240;
-inline constexpr char kSessionTokenMetadataKey[] = "datasetd-session-bin";
 
 enum class MessageType : uint32_t {
   kHello = 1,
@@ -128,11 +130,12 @@ struct WeightsAnswer {
 };
 
 enum class GoodbyeCode : uint32_t {
-  kDraining = 1,    // the daemon stops
-  kUnloaded = 2,    // the dataset was unloaded by force
-  kEvicted = 3,     // this feed broke the protocol or a limit
-  kFailed = 4,      // the device failed
-  kFeedFailed = 5,  // its work was refused, or samples are lost; others go on
+  kDraining = 1,      // the daemon stops
+  kUnloaded = 2,      // the dataset was unloaded by force
+  kEvicted = 3,       // this feed broke the protocol or a limit
+  kFailed = 4,        // the device failed
+  kFeedFailed = 5,    // its work was refused, or samples are lost; others go on
+  kSessionEnded = 6,  // of a session: its requests broke a rule or a limit
 };
 
 struct Goodbye {

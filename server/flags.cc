@@ -77,7 +77,6 @@ void MakeAbsolute(std::string& path) {
 
 void SetPrivateDefaults(const Flags& flags, v1::Config* config) {
   config->set_socket_path(flags.private_directory + "/datasetd.sock");
-  config->clear_attach_socket_path();
   if (config->socket_mode().empty()) config->set_socket_mode("0600");
   // What this user can read.
   if (config->data_roots().empty()) config->add_data_roots("/");
@@ -134,7 +133,6 @@ absl::StatusOr<v1::Config> MakeConfig(const Flags& flags) {
   }
   if (!flags.socket_path.empty()) {
     config.set_socket_path(flags.socket_path);
-    config.clear_attach_socket_path();
   }
   if (!flags.devices.empty()) {
     config.mutable_devices()->Assign(flags.devices.begin(),

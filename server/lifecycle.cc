@@ -310,7 +310,7 @@ void StartLogging(const v1::Config& config) {
 }
 
 int Serve(const Flags& flags, const v1::Config& config, Events events,
-          std::optional<ActivatedSockets> sockets,
+          std::optional<ActivatedSocket> socket,
           PrivateDaemon* private_daemon) {
   if (private_daemon != nullptr) events.starter = private_daemon->starter();
   switch (WaitForDevices(config, events, flags)) {
@@ -327,7 +327,7 @@ int Serve(const Flags& flags, const v1::Config& config, Events events,
       std::set_terminate([] { EndRefusedStart(SIGABRT); });
   std::signal(SIGABRT, EndRefusedStart);
   StartGuard guard(events, flags);
-  auto server = Server::Start(config, std::move(sockets));
+  auto server = Server::Start(config, std::move(socket));
   const bool is_stopped = guard.Finish();
   if (!server.ok()) {
     Log(LogSubsystem::kServer)
@@ -338,7 +338,7 @@ int Serve(const Flags& flags, const v1::Config& config, Events events,
   std::set_terminate(terminate_before);
   const RealClock clock;
   Watchdog watchdog(Watchdog::IntervalFromEnvironment(), &clock);
-  SelfCall self_call((*server)->socket_path(), &clock);
+  SelfCall self_call([&server] { return (*server)->ConnectToGrpc(); }, &clock);
   IdleEnd idle_end(FromProto(config.exit_when_idle()));
   bool is_ready = false;
   bool is_told = false;  // that it is ready
@@ -388,7 +388,7 @@ int Serve(const Flags& flags, const v1::Config& config, Events events,
     }
   }
   // The next daemon of the directory starts when this one has ended.
-  if (private_daemon != nullptr) (*server)->RemoveSockets();
+  if (private_daemon != nullptr) (*server)->RemoveSocket();
   Drain(config, watchdog, self_call, **server);
   (*server)->Stop(kStopTimeout, EXIT_SUCCESS);
   return EXIT_SUCCESS;

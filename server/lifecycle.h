@@ -29,8 +29,7 @@ void StartLogging(const v1::Config& config);
 // SIGHUP; `private_daemon` may be null. REQUIRES: this process has one thread,
 // and logging is started.
 int Serve(const Flags& flags, const v1::Config& config, Events events,
-          std::optional<ActivatedSockets> sockets,
-          PrivateDaemon* private_daemon);
+          std::optional<ActivatedSocket> socket, PrivateDaemon* private_daemon);
 
 }  // namespace datasetd
 

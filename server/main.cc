@@ -86,11 +86,10 @@ int Main(int argc, char** argv) {
     if (code.has_value()) return *code;
   }
   StartLogging(*config);
-  auto sockets = TakeActivatedSockets();
-  absl::Status status = sockets.status();
-  if (status.ok() && sockets->has_value()) {
-    status = CheckPaths(**sockets, config->socket_path(),
-                        config->attach_socket_path());
+  auto socket = TakeActivatedSocket();
+  absl::Status status = socket.status();
+  if (status.ok() && socket->has_value()) {
+    status = CheckPath(**socket, config->socket_path());
   }
   if (!status.ok()) {
     Log(LogSubsystem::kServer)
@@ -113,7 +112,7 @@ int Main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   const FileDescriptor signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   const int code =
-      Serve(flags, *config, {signals.get(), parent.get()}, *std::move(sockets),
+      Serve(flags, *config, {signals.get(), parent.get()}, *std::move(socket),
             private_daemon ? &*private_daemon : nullptr);
   PrivateDaemon::RemoveOwn();
   return code;

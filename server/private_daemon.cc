@@ -35,11 +35,10 @@ namespace {
 
 constexpr char kLock[] = "/datasetd.lock";
 constexpr char kLog[] = "/datasetd.log";
-constexpr char kAttachSocket[] = "/attach.sock";
+constexpr char kSocket[] = "/datasetd.sock";
 // What a daemon leaves beside its lock. Nothing else is ever removed.
 constexpr const char* kFiles[] = {
-    kAttachSocket, "/datasetd.sock", "/attach.sock.lock", "/datasetd.sock.lock",
-    kLog,          "/datasetd.log.1"};
+    kSocket, "/attach.sock", "/datasetd.sock.lock", kLog, "/datasetd.log.1"};
 constexpr int kPollMilliseconds = 10;
 constexpr size_t kLogTailBytes = 2000;
 
@@ -96,7 +95,7 @@ std::string ReadLock(int lock) {
 std::optional<pid_t> ServingDaemon(const std::string& directory) {
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
-  const std::string path = directory + kAttachSocket;
+  const std::string path = directory + kSocket;
   if (path.size() >= sizeof(name.sun_path)) return std::nullopt;
   std::memcpy(name.sun_path, path.data(), path.size());
   const FileDescriptor probe(
@@ -104,8 +103,11 @@ std::optional<pid_t> ServingDaemon(const std::string& directory) {
   ucred peer = {};
   socklen_t size = sizeof(peer);
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&name),
-              sizeof(name)) != 0 ||
-      getsockopt(probe.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+              sizeof(name)) != 0) {
+    // That of protocol 2 and before listens there for streams.
+    return errno == EPROTOTYPE ? std::optional<pid_t>(0) : std::nullopt;
+  }
+  if (getsockopt(probe.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     return std::nullopt;
   }
   return peer.pid;

@@ -1,5 +1,7 @@
 #include "server/server.h"
 
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,7 +43,6 @@
 #include "server/readers/formats/formats.h"
 #include "server/registry/dataset_registry.h"
 #include "server/rpc/call_guard.h"
-#include "server/rpc/peer_table.h"
 #include "server/rpc/request_counter.h"
 #include "server/rpc/rpc_server.h"
 #include "server/service/dataset_service.h"
@@ -49,7 +50,7 @@
 #include "server/service/request_context.h"
 #include "server/service/restore_plan.h"
 #include "server/service/server_service.h"
-#include "server/systemd/server_sockets.h"
+#include "server/systemd/server_socket.h"
 
 namespace datasetd {
 namespace {
@@ -58,8 +59,7 @@ namespace {
 constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
 // Maximum time that EndProcess waits for it.
 constexpr absl::Duration kMaxLastSaveTime = absl::Milliseconds(300);
-// Time that a request which would be refused waits for earlier closes to be
-// processed.
+// Maximum time that a request waits for earlier closes to be processed.
 constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
 
 int64_t BytesOf(uint64_t mib) { return static_cast<int64_t>(mib) << 20; }
@@ -87,6 +87,22 @@ TransformLimits TransformLimitsOf(const v1::Config& config) {
 // opened, in what frees memory.
 void OnLastFailure(const absl::Status& status) {
   if (!Producer::IsThisThread()) EndByDeviceFailure(status);
+}
+
+// Lowers max_sessions to what half of the process's descriptors are enough for.
+void LimitSessions(v1::Config* config) {
+  constexpr uint64_t kDescriptorsPerSession = 5;
+  rlimit limit = {.rlim_cur = 1024, .rlim_max = 1024};
+  (void)getrlimit(RLIMIT_NOFILE, &limit);
+  const uint64_t most =
+      std::max<uint64_t>(1, limit.rlim_cur / 2 / kDescriptorsPerSession);
+  if (config->max_sessions() <= most) return;
+  Log(LogSubsystem::kServer)
+      .info(
+          "max_sessions is {}, but the limit of open files (LimitNOFILE=, "
+          "ulimit -n) leaves room for {}",
+          config->max_sessions(), most);
+  config->set_max_sessions(static_cast<uint32_t>(most));
 }
 
 // One user's share of `all`: `configured`, or half.
@@ -118,10 +134,7 @@ std::string ProgressText(const DatasetInfo& info) {
 }
 
 CallGuard::Options CallGuardOptions(const v1::Config& config) {
-  return {.max_calls_per_user =
-              ShareOf(kMaxCalls, config.user_limits().max_calls()),
-          .has_reflection = config.grpc_reflection(),
-          .send_timeout = FromProto(config.send_timeout()),
+  return {.send_timeout = FromProto(config.send_timeout()),
           .receive_timeout = FromProto(config.receive_timeout())};
 }
 
@@ -129,15 +142,16 @@ CallGuard::Options CallGuardOptions(const v1::Config& config) {
 
 class Server::Impl {
  public:
-  Impl(const v1::Config& config, std::optional<ActivatedSockets> sockets)
+  Impl(const v1::Config& config, std::optional<ActivatedSocket> socket)
       : config_(config),
-        activated_(std::move(sockets)),
+        activated_(std::move(socket)),
         sessions_(config.max_sessions(),
                   UserLimit(config.user_limits().has_max_sessions(),
                             config.user_limits().max_sessions(),
                             config.max_sessions())),
-        call_guard_(CallGuardOptions(config), &peers_, &clock_),
-        context_(&sessions_, &peers_, &call_guard_, [this] { AwaitEnds(); }),
+        call_guard_(CallGuardOptions(config), &sessions_, &clock_),
+        context_(&sessions_, &call_guard_,
+                 [this](const Caller& caller) { AwaitEnds(caller); }),
         texts_(
             config.text_budget_mib() << 20,
             {.text_bytes = UserLimit(config.user_limits().has_max_text_mib(),
@@ -154,19 +168,20 @@ class Server::Impl {
   bool AwaitDrained(absl::Duration timeout);
   bool WasUsed();
   bool CloseIfUnused();
-  void RemoveSockets() { sockets_->Remove(); }
+  void RemoveSocket() { socket_->Remove(); }
+  FileDescriptor ConnectToGrpc();
   void Stop(absl::Duration timeout, int exit_code);
-  const std::string& socket_path() const { return config_.socket_path(); }
   FeedTable& feeds() { return *feeds_; }
 
  private:
-  absl::Status OpenSockets();
-  absl::Status StartRpc(FileDescriptor listener);
+  absl::Status StartRpc();
+  absl::Status StartAttach();
   absl::Status StartMetrics();
   absl::Status OpenStores();
   absl::Status BeginLoads();
   void BeginRestore();
-  void AwaitEnds();
+  void AwaitEnds(const Caller& caller);
+  void EndSession(uint64_t session_id, const std::string& reason);
   void StopParts();
   [[noreturn]] void EndProcess(absl::Duration timeout, int exit_code);
   void OnDataset(DatasetEvent event, const DatasetInfo& info,
@@ -175,12 +190,11 @@ class Server::Impl {
   void OnDeviceFailed(ServedDevice& device);
 
   const v1::Config config_;
-  std::optional<ActivatedSockets> activated_;  // until Start
+  std::optional<ActivatedSocket> activated_;  // until Start
   RealClock clock_;
-  std::unique_ptr<ServerSockets> sockets_;
+  std::unique_ptr<ServerSocket> socket_;
   std::unique_ptr<FileSystem> files_;
   SessionTable sessions_;
-  PeerTable peers_;
   CallGuard call_guard_;
   RequestContext context_;
   MemoryBudget texts_;
@@ -194,7 +208,7 @@ class Server::Impl {
   std::unique_ptr<FeedTable> feeds_;
   std::unique_ptr<FailureWatch> failures_;
   std::unique_ptr<AttachServer> attach_;
-  // For the producers: null while it does not serve.
+  // For other threads: null while it does not serve.
   Mutex failure_mutex_;
   AttachServer* failure_attach_ ABSL_GUARDED_BY(failure_mutex_) = nullptr;
   std::unique_ptr<DatasetService> dataset_service_;
@@ -218,8 +232,8 @@ absl::Status Server::Impl::Start() {
   feed_options.transform_limits = TransformLimitsOf(config_);
   DATASETD_ASSIGN_OR_RETURN(feed_options.allowed_exports,
                             AllowedExports(config_));
-  DATASETD_ASSIGN_OR_RETURN(
-      sockets_, ServerSockets::Lock(config_, std::move(activated_)));
+  DATASETD_ASSIGN_OR_RETURN(socket_,
+                            ServerSocket::Lock(config_, std::move(activated_)));
   DATASETD_ASSIGN_OR_RETURN(
       files_, CreateRootedFileSystem(std::vector<std::string>(
                   config_.data_roots().begin(), config_.data_roots().end())));
@@ -278,7 +292,8 @@ absl::Status Server::Impl::Start() {
   // Before clients can take these names.
   DATASETD_RETURN_IF_ERROR(BeginLoads());
   BeginRestore();
-  DATASETD_RETURN_IF_ERROR(OpenSockets());
+  DATASETD_RETURN_IF_ERROR(StartRpc());
+  DATASETD_RETURN_IF_ERROR(StartAttach());
   Log(LogSubsystem::kServer)
       .info("datasetd {} serves {}", kVersion, config_.socket_path());
   return StartMetrics();
@@ -360,19 +375,28 @@ void Server::Impl::OnDataset(DatasetEvent event, const DatasetInfo& info,
   }
 }
 
-absl::Status Server::Impl::OpenSockets() {
-  // Clients connect to the attach socket first, and expect both then.
-  DATASETD_ASSIGN_OR_RETURN(FileDescriptor grpc, sockets_->ListenGrpc());
-  DATASETD_ASSIGN_OR_RETURN(FileDescriptor attach, sockets_->ListenAttach());
+absl::Status Server::Impl::StartAttach() {
+  DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener, socket_->Listen());
+  const auto on_tick = [this] {
+    LogLeftOut();
+    call_guard_.EndStalled();
+  };
+  // The gate may end a session at once.
+  MutexLock lock(&failure_mutex_);
   DATASETD_ASSIGN_OR_RETURN(
-      attach_,
-      AttachServer::Start(std::move(attach), &sessions_, feeds_.get(),
-                          datasets_.get(), LogAttachEvent, LogLeftOut));
-  {
-    MutexLock lock(&failure_mutex_);
-    failure_attach_ = attach_.get();
+      attach_, AttachServer::Start(std::move(listener), &sessions_,
+                                   rpc_->gate(), feeds_.get(), datasets_.get(),
+                                   LogAttachEvent, on_tick));
+  failure_attach_ = attach_.get();
+  return absl::OkStatus();
+}
+
+// On the gate's thread.
+void Server::Impl::EndSession(uint64_t session_id, const std::string& reason) {
+  MutexLock lock(&failure_mutex_);
+  if (failure_attach_ != nullptr) {
+    failure_attach_->EndSession(session_id, reason);
   }
-  return StartRpc(std::move(grpc));
 }
 
 absl::Status Server::Impl::StartMetrics() {
@@ -388,7 +412,7 @@ absl::Status Server::Impl::StartMetrics() {
                                            .attach = attach_.get(),
                                            .context = &context_,
                                            .requests = &requests_,
-                                           .rpc = &rpc_->counters(),
+                                           .rpc = &rpc_->gate()->counters(),
                                            .calls = &call_guard_,
                                            .clock = &clock_,
                                            .version = kVersion}),
@@ -396,7 +420,7 @@ absl::Status Server::Impl::StartMetrics() {
   return absl::OkStatus();
 }
 
-absl::Status Server::Impl::StartRpc(FileDescriptor listener) {
+absl::Status Server::Impl::StartRpc() {
   dataset_service_ = std::make_unique<DatasetService>(
       DatasetService::Limits{
           .max_loads = kMaxWaitingLoads,
@@ -423,38 +447,44 @@ absl::Status Server::Impl::StartRpc(FileDescriptor listener) {
                            .version = kVersion,
                            .formats = ReaderFormats()});
 
-  const int max_connections = std::min(
-      static_cast<int>(config_.max_connections()), MaxRpcConnections());
-  if (max_connections < static_cast<int>(config_.max_connections())) {
-    Log(LogSubsystem::kServer)
-        .info(
-            "max_connections is {}, but the limit of open files (LimitNOFILE=, "
-            "ulimit -n) leaves room for {}",
-            config_.max_connections(), max_connections);
-  }
   DATASETD_ASSIGN_OR_RETURN(
       rpc_, RpcServer::Start(
-                std::move(listener),
-                {.max_connections = max_connections,
-                 .max_connections_per_user = ShareOf(
-                     max_connections, config_.user_limits().max_connections()),
-                 .idle_timeout = FromProto(config_.idle_timeout())},
-                {.peers = &peers_,
+                {.sessions = &sessions_,
                  .guard = &call_guard_,
                  .requests = &requests_,
-                 .clock = &clock_,
                  .services = {dataset_service_.get(), feed_service_.get(),
                               server_service_.get()}},
-                LogRpcEvent));
+                {.max_calls_per_user =
+                     ShareOf(kMaxCalls, config_.user_limits().max_calls()),
+                 .clock = &clock_,
+                 .on_end =
+                     [this](uint64_t session_id, const std::string& reason) {
+                       EndSession(session_id, reason);
+                     },
+                 .observer = LogRpcEvent}));
   return absl::OkStatus();
 }
 
-// A client that closes something and then asks for its memory uses two sockets:
-// process the attach socket's events before the gRPC request.
-void Server::Impl::AwaitEnds() {
+FileDescriptor Server::Impl::ConnectToGrpc() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
+                 ends) != 0) {
+    return FileDescriptor();
+  }
+  rpc_->gate()->Open({.uid = geteuid(), .pid = getpid()},
+                     FileDescriptor(ends[0]));
+  return FileDescriptor(ends[1]);
+}
+
+// A client that closes a feed and then asks for its memory uses two
+// connections: process the ends before the request.
+void Server::Impl::AwaitEnds(const Caller& caller) {
   const absl::Duration begin = clock_.Monotonic();
   attach_->DrainPendingEvents(kMaxEndTime);
-  feeds_->AwaitEnded(kMaxEndTime - (clock_.Monotonic() - begin));
+  feeds_->AwaitEnded(kMaxEndTime - (clock_.Monotonic() - begin),
+                     caller.is_privileged
+                         ? std::nullopt
+                         : std::optional<uint32_t>(caller.uid));
 }
 
 absl::Status Server::Impl::BeginLoads() {
@@ -502,7 +532,6 @@ absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
 void Server::Impl::BeginDrain() {
   context_.BeginDrain();
   attach_->BeginDrain("the daemon is shutting down");
-  rpc_->SetNotServing();
   attach_->EndLeases(feeds_->DropPending(nullptr),
                      attach::GoodbyeCode::kDraining,
                      "the daemon is shutting down");
@@ -536,7 +565,7 @@ bool Server::Impl::CloseIfUnused() {
 void Server::Impl::StopParts() {
   if (datasets_ != nullptr) datasets_->CancelLoads();
   metrics_.reset();
-  rpc_.reset();
+  if (rpc_ != nullptr) rpc_->Shutdown();
   {
     MutexLock lock(&failure_mutex_);
     failure_attach_ = nullptr;
@@ -545,6 +574,7 @@ void Server::Impl::StopParts() {
   SetDeviceFailureHandler(nullptr);
   failures_.reset();
   attach_.reset();
+  rpc_.reset();
   feeds_.reset();
   datasets_.reset();
   cache_.reset();
@@ -578,17 +608,18 @@ void Server::Impl::EndProcess(absl::Duration timeout, int exit_code) {
     manifest_->ForgetReading();
     manifest_->AwaitWritten(kMaxLastSaveTime);
   }
-  sockets_->Remove();
+  socket_->Remove();
   Log(LogSubsystem::kServer).flush();
   PrivateDaemon::RemoveOwn();
   std::_Exit(exit_code);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
-    const v1::Config& config, std::optional<ActivatedSockets> sockets) {
+    const v1::Config& config, std::optional<ActivatedSocket> socket) {
   v1::Config named = config;
-  DATASETD_RETURN_IF_ERROR(NameSockets(&named));
-  auto impl = std::make_unique<Impl>(named, std::move(sockets));
+  DATASETD_RETURN_IF_ERROR(NameSocket(&named));
+  LimitSessions(&named);
+  auto impl = std::make_unique<Impl>(named, std::move(socket));
   DATASETD_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
@@ -610,13 +641,13 @@ void Server::Stop(absl::Duration timeout, int exit_code) {
   impl_->Stop(timeout, exit_code);
 }
 
-const std::string& Server::socket_path() const { return impl_->socket_path(); }
+FileDescriptor Server::ConnectToGrpc() { return impl_->ConnectToGrpc(); }
 
 bool Server::WasUsed() { return impl_->WasUsed(); }
 
 bool Server::CloseIfUnused() { return impl_->CloseIfUnused(); }
 
-void Server::RemoveSockets() { impl_->RemoveSockets(); }
+void Server::RemoveSocket() { impl_->RemoveSocket(); }
 
 void Server::PingProducers() { impl_->feeds().PingProducers(); }
 

@@ -1,4 +1,4 @@
-// The daemon: devices, datasets, feeds, and the two sockets that clients use.
+// The daemon: devices, datasets, feeds, and the socket that clients use.
 
 #ifndef DATASETD_SERVER_SERVER_H_
 #define DATASETD_SERVER_SERVER_H_
@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/file_descriptor.h"
 #include "datasetd/v1/server.pb.h"
 #include "server/feed/producer.h"
 #include "server/systemd/socket_activation.h"
@@ -19,18 +20,17 @@ namespace datasetd {
 
 class Server {
  public:
-  // Opens the devices and both sockets, or takes the given ones, and starts
+  // Opens the devices and the socket, or takes the given one, and starts
   // serving and loading the configured datasets. REQUIRES: `config` has its
   // defaults (server/config/config.h).
   //   FAILED_PRECONDITION  another daemon serves this socket
-  //   INVALID_ARGUMENT     `sockets` do not match the configuration
   //   UNAVAILABLE          a configured GPU or the metrics port is not
   //                        available
-  // Also errors of system calls on the sockets.
+  // Also errors of system calls on the socket.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
-      const v1::Config& config, std::optional<ActivatedSockets> sockets);
+      const v1::Config& config, std::optional<ActivatedSocket> socket);
 
-  // Ends all service at once. Removes the sockets unless they were given.
+  // Ends all service at once. Removes the socket unless it was given.
   ~Server();
 
   // Blocks until the configured datasets are READY, or unloaded; returns the
@@ -50,8 +50,9 @@ class Server {
   // before. No other function may be called afterwards.
   void Stop(absl::Duration timeout, int exit_code);
 
-  // Where gRPC listens.
-  const std::string& socket_path() const;
+  // Returns a connection to gRPC that belongs to no session. The connection
+  // before ends.
+  FileDescriptor ConnectToGrpc();
 
   // For exit_when_idle: true if a client is connected, or was since the last
   // call. For one thread.
@@ -59,8 +60,8 @@ class Server {
   // If no client is connected, refuses all that come from now on, as a draining
   // daemon does, and returns true.
   bool CloseIfUnused();
-  // Removes the sockets' files unless they were given. Who is connected stays.
-  void RemoveSockets();
+  // Removes the socket's file unless it was given. Who is connected stays.
+  void RemoveSocket();
 
   // For the watchdog: see server/feed/producer.h.
   void PingProducers();

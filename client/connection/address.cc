@@ -39,23 +39,21 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::string AttachSocketOf(const std::filesystem::path& socket) {
-  return (socket.parent_path() / "attach.sock").string();
-}
-
 // Whether a daemon listens there, also if this user may not connect to it.
-bool Listens(const std::string& attach_socket) {
+bool Listens(const std::string& path) {
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
-  if (attach_socket.size() >= sizeof(name.sun_path)) return false;
-  memcpy(name.sun_path, attach_socket.data(), attach_socket.size());
+  if (path.size() >= sizeof(name.sun_path)) return false;
+  memcpy(name.sun_path, path.data(), path.size());
   const GuardedFd fd(
       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name),
               sizeof(name)) == 0) {
     return true;
   }
-  return errno == EAGAIN || errno == EACCES || errno == EINPROGRESS;
+  // EPROTOTYPE: one of an earlier version.
+  return errno == EAGAIN || errno == EACCES || errno == EINPROGRESS ||
+         errno == EPROTOTYPE;
 }
 
 bool IsOwnAlone(const std::string& directory) {
@@ -97,7 +95,7 @@ std::vector<std::string> FindSharedDaemons() {
     const std::string socket = (entry->path() / "datasetd.sock").string();
     std::error_code ignored;
     const auto start = std::filesystem::last_write_time(socket, ignored);
-    if (ignored || !Listens(AttachSocketOf(socket))) continue;
+    if (ignored || !Listens(socket)) continue;
     found.push_back({absl::StartsWith(name, prefix.filename().string() + "run"),
                      start, socket});
   }
@@ -115,9 +113,7 @@ absl::StatusOr<Address> ResolveAddress(const std::string& text) {
   std::string path = text.empty() ? Environment(kAddressVariable) : text;
   if (path.empty()) {
     path = kDefaultAddress;
-    if (!Listens(AttachSocketOf(path))) {
-      found = FindSharedDaemons();
-    }
+    if (!Listens(path)) found = FindSharedDaemons();
     if (!found.empty()) path = found.front();
   }
   constexpr char kScheme[] = "unix:";
@@ -158,15 +154,12 @@ absl::StatusOr<Address> ResolveAddress(const std::string& text) {
   Address address;
   address.found = std::move(found);
   address.socket_path = absolute.string();
-  address.attach_socket_path = AttachSocketOf(absolute);
-  for (const std::string& socket :
-       {address.socket_path, address.attach_socket_path}) {
-    if (socket.size() >= sizeof(sockaddr_un{}.sun_path)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "address '", socket, "' has ", socket.size(),
-          " characters; a Unix socket takes ",
-          sizeof(sockaddr_un{}.sun_path) - 1, ": use a shorter directory"));
-    }
+  const std::string& socket = address.socket_path;
+  if (socket.size() >= sizeof(sockaddr_un{}.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address '", socket, "' has ", socket.size(),
+        " characters; a Unix socket takes ", sizeof(sockaddr_un{}.sun_path) - 1,
+        ": use a shorter directory"));
   }
   return address;
 }

@@ -14,13 +14,10 @@ inline constexpr char kAddressVariable[] = "DATASETD_ADDRESS";
 inline constexpr char kDefaultAddress[] = "/run/datasetd/datasetd.sock";
 
 struct Address {
-  std::string socket_path;         // of gRPC, absolute
-  std::string attach_socket_path;  // attach.sock beside it
+  std::string socket_path;  // absolute
   // Not empty if the address was found and not named: the sockets of all the
   // daemons of this user's jobs that listen; the first one is socket_path.
   std::vector<std::string> found;
-  // Returns the address in gRPC's syntax.
-  std::string target() const { return "unix:" + socket_path; }
 };
 
 // Resolves `text`: a path, or "unix:" and a path. Empty means

@@ -16,7 +16,7 @@ namespace {
 
 absl::Status Malformed(const std::string& path, const std::string& what) {
   return absl::InternalError(absl::StrCat(
-      "attach socket ", path, ": ", what,
+      "socket ", path, ": ", what,
       "; is it a datasetd, and of the same version as this client?"));
 }
 
@@ -35,6 +35,17 @@ size_t SizeOf(attach::MessageType type) {
     default:
       return 0;  // not sent by daemons
   }
+}
+
+absl::Status VersionMismatch(const std::string& path,
+                             const std::string& version) {
+  return WithDetail(
+      absl::FailedPreconditionError(absl::StrCat(
+          "the daemon at ", path, " speaks ", version, ", this client ",
+          attach::kProtocolVersion,
+          ": install the client that came with the daemon, or this client's "
+          "daemon, and restart what runs")),
+      ErrorDetail::kVersionMismatch);
 }
 
 absl::Status BrokenOff(const std::string& path) {
@@ -63,7 +74,7 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
   name.sun_family = AF_UNIX;
   if (path.size() >= sizeof(name.sun_path)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("attach socket ", path, ": the path is too long"));
+        absl::StrCat("socket ", path, ": the path is too long"));
   }
   memcpy(name.sun_path, path.data(), path.size());
   GuardedFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -96,6 +107,9 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
       return WithDetail(absl::UnavailableError(absl::StrCat(
                             "connect to ", path, ": ", strerror(error))),
                         ErrorDetail::kDaemonGone);
+    case EPROTOTYPE:
+      // Protocol 2 and before had a stream socket there.
+      return VersionMismatch(path, "an earlier protocol version");
     case EACCES:
       return absl::PermissionDeniedError(
           absl::StrCat("this user may not connect to ", path,
@@ -227,12 +241,8 @@ absl::StatusOr<AttachSocket::Packet> AttachSocket::Receive(
     return Malformed(path_, "a packet without datasetd's mark");
   }
   if (header.version != attach::kProtocolVersion) {
-    return WithDetail(
-        absl::FailedPreconditionError(absl::StrCat(
-            "the daemon at ", path_, " speaks protocol version ",
-            header.version, ", this client ", attach::kProtocolVersion,
-            ": install the client that came with the daemon")),
-        ErrorDetail::kVersionMismatch);
+    return VersionMismatch(path_,
+                           absl::StrCat("protocol version ", header.version));
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -1,4 +1,4 @@
-// A connection to the daemon's attach socket: packets of attach_protocol.h.
+// A connection to the daemon's socket: packets of attach_protocol.h.
 //
 // Thread-compatible, except that any thread may call Send. Move-only; the
 // destructor closes the connection.
@@ -51,7 +51,8 @@ class AttachSocket {
   AttachSocket() = default;
 
   // UNAVAILABLE(kDaemonGone) if no daemon listens at `path` or its backlog is
-  // full; PERMISSION_DENIED if this user may not connect; CANCELLED if on_wait
+  // full; FAILED_PRECONDITION(kVersionMismatch) if it is of an earlier version;
+  // PERMISSION_DENIED if this user may not connect; CANCELLED if on_wait
   // returned false.
   static absl::StatusOr<AttachSocket> Connect(const std::string& path,
                                               const CallLimits& limits);

@@ -83,6 +83,11 @@ absl::Status GoodbyeError(const attach::Goodbye& goodbye,
           absl::InternalError(absl::StrCat("the daemon at ", who,
                                            " stopped this feed: ", reason)),
           ErrorDetail::kFeedFailed);
+    case attach::GoodbyeCode::kSessionEnded:
+      return WithDetail(
+          absl::UnavailableError(absl::StrCat("the daemon at ", who,
+                                              " ended this session: ", reason)),
+          ErrorDetail::kDaemonGone);
   }
   return DaemonGoneError(who);
 }

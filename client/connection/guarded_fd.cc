@@ -61,11 +61,16 @@ GuardedFd& GuardedFd::operator=(GuardedFd&& other) noexcept {
 }
 
 void GuardedFd::Reset() {
+  const int fd = Release();
+  if (fd >= 0) close(fd);
+}
+
+int GuardedFd::Release() {
   const int fd = std::exchange(fd_, -1);
   const int entry = std::exchange(entry_, -1);
-  if (fd < 0 || generation_ != ForkGeneration()) return;
+  if (fd < 0 || generation_ != ForkGeneration()) return -1;
   if (entry >= 0) g_entries[entry].store(0);
-  close(fd);
+  return fd;
 }
 
 }  // namespace datasetd::client

@@ -35,6 +35,9 @@ class GuardedFd {
   bool is_valid() const { return get() >= 0; }
   // Closes the descriptor, except in a child.
   void Reset();
+  // Returns the descriptor, which this object and the child handler forget. -1
+  // if there is none, or in a child.
+  int Release();
 
  private:
   int fd_ = -1;

@@ -17,8 +17,8 @@ absl::StatusOr<Lease> Lease::Attach(const Address& address,
                                     const CallLimits& limits,
                                     AttachedDescriptors* descriptors) {
   Lease lease;
-  DATASETD_ASSIGN_OR_RETURN(
-      lease.socket_, AttachSocket::Connect(address.attach_socket_path, limits));
+  DATASETD_ASSIGN_OR_RETURN(lease.socket_,
+                            AttachSocket::Connect(address.socket_path, limits));
   attach::AttachFeed request = {};
   request.header = MakeHeader(attach::MessageType::kAttachFeed);
   memcpy(request.token, token.data(),
@@ -42,7 +42,7 @@ absl::Status Lease::Receive(const CallLimits& limits,
       packet.As<attach::Attached>().num_descriptors != packet.num_descriptors ||
       packet.num_descriptors < attach::kSlabFd) {
     return absl::InternalError(absl::StrCat(
-        "attach socket ", socket_.path(), " answered ATTACH_FEED with message ",
+        "socket ", socket_.path(), " answered ATTACH_FEED with message ",
         static_cast<uint32_t>(packet.type()), " and ", packet.num_descriptors,
         " descriptors; 3 or 4 are due"));
   }

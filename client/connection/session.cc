@@ -1,6 +1,8 @@
 #include "client/connection/session.h"
 
+#include <fcntl.h>
 #include <grpc/grpc.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -32,8 +34,7 @@ bool MayBeTheDaemonsEnd(absl::StatusCode code) {
     // gRPC's codes for a connection that breaks during a call.
     case absl::StatusCode::kUnknown:
     case absl::StatusCode::kInternal:
-    // The token may belong to the previous daemon: the channel reconnects to
-    // the next one at the same address.
+    // The daemon ended the session.
     case absl::StatusCode::kUnauthenticated:
       return true;
     default:
@@ -79,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
     const Address& address, const CallLimits& limits) {
   DATASETD_RETURN_IF_ERROR(CheckGrpcIsOwn());
   absl::StatusOr<AttachSocket> socket =
-      AttachSocket::Connect(address.attach_socket_path, limits);
+      AttachSocket::Connect(address.socket_path, limits);
   if (DetailOf(socket.status()) == ErrorDetail::kDaemonGone) {
     return WithDetail(
         absl::UnavailableError(absl::StrCat(
@@ -93,33 +94,35 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
   DATASETD_RETURN_IF_ERROR(
       socket->Send(attach::Hello{MakeHeader(attach::MessageType::kHello),
                                  static_cast<int32_t>(getpid())}));
-  DATASETD_ASSIGN_OR_RETURN(const AttachSocket::Packet packet,
+  DATASETD_ASSIGN_OR_RETURN(AttachSocket::Packet packet,
                             socket->Receive(limits));
-  if (packet.type() != attach::MessageType::kWelcome) {
+  if (packet.type() != attach::MessageType::kWelcome ||
+      packet.num_descriptors != 1) {
     return absl::InternalError(absl::StrCat(
-        "attach socket ", address.attach_socket_path,
-        " answered HELLO with message ", static_cast<uint32_t>(packet.type())));
+        "socket ", address.socket_path, " answered HELLO with message ",
+        static_cast<uint32_t>(packet.type()), " and ", packet.num_descriptors,
+        " descriptors; WELCOME and one are due"));
   }
   const auto welcome = packet.As<attach::Welcome>();
   return std::unique_ptr<Session>(
       new Session(address, *std::move(socket),
                   std::string(reinterpret_cast<const char*>(welcome.token),
-                              attach::kTokenBytes)));
+                              attach::kTokenBytes),
+                  std::move(packet.descriptors[0])));
 }
 
-Session::Session(Address address, AttachSocket socket, std::string token)
+Session::Session(Address address, AttachSocket socket, std::string token,
+                 GuardedFd requests)
     : address_(std::move(address)),
       token_(std::move(token)),
       fork_generation_(ForkGeneration()),
       socket_(std::move(socket)) {
   grpc::ChannelArguments arguments;
-  // Do not share a subchannel: after a failure in another session this one
-  // would wait for its back-off.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(64 << 20);
-  stubs_ = std::make_unique<Stubs>(grpc::CreateCustomChannel(
-      address_.target(), grpc::InsecureChannelCredentials(), arguments));
+  const int fd = requests.Release();
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  stubs_ = std::make_unique<Stubs>(grpc::CreateCustomInsecureChannelFromFd(
+      address_.socket_path, fd, arguments));
   was_refused_threads_ = !CanMakeThread();
 }
 
@@ -137,9 +140,7 @@ absl::Status Session::CheckProcess() const {
   return ForkedError("this datasetd client");
 }
 
-void Session::Prepare(grpc::ClientContext* context,
-                      absl::Duration timeout) const {
-  context->AddMetadata(attach::kSessionTokenMetadataKey, token_);
+void Session::Prepare(grpc::ClientContext* context, absl::Duration timeout) {
   if (timeout < kLongestTimeout) {
     context->set_deadline(std::chrono::system_clock::now() +
                           absl::ToChronoNanoseconds(timeout));
@@ -154,7 +155,9 @@ absl::Status Session::ToStatus(const grpc::Status& status) {
   if (absl::IsDeadlineExceeded(said) && said.message() == "Deadline Exceeded") {
     return absl::DeadlineExceededError(
         absl::StrCat("the daemon at ", address_.socket_path,
-                     " did not answer in time: it is stopped, or hangs"));
+                     " did not answer in time: it is stopped or hangs, or this "
+                     "user has as many calls as its user_limits.max_calls "
+                     "allows"));
   }
   if (!MayBeTheDaemonsEnd(said.code())) return said;
   const bool is_unavailable = absl::IsUnavailable(said);

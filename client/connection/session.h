@@ -1,5 +1,6 @@
 // One process's connection to a daemon: the attach connection that identifies
-// the process, and a gRPC channel whose calls carry the session's token.
+// the process, and the gRPC connection that came with it. Neither is made anew:
+// when one ends, the session has ended.
 //
 // The daemon keeps the session's datasets until the session is destroyed or the
 // process ends. Thread-safe. In a child of fork() every call fails, and the
@@ -43,13 +44,13 @@ class Session {
   // Returns FAILED_PRECONDITION(kForked) in a child.
   absl::Status CheckProcess() const;
 
-  // Adds the token, and `timeout` as the deadline unless it is infinite.
-  void Prepare(grpc::ClientContext* context, absl::Duration timeout) const;
+  // Sets `timeout` as the deadline unless it is infinite.
+  static void Prepare(grpc::ClientContext* context, absl::Duration timeout);
 
   // Converts the status of a call. UNAVAILABLE becomes the daemon's GOODBYE on
   // the attach connection, or kDaemonGone. If that connection has ended, so do
-  // the other codes that a call may return when its daemon ends: CANCELLED,
-  // UNKNOWN, INTERNAL and UNAUTHENTICATED.
+  // the other codes that a call may return when its daemon or its session ends:
+  // CANCELLED, UNKNOWN, INTERNAL and UNAUTHENTICATED.
   absl::Status ToStatus(const grpc::Status& status);
 
   // For unary calls: see UnaryCall.
@@ -74,7 +75,9 @@ class Session {
     v1::DatasetService::Stub datasets;
   };
 
-  Session(Address address, AttachSocket socket, std::string token);
+  // `requests` is the gRPC connection.
+  Session(Address address, AttachSocket socket, std::string token,
+          GuardedFd requests);
 
   const Address address_;
   const std::string token_;

@@ -2,24 +2,15 @@
 
 #include <google/protobuf/descriptor.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "base/clock.h"
 
 namespace datasetd::client {
 namespace {
-
-constexpr absl::Duration kShortestPause = absl::Milliseconds(2);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
-// With less time left the refusal is the answer: an attempt that its deadline
-// ends would say less.
-constexpr absl::Duration kShortestAttempt = absl::Seconds(1);
 
 constexpr char kBrokenOff[] = "waiting for the daemon's answer was broken off";
 
@@ -38,55 +29,26 @@ std::string PathOf(const google::protobuf::Descriptor* type) {
   std::abort();  // not a request
 }
 
-// Whether the daemon refused the call for the moment and there is time for
-// another attempt; pauses before it returns true. CANCELLED in `status` if
-// on_wait returned false.
-bool ShouldRetry(absl::Duration deadline, const CallLimits& limits,
-                 absl::Duration* pause, grpc::Status* status) {
-  if (!IsRefusedForNow(static_cast<absl::StatusCode>(status->error_code()),
-                       status->error_message()) ||
-      deadline - MonotonicNow() < *pause + kShortestAttempt) {
-    return false;
-  }
-  absl::SleepFor(*pause);
-  *pause = std::min(2 * *pause, kLongestPause);
-  if (limits.MayGoOn()) return true;
-  *status = {grpc::StatusCode::CANCELLED, kBrokenOff};
-  return false;
-}
-
-// Calls `attempt` until the daemon does not refuse it for the moment.
 template <typename Attempt>
 grpc::Status Call(Session* session, const google::protobuf::Message& request,
                   const CallLimits& limits, const Attempt& attempt) {
   const std::string path = PathOf(request.GetDescriptor());
-  const absl::Duration deadline = MonotonicNow() + limits.timeout;
-  absl::Duration pause = kShortestPause;
-  grpc::Status status;
-  do {
-    grpc::ClientContext context;
-    session->Prepare(&context, deadline - MonotonicNow());
-    CallQueue queue;
-    bool is_cancelled = false;
-    status = attempt(&context, path, &queue, [&] {
-      if (is_cancelled || limits.MayGoOn()) return;
-      is_cancelled = true;
-      context.TryCancel();
-    });
-    if (is_cancelled && !status.ok()) {
-      status = {grpc::StatusCode::CANCELLED, kBrokenOff};
-    }
-  } while (ShouldRetry(deadline, limits, &pause, &status));
+  grpc::ClientContext context;
+  session->Prepare(&context, limits.timeout);
+  CallQueue queue;
+  bool is_cancelled = false;
+  const grpc::Status status = attempt(&context, path, &queue, [&] {
+    if (is_cancelled || limits.MayGoOn()) return;
+    is_cancelled = true;
+    context.TryCancel();
+  });
+  if (is_cancelled && !status.ok()) {
+    return {grpc::StatusCode::CANCELLED, kBrokenOff};
+  }
   return status;
 }
 
 }  // namespace
-
-// As the daemon's CallGuard says it.
-bool IsRefusedForNow(absl::StatusCode code, absl::string_view message) {
-  return code == absl::StatusCode::kResourceExhausted &&
-         absl::StartsWith(message, "this user has too many calls at a time");
-}
 
 CallQueue::~CallQueue() {
   queue_.Shutdown();

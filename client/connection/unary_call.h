@@ -1,8 +1,4 @@
 // gRPC calls without a thread, which poll on_wait while they wait.
-//
-// A daemon lets a user have so many calls at a time and refuses the next one at
-// once. Many feeds of one user may call at the same moment, so a refused call
-// is made again until its time is over.
 
 #ifndef DATASETD_CLIENT_CONNECTION_UNARY_CALL_H_
 #define DATASETD_CLIENT_CONNECTION_UNARY_CALL_H_
@@ -11,8 +7,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "client/connection/call_limits.h"
 #include "client/connection/session.h"
 
@@ -35,12 +29,8 @@ class CallQueue {
   grpc::CompletionQueue queue_;
 };
 
-// True if the daemon refused the call because its user has too many at a time.
-bool IsRefusedForNow(absl::StatusCode code, absl::string_view message);
-
 // Calls the method that takes messages of `request`'s type. CANCELLED if
-// on_wait returned false before the answer arrived; RESOURCE_EXHAUSTED if the
-// user had too many calls all the time.
+// on_wait returned false before the answer arrived.
 //
 // REQUIRES: a unary method whose response is of `response`'s type.
 grpc::Status UnaryCall(Session* session,

@@ -178,7 +178,7 @@ void PrivateDaemon::StopIfUnused() {
   Signal(SIGUSR1);
   // It removes its sockets at once if it ends.
   if (!AwaitEnd(kAnswerTimeout) &&
-      access((directory_ + "/attach.sock").c_str(), F_OK) != 0) {
+      access((directory_ + "/datasetd.sock").c_str(), F_OK) != 0) {
     AwaitEnd(kStopTimeout);
   }
 }

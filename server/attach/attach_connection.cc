@@ -163,13 +163,14 @@ AttachConnection::Message AttachConnection::Parse(MessageType type,
   return message;
 }
 
-bool AttachConnection::BecomeSession(const SessionTable::Opened& opened) {
+bool AttachConnection::BecomeSession(const SessionTable::Opened& opened,
+                                     int requests) {
   role_ = Role::kSession;
   token_ = opened.token;
   session_id_ = opened.session_id;
   auto welcome = NewMessage<attach::Welcome>(MessageType::kWelcome);
   std::copy(token_.begin(), token_.end(), welcome.token);
-  return SendSeqpacket(fd(), &welcome, sizeof(welcome));
+  return SendSeqpacket(fd(), &welcome, sizeof(welcome), {&requests, 1});
 }
 
 bool AttachConnection::BecomeLease(uint64_t feed_id,

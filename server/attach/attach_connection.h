@@ -87,7 +87,8 @@ class AttachConnection {
   }
   // Each returns false if the client does not take the message. The first
   // REQUIRES: new; the second: new or reading.
-  bool BecomeSession(const SessionTable::Opened& opened);
+  // `requests` is the client's end of its gRPC connection, which is copied.
+  bool BecomeSession(const SessionTable::Opened& opened, int requests);
   bool BecomeLease(uint64_t feed_id, absl::Span<const int> descriptors);
   bool SendRefused(const absl::Status& status);
   bool SendGoodbye(attach::GoodbyeCode code, const std::string& reason);

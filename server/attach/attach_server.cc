@@ -1,5 +1,6 @@
 #include "server/attach/attach_server.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -31,8 +32,8 @@ constexpr size_t kMaxClosings = 64;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
-    FileDescriptor listener, SessionTable* sessions, FeedTable* feeds,
-    DatasetRegistry* datasets, Observer observer,
+    FileDescriptor listener, SessionTable* sessions, RpcGate* gate,
+    FeedTable* feeds, DatasetRegistry* datasets, Observer observer,
     std::function<void()> on_tick) {
   FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -40,8 +41,8 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
     return absl::ErrnoToStatus(errno, "attach: epoll or eventfd");
   }
   std::unique_ptr<AttachServer> server(new AttachServer(
-      std::move(listener), std::move(epoll), std::move(wake), sessions, feeds,
-      datasets, std::move(observer), std::move(on_tick)));
+      std::move(listener), std::move(epoll), std::move(wake), sessions, gate,
+      feeds, datasets, std::move(observer), std::move(on_tick)));
   if (!server->Watch(server->listener_.get()) ||
       !server->Watch(server->wake_.get())) {
     return absl::ErrnoToStatus(errno, "attach: epoll_ctl");
@@ -53,12 +54,14 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
 
 AttachServer::AttachServer(FileDescriptor listener, FileDescriptor epoll,
                            FileDescriptor wake, SessionTable* sessions,
-                           FeedTable* feeds, DatasetRegistry* datasets,
-                           Observer observer, std::function<void()> on_tick)
+                           RpcGate* gate, FeedTable* feeds,
+                           DatasetRegistry* datasets, Observer observer,
+                           std::function<void()> on_tick)
     : listener_(std::move(listener)),
       epoll_(std::move(epoll)),
       wake_(std::move(wake)),
       sessions_(sessions),
+      gate_(gate),
       feeds_(feeds),
       datasets_(datasets),
       observer_(std::move(observer)),
@@ -89,6 +92,14 @@ void AttachServer::EndLeases(std::vector<uint64_t> feed_ids,
   Wake();
 }
 
+void AttachServer::EndSession(uint64_t session_id, std::string reason) {
+  {
+    MutexLock lock(&mutex_);
+    session_ends_.push_back({session_id, std::move(reason)});
+  }
+  Wake();
+}
+
 void AttachServer::BeginDrain(std::string reason) {
   is_draining_.store(true);
   {
@@ -103,6 +114,9 @@ void AttachServer::BeginDrain(std::string reason) {
 void AttachServer::Wake() { eventfd_write(wake_.get(), 1); }
 
 void AttachServer::DrainPendingEvents(absl::Duration timeout) {
+  // In this order: the thread is busy before it reads what was sent.
+  pollfd pending = {.fd = epoll_.get(), .events = POLLIN, .revents = 0};
+  if (poll(&pending, 1, 0) == 0 && !is_busy_.load()) return;
   const uint64_t number = barrier_.Ask();
   Wake();
   barrier_.Await(number, timeout);
@@ -133,7 +147,9 @@ void AttachServer::Run() {
         static_cast<int64_t>(clients_.size() + processes_.size() + 2);
     const bool is_awaited = barrier_.EndRound(num_events, max_events);
     const int timeout = is_awaited ? 0 : kTickMilliseconds;
+    is_busy_.store(false);
     num_events = epoll_wait(epoll_.get(), events, kMaxEvents, timeout);
+    is_busy_.store(true);
     for (int i = 0; i < num_events; ++i) {
       const int fd = events[i].data.fd;
       if (fd == listener_.get()) {
@@ -142,6 +158,7 @@ void AttachServer::Run() {
         eventfd_t count;
         eventfd_read(fd, &count);
         SendGoodbyes();
+        EndSessions();
         FinishReads();
       } else if (processes_.count(fd) > 0) {
         OnProcessEnd(fd);
@@ -277,8 +294,19 @@ bool AttachServer::OnHello(AttachConnection& connection,
     return RefuseWhileDraining(connection);
   }
   if (!opened.ok()) return Refuse(connection, opened.status());
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
+                 ends) != 0) {
+    sessions_->Close(opened->token);
+    return Refuse(connection, absl::ResourceExhaustedError(kNoDescriptorLeft));
+  }
+  gate_->Open({.session_id = opened->session_id,
+               .uid = connection.uid(),
+               .pid = connection.pid()},
+              FileDescriptor(ends[0]));
   --num_new_;
-  return connection.BecomeSession(*opened);
+  const FileDescriptor requests(ends[1]);
+  return connection.BecomeSession(*opened, requests.get());
 }
 
 bool AttachServer::OnAttachFeed(AttachConnection& connection,
@@ -446,6 +474,7 @@ void AttachServer::Close(int fd, bool is_slab_unused) {
       break;
     case Role::kSession:
       sessions_->Close(connection->token());
+      gate_->Close(connection->session_id());
       feeds_->EndSession(connection->session_id());
       datasets_->ReleaseSession(connection->session_id());
       break;
@@ -506,6 +535,28 @@ void AttachServer::SendGoodbyes() {
       connection.BecomeEnding();
       feeds_->EndLease(connection.feed_id());
     }
+  }
+}
+
+void AttachServer::EndSessions() {
+  std::vector<SessionEnd> ends;
+  {
+    MutexLock lock(&mutex_);
+    ends.swap(session_ends_);
+  }
+  for (const SessionEnd& end : ends) {
+    const auto found = std::find_if(
+        clients_.begin(), clients_.end(), [&end](const auto& client) {
+          const AttachConnection& connection = *client.second.connection;
+          return connection.role() == Role::kSession &&
+                 connection.session_id() == end.session_id;
+        });
+    if (found == clients_.end()) continue;
+    if (!end.reason.empty()) {
+      found->second.connection->SendGoodbye(attach::GoodbyeCode::kSessionEnded,
+                                            end.reason);
+    }
+    Close(found->first);
   }
 }
 

@@ -1,16 +1,17 @@
-// The attach socket: identifies clients and ties what they hold to their
+// The daemon's socket: identifies clients and ties what they hold to their
 // connections. Messages: proto/attach_protocol.h.
 //
-// A connection that sends Hello is a session; one that sends a session's token
-// and a feed is that feed's lease. The end of a session releases what it holds
-// and its feeds that were never attached. The end of a lease stops production
-// at once; the slab is freed when the client sends Detached or its process
-// exits (seen by pidfd). One thread; its I/O never blocks: arrays are read, and
-// connections and what clients sent are closed, on threads of their users. A
-// connection is closed if it does not introduce itself within 5 s; if there are
-// too many such connections and it is the oldest of the user who has most of
-// them; if it sends a message out of order, of a wrong size or with descriptors
-// that are not due; or if it does not take what it is sent.
+// A connection that sends Hello is a session, and gets a second one for its
+// RPCs; one that sends a session's token and a feed is that feed's lease. The
+// end of a session, by either of its connections, ends its RPCs and releases
+// what it holds and its feeds that were never attached. The end of a lease
+// stops production at once; the slab is freed when the client sends Detached or
+// its process exits (seen by pidfd). One thread; its I/O never blocks: arrays
+// are read, and connections and what clients sent are closed, on threads of
+// their users. A connection is closed if it does not introduce itself within 5
+// s; if there are too many such connections and it is the oldest of the user
+// who has most of them; if it sends a message out of order, of a wrong size or
+// with descriptors that are not due; or if it does not take what it is sent.
 //
 // Thread-safe.
 
@@ -41,6 +42,7 @@
 #include "server/attach/user_threads.h"
 #include "server/feed/feed_table.h"
 #include "server/registry/dataset_registry.h"
+#include "server/rpc/rpc_gate.h"
 
 namespace datasetd {
 
@@ -56,11 +58,11 @@ class AttachServer {
       std::function<void(const char* event, uint32_t uid, int32_t pid,
                          absl::FunctionRef<std::string()> detail)>;
 
-  // The tables outlive the server. `on_tick` (may be null) is called every
+  // The pointers outlive the server. `on_tick` (may be null) is called every
   // second on the server's thread.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Start(
-      FileDescriptor listener, SessionTable* sessions, FeedTable* feeds,
-      DatasetRegistry* datasets, Observer observer,
+      FileDescriptor listener, SessionTable* sessions, RpcGate* gate,
+      FeedTable* feeds, DatasetRegistry* datasets, Observer observer,
       std::function<void()> on_tick);
   // Closes all connections; the table keeps the feeds' slabs.
   ~AttachServer();
@@ -68,6 +70,9 @@ class AttachServer {
   // Sends a goodbye to the leases of these feeds and ends them.
   void EndLeases(std::vector<uint64_t> feed_ids, attach::GoodbyeCode code,
                  std::string reason);
+
+  // Ends a session, if it is open, with a goodbye unless `reason` is empty.
+  void EndSession(uint64_t session_id, std::string reason);
 
   // Says goodbye to the sessions, and refuses new sessions and leases by a
   // goodbye.
@@ -95,6 +100,10 @@ class AttachServer {
     attach::GoodbyeCode code;
     std::string reason;
   };
+  struct SessionEnd {
+    uint64_t session_id;
+    std::string reason;
+  };
 
   // Of the arrays of a client's feed, or of its other weights.
   struct ReadResult {
@@ -105,8 +114,8 @@ class AttachServer {
   };
 
   AttachServer(FileDescriptor listener, FileDescriptor epoll,
-               FileDescriptor wake, SessionTable* sessions, FeedTable* feeds,
-               DatasetRegistry* datasets, Observer observer,
+               FileDescriptor wake, SessionTable* sessions, RpcGate* gate,
+               FeedTable* feeds, DatasetRegistry* datasets, Observer observer,
                std::function<void()> on_tick);
   void Run();
   void Wake();
@@ -143,6 +152,7 @@ class AttachServer {
   void Close(int fd, bool is_slab_unused = false);
   void OnProcessEnd(int pidfd);
   void SendGoodbyes();
+  void EndSessions();
   void ExpireHandshakes();
   bool Watch(int fd);
   void CountLeases(int change);
@@ -151,6 +161,7 @@ class AttachServer {
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
   SessionTable* const sessions_;
+  RpcGate* const gate_;
   FeedTable* const feeds_;
   DatasetRegistry* const datasets_;
   const Observer observer_;
@@ -159,9 +170,12 @@ class AttachServer {
 
   mutable Mutex mutex_;
   std::vector<Goodbye> goodbyes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<SessionEnd> session_ends_ ABSL_GUARDED_BY(mutex_);
   std::vector<ReadResult> read_results_ ABSL_GUARDED_BY(mutex_);
   int num_leases_ ABSL_GUARDED_BY(mutex_) = 0;
   EventBarrier barrier_;
+  // False while the thread has processed all that it took from epoll_.
+  std::atomic<bool> is_busy_ = true;
   std::atomic<bool> is_stopping_ = false;
   std::atomic<bool> is_draining_ = false;
 

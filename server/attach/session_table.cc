@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace datasetd {
 
@@ -54,7 +56,35 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
 
 void SessionTable::Close(const SessionToken& token) {
   MutexLock lock(&mutex_);
-  sessions_.erase(token);
+  const auto found = sessions_.find(token);
+  if (found == sessions_.end()) return;
+  const auto connection = std::find_if(
+      connections_.begin(), connections_.end(), [&](const auto& entry) {
+        return entry.second.session_id == found->second.session_id;
+      });
+  if (connection != connections_.end()) connections_.erase(connection);
+  sessions_.erase(found);
+}
+
+void SessionTable::SetConnection(uint64_t session_id, int descriptor) {
+  MutexLock lock(&mutex_);
+  // That of an earlier connection whose session is about to be closed.
+  connections_.erase(descriptor);
+  for (const auto& [token, caller] : sessions_) {
+    if (caller.session_id == session_id) connections_[descriptor] = caller;
+  }
+}
+
+absl::StatusOr<Caller> SessionTable::OfConnection(
+    absl::string_view peer) const {
+  int descriptor = 0;
+  if (absl::ConsumePrefix(&peer, "fd:") &&
+      absl::SimpleAtoi(peer, &descriptor)) {
+    MutexLock lock(&mutex_);
+    const auto found = connections_.find(descriptor);
+    if (found != connections_.end()) return found->second;
+  }
+  return absl::UnauthenticatedError("the session of this call has ended");
 }
 
 bool SessionTable::CloseIfEmpty() {
@@ -76,10 +106,8 @@ absl::StatusOr<Caller> SessionTable::Find(absl::string_view token) const {
     const auto found = sessions_.find(key);
     if (found != sessions_.end()) return found->second;
   }
-  return absl::UnauthenticatedError(absl::StrCat(
-      "no live session has this token: keep the attach connection open that "
-      "gave it, and send it as metadata '",
-      attach::kSessionTokenMetadataKey, "'"));
+  return absl::UnauthenticatedError(
+      "no live session has this token: keep the connection open that gave it");
 }
 
 size_t SessionTable::num_sessions() const {

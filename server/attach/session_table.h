@@ -1,5 +1,5 @@
-// The live sessions: a random token per connected client, and the client's
-// identity from the kernel. Thread-safe.
+// The live sessions: for each connected client its identity from the kernel, a
+// random token and its gRPC connection. Thread-safe.
 
 #ifndef DATASETD_SERVER_ATTACH_SESSION_TABLE_H_
 #define DATASETD_SERVER_ATTACH_SESSION_TABLE_H_
@@ -34,6 +34,14 @@ class SessionTable {
   absl::StatusOr<Opened> Open(uint32_t uid, int32_t pid, int32_t own_pid = 0);
   void Close(const SessionToken& token);
 
+  // Calls on the connection that gRPC has at this descriptor are the session's
+  // until it is closed. The number may be another session's once gRPC has
+  // closed the descriptor.
+  void SetConnection(uint64_t session_id, int descriptor);
+  // `peer` is a value of grpc::ServerContext::peer().
+  //   UNAUTHENTICATED  the connection is that of no live session
+  absl::StatusOr<Caller> OfConnection(absl::string_view peer) const;
+
   // Refuses new sessions and returns true, if there are none. Reopen undoes it.
   bool CloseIfEmpty();
   void Reopen();
@@ -51,6 +59,7 @@ class SessionTable {
   const uint32_t daemon_uid_;
   mutable Mutex mutex_;
   std::map<SessionToken, Caller> sessions_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, Caller> connections_ ABSL_GUARDED_BY(mutex_);  // by descriptor
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };

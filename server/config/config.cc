@@ -30,7 +30,6 @@ namespace datasetd {
 namespace {
 
 constexpr absl::Duration kMaxTimeout = absl::Hours(24);
-constexpr uint32_t kMaxConnections = 1 << 20;
 constexpr uint32_t kMaxPort = 65535;
 // The unit's TasksMax=4096 has room for them.
 constexpr uint32_t kMaxHostThreads = 1024;
@@ -141,7 +140,6 @@ absl::Status CheckNumbers(const v1::Config& config) {
            {"push_spool_mib", config.push_spool_mib(), kMaxCacheMib},
            {"max_unused_percent", config.max_unused_percent(), 100},
            {"text_budget_mib", config.text_budget_mib(), kMaxMib},
-           {"max_connections", config.max_connections(), kMaxConnections},
            {"max_inflated_mib", config.max_inflated_mib(), kMaxCacheMib},
            {"transform_limits.max_side", transform.max_side(), kMaxSide},
            {"transform_limits.max_scratch_mib", transform.max_scratch_mib(),
@@ -239,7 +237,6 @@ void ApplyDefaults(v1::Config* config) {
   complete.set_slab_export("auto");
   complete.set_max_sessions(1024);
   complete.set_max_feeds(1024);
-  complete.set_max_connections(4096);
   complete.set_max_inflated_mib(64 << 10);
   complete.set_push_spool_mib(config->has_cache() ? 64 << 10 : 1 << 10);
   complete.set_max_datasets(1024);
@@ -254,13 +251,6 @@ void ApplyDefaults(v1::Config* config) {
   complete.MergeFrom(*config);
   *config = std::move(complete);
 
-  if (config->attach_socket_path().empty()) {
-    const std::string& path = config->socket_path();
-    const size_t slash = path.rfind('/');
-    config->set_attach_socket_path(absl::StrCat(
-        slash == std::string::npos ? "" : path.substr(0, slash + 1),
-        "attach.sock"));
-  }
   if (config->decode_memory_mib() == 0) {
     constexpr uint64_t kDefaultDecodeMib = 2048;
     const uint64_t least =
@@ -274,9 +264,6 @@ void ApplyDefaults(v1::Config* config) {
   if (!config->has_attach_timeout()) {
     config->mutable_attach_timeout()->set_seconds(10);
   }
-  if (!config->has_idle_timeout()) {
-    config->mutable_idle_timeout()->set_seconds(600);
-  }
   if (!config->has_send_timeout()) {
     config->mutable_send_timeout()->set_seconds(10);
   }
@@ -288,12 +275,6 @@ void ApplyDefaults(v1::Config* config) {
 absl::Status ValidateConfig(const v1::Config& config) {
   DATASETD_RETURN_IF_ERROR(
       CheckSocketPath("socket_path", config.socket_path()));
-  DATASETD_RETURN_IF_ERROR(
-      CheckSocketPath("attach_socket_path", config.attach_socket_path()));
-  if (config.attach_socket_path() == config.socket_path()) {
-    return Error("attach_socket_path", config.attach_socket_path(),
-                 "another path than socket_path");
-  }
   DATASETD_RETURN_IF_ERROR(CheckSocketMode(config.socket_mode()));
   std::set<std::string> devices;
   for (int i = 0; i < config.devices_size(); ++i) {
@@ -315,7 +296,6 @@ absl::Status ValidateConfig(const v1::Config& config) {
         std::tuple("evict_unused_after", config.evict_unused_after(), true),
         std::tuple("device_wait", config.device_wait(), true),
         std::tuple("attach_timeout", config.attach_timeout(), false),
-        std::tuple("idle_timeout", config.idle_timeout(), false),
         std::tuple("send_timeout", config.send_timeout(), false),
         std::tuple("receive_timeout", config.receive_timeout(), false)}) {
     DATASETD_RETURN_IF_ERROR(CheckTimeout(key, timeout, may_be_zero));

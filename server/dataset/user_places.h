@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/mutex.h"
 #include "server/dataset/per_user_limit.h"
 
@@ -63,6 +65,32 @@ class UserPlaces {
   //   RESOURCE_EXHAUSTED  all places are taken, or all of this user's
   absl::StatusOr<Place> Take(uint32_t uid, bool is_privileged = false) {
     MutexLock lock(&mutex_);
+    return TakeLocked(uid, is_privileged);
+  }
+
+  // As Take, but waits for a place while `may_wait`, which is polled.
+  absl::StatusOr<Place> Await(uint32_t uid,
+                              absl::FunctionRef<bool()> may_wait) {
+    constexpr absl::Duration kPollPeriod = absl::Milliseconds(100);
+    absl::StatusOr<Place> place;
+    const auto has_place = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      place = TakeLocked(uid, /*is_privileged=*/false);
+      return place.ok();
+    };
+    while (true) {
+      {
+        MutexLock lock(&mutex_);
+        if (mutex_.AwaitWithTimeout(Condition(&has_place), kPollPeriod)) {
+          return place;
+        }
+      }
+      if (!may_wait()) return place;
+    }
+  }
+
+ private:
+  absl::StatusOr<Place> TakeLocked(uint32_t uid, bool is_privileged)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found = num_taken_.find(uid);
     const uint64_t own = found == num_taken_.end() ? 0 : found->second;
     const uint64_t max_own = max_own_.Of(is_privileged);
@@ -75,7 +103,6 @@ class UserPlaces {
     return Place(this, uid);
   }
 
- private:
   void Return(uint32_t uid) {
     MutexLock lock(&mutex_);
     --total_;

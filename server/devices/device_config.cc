@@ -206,33 +206,30 @@ absl::StatusOr<std::unique_ptr<MemoryBudget>> OpenPinnedBudget(
       "pinned_budget_mib");
 }
 
-absl::Status NameSockets(v1::Config* config) {
-  for (std::string* const path :
-       {config->mutable_socket_path(), config->mutable_attach_socket_path()}) {
-    if (!absl::StrContains(*path, kGpuPlaceholder)) continue;
-    const std::vector<std::string> names = DeviceNames(*config);
-    if (names.front() == "cpu") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "socket '", *path, "': ", kGpuPlaceholder,
-          " stands for the UUID of the first device, and that is cpu; name a "
-          "GPU first in 'devices', or write another path"));
-    }
-    DATASETD_ASSIGN_OR_RETURN(const std::string uuid,
-                              DeviceUuid(names.front()));
-    *path = absl::StrReplaceAll(*path, {{kGpuPlaceholder, uuid}});
-    if (path->size() >= sizeof(sockaddr_un::sun_path)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "socket '", *path, "' has ", path->size(),
-          " bytes; a Unix socket takes ", sizeof(sockaddr_un::sun_path) - 1));
-    }
-    std::error_code error;
-    const auto directory = std::filesystem::path(*path).parent_path();
-    std::filesystem::create_directories(directory, error);
-    if (error) {
-      return absl::Status(absl::ErrnoToStatusCode(error.value()),
-                          absl::StrCat("directory ", directory.string(),
-                                       " of the socket: ", error.message()));
-    }
+absl::Status NameSocket(v1::Config* config) {
+  std::string& path = *config->mutable_socket_path();
+  if (!absl::StrContains(path, kGpuPlaceholder)) return absl::OkStatus();
+  const std::vector<std::string> names = DeviceNames(*config);
+  if (names.front() == "cpu") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "socket '", path, "': ", kGpuPlaceholder,
+        " stands for the UUID of the first device, and that is cpu; name a "
+        "GPU first in 'devices', or write another path"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(const std::string uuid, DeviceUuid(names.front()));
+  path = absl::StrReplaceAll(path, {{kGpuPlaceholder, uuid}});
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "socket '", path, "' has ", path.size(), " bytes; a Unix socket takes ",
+        sizeof(sockaddr_un::sun_path) - 1));
+  }
+  std::error_code error;
+  const auto directory = std::filesystem::path(path).parent_path();
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::Status(absl::ErrnoToStatusCode(error.value()),
+                        absl::StrCat("directory ", directory.string(),
+                                     " of the socket: ", error.message()));
   }
   return absl::OkStatus();
 }

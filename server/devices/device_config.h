@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<MemoryBudget>> OpenPinnedBudget(
 // where OpenDevices does not use that.
 //   INVALID_ARGUMENT  the first device is no GPU, or a path becomes too long
 // Also errors of OpenDevices, and of making the directory.
-absl::Status NameSockets(v1::Config* config);
+absl::Status NameSocket(v1::Config* config);
 
 // The kinds of memory export that 'slab_export' allows; empty: all.
 //   INVALID_ARGUMENT  it names none

@@ -420,7 +420,7 @@ void FeedTable::BeginEnd(FeedRecord& record) {
     if (arrays != nullptr) arrays->Cancel();
   }
   record.info.phase = FeedPhase::kEnding;
-  ++num_ending_;
+  ++num_ending_[record.info.owner.uid];
 }
 
 void FeedTable::Free(uint64_t feed_id) {
@@ -469,7 +469,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
     if (slab_use == SlabUse::kUsed) {
       record.slab = std::move(slab);
       record.info.phase = FeedPhase::kLingering;
-      --num_ending_;
+      CountEnded(record);
       Tell("lingering", record);
       return;
     }
@@ -481,8 +481,13 @@ void FeedTable::FreeNow(uint64_t feed_id) {
   MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   Tell("freed", *found->second);
+  CountEnded(*found->second);
   records_.erase(found);
-  --num_ending_;
+}
+
+void FeedTable::CountEnded(const FeedRecord& record) {
+  const auto count = num_ending_.find(record.info.owner.uid);
+  if (--count->second == 0) num_ending_.erase(count);
 }
 
 void FeedTable::EndPending(
@@ -538,9 +543,10 @@ std::vector<uint64_t> FeedTable::Drop(
   return attached;
 }
 
-void FeedTable::AwaitEnded(absl::Duration timeout) const {
-  const auto have_ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return num_ending_ == 0;
+void FeedTable::AwaitEnded(absl::Duration timeout,
+                           std::optional<uint32_t> uid) const {
+  const auto have_ended = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return uid.has_value() ? num_ending_.count(*uid) == 0 : num_ending_.empty();
   };
   MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(Condition(&have_ended), timeout);

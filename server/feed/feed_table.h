@@ -25,6 +25,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -154,10 +155,11 @@ class FeedTable {
   // As DropPending, for the feeds on a device that has failed.
   std::vector<uint64_t> DropDevice(const std::string& device);
 
-  // Blocks until no feed is `ending`, at most for `timeout`. A feed that has
-  // ended no longer uses its dataset, and its memory is free; that of arrays
-  // which are being read, soon.
-  void AwaitEnded(absl::Duration timeout) const;
+  // Blocks until no feed is `ending`, or none of this user's, at most for
+  // `timeout`. A feed that has ended no longer uses its dataset, and its memory
+  // is free; that of arrays which are being read, soon.
+  void AwaitEnded(absl::Duration timeout,
+                  std::optional<uint32_t> uid = std::nullopt) const;
 
   // Returns feeds of datasets that the caller may see, ordered by id: at most
   // `limit` of those with an id greater than `after`.
@@ -197,6 +199,9 @@ class FeedTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the feed to `ending`. REQUIRES: it is not ending.
   void BeginEnd(FeedRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts a feed that is no longer `ending`.
+  void CountEnded(const FeedRecord& record)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Queues the feed's memory for the reaper. REQUIRES: it is `ending`, and
   // nothing of it runs.
   void Free(uint64_t feed_id);
@@ -216,7 +221,7 @@ class FeedTable {
   std::map<uint64_t, std::unique_ptr<FeedRecord>> records_
       ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
-  int num_ending_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint32_t, int> num_ending_ ABSL_GUARDED_BY(mutex_);  // by user
   // Totals by device: number of feeds opened, and the counters of feeds that
   // have ended.
   std::map<std::string, FeedTotals> ended_ ABSL_GUARDED_BY(mutex_);

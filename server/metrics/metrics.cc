@@ -368,12 +368,6 @@ void AddRequests(const RequestCounter& requests, const AttachServer& attach,
 
 void AddConnections(const RpcGate::Counters& counters, const CallGuard& calls,
                     Page& page) {
-  page.Gauge("datasetd_rpc_connections",
-             "Number of connections to the gRPC socket.", {},
-             counters.num_connections);
-  page.Counter("datasetd_rpc_refused_connections_total",
-               "Number of gRPC connections refused over a limit.", {},
-               counters.num_refused);
   page.Counter("datasetd_rpc_abusive_connections_total",
                "Number of gRPC connections closed because the client cancelled "
                "too many calls or sent too many frames outside of calls.",

@@ -2,11 +2,6 @@
 
 #include <grpc/grpc.h>
 #include <grpcpp/support/interceptor.h>
-#include <pthread.h>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 
 namespace datasetd {
 namespace {
@@ -14,12 +9,6 @@ namespace {
 using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::InterceptorBatchMethods;
 using grpc::experimental::ServerRpcInfo;
-
-// Maximum delay between a call's deadline and its end.
-constexpr absl::Duration kTick = absl::Milliseconds(500);
-constexpr absl::string_view kOwnMethods = "/datasetd.v1.";
-constexpr absl::string_view kReflectionMethods = "/grpc.reflection.";
-constexpr char kRefused[] = "this user has too many calls at a time";
 
 }  // namespace
 
@@ -56,18 +45,7 @@ class CallGuard::Interceptor final : public grpc::experimental::Interceptor {
     // The reference keeps the call alive for the thread that cancels it.
     call_ = info_->server_context()->c_call();
     grpc_call_ref(call_);
-    const bool has_place = guard_->Enter(key_, call_);
-    const absl::string_view method = info_->method();
-    if (absl::StartsWith(method, kReflectionMethods) &&
-        !guard_->options_.has_reflection) {
-      grpc_call_cancel_with_status(
-          call_, GRPC_STATUS_UNIMPLEMENTED,
-          "reflection is off: 'grpc_reflection' of the daemon's configuration",
-          nullptr);
-    } else if (!has_place && !absl::StartsWith(method, kOwnMethods)) {
-      grpc_call_cancel_with_status(call_, GRPC_STATUS_RESOURCE_EXHAUSTED,
-                                   kRefused, nullptr);
-    }
+    guard_->Enter(key_, call_);
   }
 
   CallGuard* const guard_;
@@ -90,46 +68,25 @@ class CallGuard::Factory final
   CallGuard* const guard_;
 };
 
-CallGuard::CallGuard(const Options& options, const PeerTable* peers,
-                     const Clock* clock)
-    : options_(options), peers_(peers), clock_(clock) {
-  thread_ = std::thread([this] { Run(); });
-}
-
-CallGuard::~CallGuard() {
-  {
-    MutexLock lock(&mutex_);
-    is_stopping_ = true;
-  }
-  thread_.join();
-}
-
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
 CallGuard::MakeInterceptorFactory() {
   return std::make_unique<Factory>(this);
 }
 
-absl::Status CallGuard::CheckPlace(const grpc::ServerContextBase& call) const {
+int CallGuard::num_calls(uint32_t uid) const {
   MutexLock lock(&mutex_);
-  const auto found = calls_.find(&call);
-  if (found == calls_.end() || !found->second.is_refused) {
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      kRefused, ": there may be ", options_.max_calls_per_user,
-      ", which is 'user_limits.max_calls' of the configuration; try again when "
-      "some have ended"));
+  const auto found = num_calls_.find(uid);
+  return found == num_calls_.end() ? 0 : found->second;
 }
 
-bool CallGuard::Enter(Key key, grpc_call* call) {
-  const std::optional<uint32_t> uid = peers_->Find(key->peer());
+void CallGuard::Enter(Key key, grpc_call* call) {
+  const auto caller = sessions_->OfConnection(key->peer());
   MutexLock lock(&mutex_);
   Call& entered = calls_[key];
-  entered = {.call = call, .uid = uid};
-  if (uid.has_value()) {
-    entered.is_refused = ++num_calls_[*uid] > options_.max_calls_per_user;
-  }
-  return !entered.is_refused;
+  entered = {.call = call};
+  if (!caller.ok()) return;
+  entered.uid = caller->uid;
+  ++num_calls_[caller->uid];
 }
 
 void CallGuard::Leave(Key key) {
@@ -160,28 +117,19 @@ void CallGuard::SetDeadlineLocked(Key key, Call& call,
   if (deadline != absl::InfiniteDuration()) deadlines_.insert({deadline, key});
 }
 
-void CallGuard::Run() {
-  pthread_setname_np(pthread_self(), "call_guard");
-  const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return is_stopping_ || !deadlines_.empty();
-  };
-  while (true) {
-    std::vector<grpc_call*> stalled;
-    {
-      MutexLock lock(&mutex_, Condition(&has_work));
-      // Polls, so that calls do not wake this thread.
-      mutex_.AwaitWithTimeout(Condition(&is_stopping_), kTick);
-      if (is_stopping_) return;
-      stalled = TakeStalled();
-    }
-    // Without the lock: cancelling may end calls on this thread.
-    for (grpc_call* const call : stalled) {
-      num_stalled_.fetch_add(1, std::memory_order_relaxed);
-      grpc_call_cancel_with_status(call, GRPC_STATUS_DEADLINE_EXCEEDED,
-                                   "the client did not read or write in time",
-                                   nullptr);
-      grpc_call_unref(call);
-    }
+void CallGuard::EndStalled() {
+  std::vector<grpc_call*> stalled;
+  {
+    MutexLock lock(&mutex_);
+    stalled = TakeStalled();
+  }
+  // Without the lock: cancelling may end calls on this thread.
+  for (grpc_call* const call : stalled) {
+    num_stalled_.fetch_add(1, std::memory_order_relaxed);
+    grpc_call_cancel_with_status(call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                                 "the client did not read or write in time",
+                                 nullptr);
+    grpc_call_unref(call);
   }
 }
 

@@ -1,9 +1,6 @@
-// A gRPC interceptor that limits each user's share of the call threads and ends
-// calls whose client does not read or write. Applies to all services and
-// methods.
-//
-// A call above the share is refused: by RequestContext for the daemon's own
-// services, else by cancelling it. Thread-safe.
+// A gRPC interceptor that counts the running calls of each user, and ends calls
+// whose client does not read or write. Applies to all services and methods.
+// Thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_CALL_GUARD_H_
 #define DATASETD_SERVER_RPC_CALL_GUARD_H_
@@ -17,26 +14,21 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/cleanup/cleanup.h"
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "server/rpc/peer_table.h"
+#include "server/attach/session_table.h"
 
 namespace datasetd {
 
 class CallGuard {
  public:
   struct Options {
-    int max_calls_per_user = 0;
-    // True if gRPC's reflection service answers; it is registered in any case.
-    bool has_reflection = false;
     // Time limits for a client to take a response, and to send the next message
     // of a stream.
     absl::Duration send_timeout;
@@ -44,15 +36,18 @@ class CallGuard {
   };
 
   // Both pointers outlive the guard.
-  CallGuard(const Options& options, const PeerTable* peers, const Clock* clock);
-  // REQUIRES: no call is running.
-  ~CallGuard();
+  CallGuard(const Options& options, const SessionTable* sessions,
+            const Clock* clock)
+      : options_(options), sessions_(sessions), clock_(clock) {}
 
   CallGuard(const CallGuard&) = delete;
   CallGuard& operator=(const CallGuard&) = delete;
 
-  //   RESOURCE_EXHAUSTED  the call exceeds its user's share
-  absl::Status CheckPlace(const grpc::ServerContextBase& call) const;
+  // Calls that run, of sessions of this user.
+  int num_calls(uint32_t uid) const;
+  // Cancels the calls whose deadline has passed. To be called about once a
+  // second.
+  void EndStalled();
 
   // While the result exists, the client must send within receive_timeout;
   // otherwise the call is cancelled and reads from it fail. Nothing happens
@@ -79,31 +74,26 @@ class CallGuard {
   struct Call {
     grpc_call* call = nullptr;
     std::optional<uint32_t> uid;
-    bool is_refused = false;
     absl::Duration deadline = absl::InfiniteDuration();
   };
   using Key = const grpc::ServerContextBase*;
 
-  // False if the call exceeds its user's share.
-  bool Enter(Key key, grpc_call* call);
+  void Enter(Key key, grpc_call* call);
   void Leave(Key key);
   void SetDeadline(Key key, absl::Duration timeout);
   void SetDeadlineLocked(Key key, Call& call, absl::Duration deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Run();
   // Returns calls whose deadline has passed; the caller unrefs each.
   std::vector<grpc_call*> TakeStalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
-  const PeerTable* const peers_;
+  const SessionTable* const sessions_;
   const Clock* const clock_;
   std::atomic<uint64_t> num_stalled_ = 0;
   mutable Mutex mutex_;
-  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<Key, Call> calls_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, int> num_calls_ ABSL_GUARDED_BY(mutex_);
   std::set<std::pair<absl::Duration, Key>> deadlines_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;
 };
 
 }  // namespace datasetd

@@ -1,12 +1,9 @@
 #include "server/rpc/rpc_gate.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,92 +18,46 @@ namespace {
 
 constexpr size_t kTurnBytes = 64 << 10;
 constexpr int kMaxEvents = 64;
-constexpr int kMaxAccepts = 16;
 constexpr int kTurnsPerRound = 16;
 constexpr absl::Duration kGateTick = absl::Seconds(1);
 // Tick while a user waits for a rate limit.
 constexpr absl::Duration kShortTick = absl::Milliseconds(20);
 
-// A client sends the preface as soon as it is connected.
-constexpr absl::Duration kPrefaceTimeout = absl::Seconds(5);
 // Time for the rest of a frame.
 constexpr absl::Duration kFrameTimeout = absl::Seconds(10);
 // Time for a client to read when the socket is full of responses.
 constexpr absl::Duration kReadTimeout = absl::Seconds(60);
-// Time for a client to check its connection, which gRPC's clients do every 5 s.
-constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(30);
-
-constexpr int kDescriptorsPerConnection = 3;
-// Descriptors passed to gRPC cycle through a range of this size, so that a
-// number is not soon reused for another user's connection.
-constexpr int kDescriptorRange = 16384;
-
-constexpr uint64_t kWakeKey = 0;
-constexpr uint64_t kListenerKey = 1;
+// No session's.
+constexpr uint64_t kWakeKey = UINT64_MAX;
 constexpr uint32_t kInput = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
 uint64_t KeyOf(uint64_t id, RpcRelay::Side side) {
   return id << 1 | static_cast<uint64_t>(side);
 }
 
-int DescriptorLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
-}
-
-FileDescriptor OpenSpare() {
-  return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
-}
-
-bool IsShortage(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS ||
-         error == ENOMEM;
-}
-
 }  // namespace
 
-int MaxRpcConnections() {
-  return std::max(1, DescriptorLimit() / 2 / kDescriptorsPerConnection);
-}
-
-absl::StatusOr<std::unique_ptr<RpcGate>> RpcGate::Start(
-    FileDescriptor listener, const Options& options, PeerTable* peers,
-    const Clock* clock, Serve serve, Observer observer) {
+absl::StatusOr<std::unique_ptr<RpcGate>> RpcGate::Start(Parts parts) {
   FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  FileDescriptor spare = OpenSpare();
-  if (!epoll.has_value() || !wake.has_value() || !spare.has_value()) {
-    return absl::ErrnoToStatus(errno, "gRPC gate: epoll, eventfd or /dev/null");
+  if (!epoll.has_value() || !wake.has_value()) {
+    return absl::ErrnoToStatus(errno, "gRPC gate: epoll or eventfd");
   }
-  std::unique_ptr<RpcGate> gate(new RpcGate(
-      std::move(listener), std::move(epoll), std::move(wake), options, peers,
-      clock, std::move(serve), std::move(observer)));
-  gate->spare_ = std::move(spare);
-  gate->Listen(true);
-  if (!gate->is_listening_ ||
-      !gate->Watch(gate->wake_.get(), kWakeKey, EPOLLIN, EPOLL_CTL_ADD)) {
+  std::unique_ptr<RpcGate> gate(
+      new RpcGate(std::move(epoll), std::move(wake), std::move(parts)));
+  if (!gate->Watch(gate->wake_.get(), kWakeKey, EPOLLIN, EPOLL_CTL_ADD)) {
     return absl::ErrnoToStatus(errno, "gRPC gate: epoll_ctl");
   }
   gate->thread_ = std::thread([g = gate.get()] { g->Run(); });
   return gate;
 }
 
-RpcGate::RpcGate(FileDescriptor listener, FileDescriptor epoll,
-                 FileDescriptor wake, const Options& options, PeerTable* peers,
-                 const Clock* clock, Serve serve, Observer observer)
-    : listener_(std::move(listener)),
-      epoll_(std::move(epoll)),
+RpcGate::RpcGate(FileDescriptor epoll, FileDescriptor wake, Parts parts)
+    : epoll_(std::move(epoll)),
       wake_(std::move(wake)),
-      options_(options),
-      peers_(peers),
-      clock_(clock),
-      serve_(std::move(serve)),
-      observer_(std::move(observer)),
-      now_(clock->Monotonic()),
+      parts_(std::move(parts)),
+      now_(parts_.clock->Monotonic()),
       next_tick_(now_ + kGateTick),
-      lowest_descriptor_(std::min(DescriptorLimit() / 2, kDescriptorRange)),
-      next_descriptor_(lowest_descriptor_),
       buffer_(kTurnBytes) {}
 
 RpcGate::~RpcGate() {
@@ -114,6 +65,22 @@ RpcGate::~RpcGate() {
   is_stopping_.store(true);
   Wake();
   thread_.join();
+}
+
+void RpcGate::Open(const Caller& session, FileDescriptor connection) {
+  Give({session, std::move(connection)});
+}
+
+void RpcGate::Close(uint64_t session_id) {
+  Give({{.session_id = session_id}, FileDescriptor()});
+}
+
+void RpcGate::Give(Order order) {
+  {
+    MutexLock lock(&mutex_);
+    orders_.push_back(std::move(order));
+  }
+  Wake();
 }
 
 void RpcGate::CloseDoor() {
@@ -140,7 +107,7 @@ void RpcGate::Run() {
   while (!is_stopping_.load()) {
     const int num_events =
         epoll_wait(epoll_.get(), events, kMaxEvents, TimeoutMilliseconds());
-    now_ = clock_->Monotonic();
+    now_ = parts_.clock->Monotonic();
     for (int i = 0; i < num_events; ++i) {
       OnEvent(events[i].data.u64, events[i].events);
     }
@@ -151,11 +118,11 @@ void RpcGate::Run() {
   }
   for (auto& [id, relay] : relays_) {
     if (!relay->is_connected()) continue;
-    while (relay->Move(Side::kServer, /*may_open=*/true,
-                       absl::MakeSpan(buffer_), now_) == Result::kMore) {
+    while (relay->Move(Side::kServer, /*max_calls=*/0, absl::MakeSpan(buffer_),
+                       now_) == Result::kMore) {
     }
   }
-  while (!relays_.empty()) Close(relays_.begin()->first);
+  while (!relays_.empty()) Drop(relays_.begin()->first);
 }
 
 int RpcGate::TimeoutMilliseconds() const {
@@ -165,20 +132,10 @@ int RpcGate::TimeoutMilliseconds() const {
 }
 
 void RpcGate::OnEvent(uint64_t key, uint32_t events) {
-  if (key == kListenerKey) {
-    for (int i = 0; i < kMaxAccepts && Accept(); ++i) {
-    }
-    return;
-  }
   if (key == kWakeKey) {
     eventfd_t count;
     eventfd_read(wake_.get(), &count);
-    MutexLock lock(&mutex_);
-    if (is_closing_ && !is_closed_) {
-      is_door_open_ = false;
-      Listen(false);
-      is_closed_ = true;
-    }
+    TakeOrders();
     return;
   }
   const uint64_t id = key >> 1;
@@ -188,7 +145,7 @@ void RpcGate::OnEvent(uint64_t key, uint32_t events) {
   RpcRelay& relay = *found->second;
   // Bytes that such a client sent before are dropped, like an abandoned call.
   if (side == Side::kClient && (events & (EPOLLRDHUP | EPOLLHUP)) != 0) {
-    Close(id);
+    End(id, "");
     return;
   }
   if ((events & EPOLLOUT) != 0) {
@@ -201,68 +158,37 @@ void RpcGate::OnEvent(uint64_t key, uint32_t events) {
   Enqueue(id, relay);
 }
 
-bool RpcGate::Accept() {
-  FileDescriptor fd(
-      accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!fd.has_value()) {
-    if (IsShortage(errno)) TurnAway();
-    return false;
+void RpcGate::TakeOrders() {
+  std::vector<Order> orders;
+  {
+    MutexLock lock(&mutex_);
+    orders.swap(orders_);
+    is_door_open_ = !is_closing_;
+    is_closed_ = is_closing_;
   }
-  ucred client = {};
-  socklen_t size = sizeof(client);
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &client, &size) != 0) {
-    return true;
+  for (Order& order : orders) {
+    const uint64_t id = order.session.session_id;
+    if (relays_.count(id) > 0) Drop(id);
+    if (order.connection.has_value()) {
+      Accept(order.session, std::move(order.connection));
+    }
   }
-  auto& user = users_[client.uid];
-  if (user == nullptr) user = std::make_unique<RpcUser>(client.uid, now_);
-  const bool is_too_many =
-      user->num_connections >= options_.max_connections_per_user;
-  if (is_too_many ||
-      static_cast<int>(relays_.size()) >= options_.max_connections) {
-    counters_.num_refused.fetch_add(1, std::memory_order_relaxed);
-    Report(*user, "connection refused", client.pid,
-           is_too_many ? "the user has as many as user_limits.max_connections "
-                         "allows"
-                       : "there are as many as max_connections allows");
-    return true;
-  }
-  const uint64_t id = ++num_accepted_;
-  const int descriptor = fd.get();
-  auto relay =
-      std::make_unique<RpcRelay>(std::move(fd), client.uid, client.pid, now_);
-  relay->last_stream = now_;
-  if (!Watch(descriptor, KeyOf(id, Side::kClient), kInput, EPOLL_CTL_ADD)) {
-    return true;
-  }
+}
+
+void RpcGate::Accept(const Caller& session, FileDescriptor connection) {
+  const uint64_t id = session.session_id;
+  auto& user = users_[session.uid];
+  if (user == nullptr) user = std::make_unique<RpcUser>(session.uid, now_);
   ++user->num_connections;
-  counters_.num_connections.fetch_add(1, std::memory_order_relaxed);
+  const int fd = connection.get();
+  auto& relay = relays_[id];
+  relay = std::make_unique<RpcRelay>(std::move(connection), session.uid,
+                                     session.pid, now_);
+  if (!Watch(fd, KeyOf(id, Side::kClient), kInput, EPOLL_CTL_ADD)) {
+    End(id, "the daemon cannot watch another connection");
+    return;
+  }
   Enqueue(id, *relay);
-  relays_[id] = std::move(relay);
-  return true;
-}
-
-void RpcGate::TurnAway() {
-  spare_ = FileDescriptor();
-  const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd >= 0) {
-    counters_.num_refused.fetch_add(1, std::memory_order_relaxed);
-    close(fd);
-  } else if (IsShortage(errno)) {
-    Listen(false);
-  }
-  spare_ = OpenSpare();
-}
-
-void RpcGate::Listen(bool listen) {
-  if (listen == is_listening_) return;
-  if (listen) {
-    is_listening_ =
-        Watch(listener_.get(), kListenerKey, EPOLLIN, EPOLL_CTL_ADD);
-  } else {
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-    is_listening_ = false;
-    next_tick_ = std::min(next_tick_, now_ + kShortTick);
-  }
 }
 
 void RpcGate::Enqueue(uint64_t id, RpcRelay& relay) {
@@ -314,12 +240,20 @@ void RpcGate::Hold(uint64_t id, RpcRelay& relay, RpcUser& user) {
   user.held.push_back(id);
 }
 
+int RpcGate::NumAllowed(const RpcUser& user) const {
+  const int max_calls = parts_.max_calls_per_user;
+  if (user.IsPaused(now_) || parts_.num_running(user.uid) >= 2 * max_calls) {
+    return 0;
+  }
+  return std::max(0, max_calls - user.num_streams);
+}
+
 void RpcGate::Unhold(RpcUser& user) {
-  if (!user.IsHeld(now_)) LookAgain(user);
+  if (!user.held.empty() && NumAllowed(user) > 0) LookAgain(user);
 }
 
 void RpcGate::EndExemption(RpcUser& user) {
-  user.exempt = 0;
+  user.exempt = RpcUser::kNobody;
   if (!user.IsPaused(now_)) LookAgain(user);
 }
 
@@ -339,7 +273,7 @@ bool RpcGate::Admit(uint64_t id, RpcRelay& relay, RpcUser& user) {
     case RpcRelay::Preface::kPartial:
       return false;
     case RpcRelay::Preface::kWrong:
-      Close(id);
+      End(id, "it speaks another protocol than HTTP/2");
       return false;
     case RpcRelay::Preface::kComplete:
       break;
@@ -352,45 +286,31 @@ bool RpcGate::Admit(uint64_t id, RpcRelay& relay, RpcUser& user) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
                  ends) != 0) {
-    counters_.num_refused.fetch_add(1, std::memory_order_relaxed);
-    Report(user, "connection refused", relay.pid, "no descriptor is left");
-    Close(id);
+    End(id, "the daemon has no file descriptor left");
     return false;
   }
   relay.Connect(FileDescriptor(ends[0]));
-  FileDescriptor server = MoveUp(FileDescriptor(ends[1]));
+  FileDescriptor server(ends[1]);
   if (!Watch(ends[0], KeyOf(id, Side::kServer), kInput, EPOLL_CTL_ADD)) {
-    Close(id);
+    End(id, "the daemon cannot watch another connection");
     return false;
   }
-  relay.server_descriptor = server.get();
-  peers_->Add(server.get(), relay.uid);
-  serve_(std::move(server));
+  parts_.serve(id, std::move(server));
   user.ChargeArrival(now_);
   return true;
 }
 
-FileDescriptor RpcGate::MoveUp(FileDescriptor fd) {
-  const int moved = fcntl(fd.get(), F_DUPFD_CLOEXEC, next_descriptor_);
-  // The descriptor limit may have been lowered, or all higher numbers are in
-  // use.
-  if (moved < 0) {
-    next_descriptor_ = lowest_descriptor_;
-    return fd;
-  }
-  next_descriptor_ = moved + 1 < lowest_descriptor_ + kDescriptorRange
-                         ? moved + 1
-                         : lowest_descriptor_;
-  return FileDescriptor(moved);
-}
-
 bool RpcGate::Move(uint64_t id, RpcRelay& relay, RpcUser& user, Side from) {
-  const bool may_open = !user.IsHeld(now_) || user.exempt == id;
-  Result result = relay.Move(from, may_open, absl::MakeSpan(buffer_), now_);
-  if (result == Result::kHeld && user.MayExempt() &&
+  const auto move = [&] {
+    const int max_calls =
+        user.exempt == id ? RpcLeash::kMaxStreams : NumAllowed(user);
+    return relay.Move(from, max_calls, absl::MakeSpan(buffer_), now_);
+  };
+  Result result = move();
+  if (result == Result::kHeld && user.exempt == RpcUser::kNobody &&
       relay.leash().has_unsent()) {
     user.exempt = id;
-    result = relay.Move(from, true, absl::MakeSpan(buffer_), now_);
+    result = move();
   }
   CountStreams(relay, user);
   if (user.exempt == id && !relay.leash().has_unsent()) EndExemption(user);
@@ -415,10 +335,10 @@ bool RpcGate::Move(uint64_t id, RpcRelay& relay, RpcUser& user, Side from) {
       counters_.num_abusive.fetch_add(1, std::memory_order_relaxed);
       Report(user, "connection closed", relay.pid, relay.reason());
       relay.SayEnhanceYourCalm();
-      Close(id);
+      End(id, relay.reason());
       return false;
     case Result::kClosed:
-      Close(id);
+      End(id, from == Side::kServer ? "gRPC closed its connection" : "");
       return false;
   }
   return false;
@@ -429,11 +349,15 @@ void RpcGate::CountStreams(RpcRelay& relay, RpcUser& user) {
   if (num_streams == relay.num_streams) return;
   user.num_streams += num_streams - relay.num_streams;
   relay.num_streams = num_streams;
-  relay.last_stream = now_;
   Unhold(user);
 }
 
-void RpcGate::Close(uint64_t id) {
+void RpcGate::End(uint64_t id, const std::string& reason) {
+  Drop(id);
+  parts_.on_end(id, reason);
+}
+
+void RpcGate::Drop(uint64_t id) {
   const auto found = relays_.find(id);
   const std::unique_ptr<RpcRelay> relay = std::move(found->second);
   relays_.erase(found);
@@ -442,36 +366,22 @@ void RpcGate::Close(uint64_t id) {
   user.num_streams -= relay->num_streams;
   user.ChargeAbandoned(
       relay->leash().TakeAbandoned() + relay->leash().num_streams(), now_);
-  if (relay->server_descriptor >= 0) peers_->Remove(relay->server_descriptor);
-  counters_.num_connections.fetch_sub(1, std::memory_order_relaxed);
   if (user.exempt == id) EndExemption(user);
   Unhold(user);
 }
 
 void RpcGate::Tick() {
   next_tick_ = now_ + kGateTick;
-  if (!spare_.has_value()) spare_ = OpenSpare();
-  if (is_door_open_) Listen(true);
-  std::vector<uint64_t> expired;
+  std::map<uint64_t, const char*> expired;
   for (const auto& [id, relay] : relays_) {
-    if (relay->num_streams > 0) relay->last_stream = now_;
-    const bool is_silent =
-        !relay->is_connected() && now_ - relay->accepted > kPrefaceTimeout;
-    const bool is_slow = now_ - relay->leash().partial_since() > kFrameTimeout;
-    const bool is_unread =
-        now_ - relay->blocked_since(Side::kServer) > kReadTimeout;
-    const absl::Duration idle = now_ - relay->last_stream;
-    if (idle > options_.idle_timeout && relay->is_connected() &&
-        !relay->is_told_goodbye) {
-      relay->is_told_goodbye = relay->SayGoodbye();
+    if (now_ - relay->leash().partial_since() > kFrameTimeout) {
+      expired[id] = "a frame of its requests was not sent to the end in time";
+    } else if (now_ - relay->blocked_since(Side::kServer) > kReadTimeout) {
+      expired[id] = "answers to its requests were not read in time";
     }
-    const bool is_idle =
-        idle > options_.idle_timeout +
-                   std::max(options_.idle_timeout, kGoodbyeTimeout);
-    if (is_silent || is_slow || is_unread || is_idle) expired.push_back(id);
   }
   counters_.num_expired.fetch_add(expired.size(), std::memory_order_relaxed);
-  for (const uint64_t id : expired) Close(id);
+  for (const auto& [id, reason] : expired) End(id, reason);
   for (auto it = users_.begin(); it != users_.end();) {
     RpcUser& user = *it->second;
     Unhold(user);
@@ -490,7 +400,7 @@ void RpcGate::Report(RpcUser& user, const char* event, pid_t pid,
   if (*num_left_out > 0) {
     absl::StrAppend(&text, " (and ", *num_left_out, " times before)");
   }
-  observer_(event, user.uid, pid, text);
+  parts_.observer(event, user.uid, pid, text);
 }
 
 }  // namespace datasetd

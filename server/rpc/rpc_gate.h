@@ -1,16 +1,14 @@
-// A proxy between clients and gRPC: accepts connections, identifies their
-// users, and forwards bytes within the limits of the connection (rpc_leash.h)
-// and of the user.
+// A proxy between the sessions' gRPC connections and gRPC: forwards bytes
+// within the limits of the connection (rpc_leash.h) and of the user.
 //
-// It always accepts: a connection above its user's share, or for which there is
-// no descriptor, is accepted and closed. A connection is passed to gRPC once
-// its client speaks HTTP/2, and is closed if it exceeds its limits. Users take
-// turns, and so do the connections of each; a turn moves at most 64 KiB. A user
-// who abandons calls faster than they can be cleaned up, or reconnects too
-// often, must wait.
+// A connection is passed to gRPC once its client speaks HTTP/2, and is closed
+// if it exceeds its limits. Users take turns, and so do the connections of
+// each; a turn moves at most 64 KiB. A user who has as many calls as one may
+// have, who abandons calls faster than they can be cleaned up, or who comes
+// back too often, must wait.
 //
-// One thread, which never blocks on a connection and buffers no bytes for a
-// client that does not read.
+// One thread, which never blocks on a connection and buffers no more than one
+// turn's bytes for any. Thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_RPC_GATE_H_
 #define DATASETD_SERVER_RPC_RPC_GATE_H_
@@ -33,7 +31,7 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
-#include "server/rpc/peer_table.h"
+#include "server/dataset/caller.h"
 #include "server/rpc/rpc_relay.h"
 #include "server/rpc/rpc_user.h"
 
@@ -41,35 +39,38 @@ namespace datasetd {
 
 class RpcGate {
  public:
-  struct Options {
-    int max_connections = 0;
-    int max_connections_per_user = 0;
-    // A client whose connection had no call for this long is asked to close it,
-    // which it does at its next read. If it does not, the connection is closed
-    // after the same time again, at least 30 s.
-    absl::Duration idle_timeout;
+  struct Parts {
+    // Calls of one user that gRPC has at a time; others wait.
+    int max_calls_per_user = 0;
+    // Returns the calls of a user that run. If they are twice as many as that,
+    // since many were abandoned and have not noticed, others wait, too.
+    std::function<int(uint32_t uid)> num_running;
+    const Clock* clock = nullptr;  // outlives the gate
+    // Passes gRPC's end of a session's connection to gRPC.
+    std::function<void(uint64_t session_id, FileDescriptor connection)> serve;
+    // Called when a connection ends otherwise than by Close or by the gate's
+    // end. `reason` is empty if the client closed it.
+    std::function<void(uint64_t session_id, const std::string& reason)> on_end;
+    // For the log: called at most once a minute per user and event.
+    std::function<void(const char* event, uint32_t uid, int32_t pid,
+                       const std::string& detail)>
+        observer;
   };
   struct Counters {
-    std::atomic<uint64_t> num_connections = 0;  // current
-    std::atomic<uint64_t> num_refused = 0;      // above a share
     std::atomic<uint64_t> num_abusive = 0;
-    std::atomic<uint64_t> num_expired = 0;  // idle, silent or not reading
+    std::atomic<uint64_t> num_expired = 0;  // silent in a frame, or not reading
   };
-  // Passes gRPC's end of a connection to gRPC.
-  using Serve = std::function<void(FileDescriptor connection)>;
-  // For the log: called at most once a minute per user and event.
-  using Observer = std::function<void(const char* event, uint32_t uid,
-                                      int32_t pid, const std::string& detail)>;
 
-  // `listener` is a non-blocking Unix stream socket. `peers`, which receives
-  // each connection's user, and `clock` outlive the gate.
-  static absl::StatusOr<std::unique_ptr<RpcGate>> Start(
-      FileDescriptor listener, const Options& options, PeerTable* peers,
-      const Clock* clock, Serve serve, Observer observer);
+  static absl::StatusOr<std::unique_ptr<RpcGate>> Start(Parts parts);
 
   // Forwards gRPC's pending responses and closes all connections.
   ~RpcGate();
 
+  // Takes the daemon's end of a session's connection, a non-blocking stream
+  // socket.
+  void Open(const Caller& session, FileDescriptor connection);
+  // Closes a session's connection, if it is open: its calls end.
+  void Close(uint64_t session_id);
   // Passes no more connections to gRPC once this returns.
   void CloseDoor();
 
@@ -78,22 +79,23 @@ class RpcGate {
  private:
   using Side = RpcRelay::Side;
   using Result = RpcRelay::Result;
-  RpcGate(FileDescriptor listener, FileDescriptor epoll, FileDescriptor wake,
-          const Options& options, PeerTable* peers, const Clock* clock,
-          Serve serve, Observer observer);
+  // To open a session's connection, or, without one, to close it.
+  struct Order {
+    Caller session;
+    FileDescriptor connection;
+  };
+
+  RpcGate(FileDescriptor epoll, FileDescriptor wake, Parts parts);
   bool Watch(int fd, uint64_t key, uint32_t events, int operation);
+  void Give(Order order);
   void Wake();
 
   void Run();
   void OnEvent(uint64_t key, uint32_t events);
+  void TakeOrders();
+  void Accept(const Caller& session, FileDescriptor connection);
   int TimeoutMilliseconds() const;
   void Tick();
-
-  // False if no client is waiting.
-  bool Accept();
-  // Accepts a connection with the spare descriptor and closes it.
-  void TurnAway();
-  void Listen(bool listen);
 
   void TakeTurn();
   void Enqueue(uint64_t id, RpcRelay& relay);
@@ -102,51 +104,41 @@ class RpcGate {
   bool Admit(uint64_t id, RpcRelay& relay, RpcUser& user);
   // True if there may be more to move.
   bool Move(uint64_t id, RpcRelay& relay, RpcUser& user, Side from);
+  // The number of calls that the user may open now.
+  int NumAllowed(const RpcUser& user) const;
   void Hold(uint64_t id, RpcRelay& relay, RpcUser& user);
   // Gives held connections a turn, if new calls may be forwarded.
   void Unhold(RpcUser& user);
   void EndExemption(RpcUser& user);
   void LookAgain(RpcUser& user);
   void CountStreams(RpcRelay& relay, RpcUser& user);
-  void Close(uint64_t id);
+  // Forgets a connection.
+  void Drop(uint64_t id);
+  // Drops it and tells on_end.
+  void End(uint64_t id, const std::string& reason);
   void Report(RpcUser& user, const char* event, pid_t pid, const char* detail);
-  // Moves the descriptor to a number that was not used recently.
-  FileDescriptor MoveUp(FileDescriptor fd);
 
-  FileDescriptor listener_;
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
-  const Options options_;
-  PeerTable* const peers_;
-  const Clock* const clock_;
-  const Serve serve_;
-  const Observer observer_;
+  const Parts parts_;
   Counters counters_;
 
   Mutex mutex_;
+  std::vector<Order> orders_ ABSL_GUARDED_BY(mutex_);
   bool is_closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> is_stopping_ = false;
 
   // Used by the thread only.
-  FileDescriptor spare_;
-  bool is_listening_ = false;
   bool is_door_open_ = true;
   absl::Duration now_;
   absl::Duration next_tick_;
-  uint64_t num_accepted_ = 0;
-  int lowest_descriptor_ = 0;  // of the descriptors that gRPC gets
-  int next_descriptor_ = 0;
-  std::map<uint64_t, std::unique_ptr<RpcRelay>> relays_;
+  std::map<uint64_t, std::unique_ptr<RpcRelay>> relays_;  // by session
   std::map<uint32_t, std::unique_ptr<RpcUser>> users_;
   std::deque<RpcUser*> ready_users_;
   std::vector<uint8_t> buffer_;
   std::thread thread_;
 };
-
-// Maximum number of connections, keeping half of the process's descriptors for
-// other uses.
-int MaxRpcConnections();
 
 }  // namespace datasetd
 

@@ -60,9 +60,15 @@ const char* RpcLeash::CheckToServer(absl::Span<const uint8_t> bytes,
   return reason;
 }
 
-size_t RpcLeash::BytesBeforeCall(absl::Span<const uint8_t> bytes) const {
-  return to_server_.BytesBefore(
-      bytes, [this](const Http2Frame& frame) { return Opens(frame); });
+size_t RpcLeash::BytesBeforeCall(absl::Span<const uint8_t> bytes,
+                                 int max_calls) const {
+  int num_calls = 0;
+  const size_t size =
+      to_server_.BytesBefore(bytes, [&](const Http2Frame& frame) {
+        return Opens(frame) && ++num_calls > max_calls;
+      });
+  // A part of a frame header may pass while a call may.
+  return num_calls <= max_calls && max_calls > 0 ? bytes.size() : size;
 }
 
 bool RpcLeash::has_unsent() const {

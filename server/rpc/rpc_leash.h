@@ -30,9 +30,10 @@ class RpcLeash {
   // connection; then the bytes must not be forwarded.
   const char* CheckToServer(absl::Span<const uint8_t> bytes,
                             absl::Duration now);
-  // The number of `bytes` that come before a new call, at most up to the last
-  // whole frame header.
-  size_t BytesBeforeCall(absl::Span<const uint8_t> bytes) const;
+  // The number of `bytes` that open no more than `max_calls` calls: all of
+  // them, or those before the next call. 0 if max_calls is 0 and the bytes
+  // begin with a call or with a part of a frame header.
+  size_t BytesBeforeCall(absl::Span<const uint8_t> bytes, int max_calls) const;
   // Observes gRPC's responses.
   void SeeToClient(absl::Span<const uint8_t> bytes);
 

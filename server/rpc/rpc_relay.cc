@@ -14,9 +14,7 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kGoawayBytes = 17;
-constexpr uint32_t kNoError = 0x0;
 constexpr uint32_t kEnhanceYourCalm = 0xb;
-constexpr uint32_t kMaxStreamId = 0x7fffffff;
 
 }  // namespace
 
@@ -34,7 +32,7 @@ RpcRelay::Preface RpcRelay::LookForPreface() const {
                                              : Preface::kPartial;
 }
 
-RpcRelay::Result RpcRelay::Move(Side from, bool may_open,
+RpcRelay::Result RpcRelay::Move(Side from, int max_calls,
                                 absl::Span<uint8_t> buffer,
                                 absl::Duration now) {
   const Side to = from == Side::kClient ? Side::kServer : Side::kClient;
@@ -60,28 +58,51 @@ RpcRelay::Result RpcRelay::Move(Side from, bool may_open,
     return Result::kBlocked;
   }
   blocked_since_[Index(from)] = absl::InfiniteDuration();
-  if (from == Side::kClient && !may_open) {
+  if (from == Side::kServer) {
     const ssize_t size =
-        recv(fd(from), buffer.data(), buffer.size(), MSG_PEEK | MSG_DONTWAIT);
+        recv(fd(from), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (size < 0) return errno == EAGAIN ? Result::kIdle : Result::kClosed;
+    if (size == 0) return Result::kClosed;
+    const absl::Span<const uint8_t> bytes =
+        buffer.subspan(0, static_cast<size_t>(size));
+    leash_.SeeToClient(bytes);
+    return Send(from, bytes, now);
+  }
+  return MoveToServer(max_calls, buffer, now);
+}
+
+RpcRelay::Result RpcRelay::MoveToServer(int max_calls,
+                                        absl::Span<uint8_t> buffer,
+                                        absl::Duration now) {
+  const int client = fd(Side::kClient);
+  const auto allowed = [&](ssize_t size) {
+    return leash_.BytesBeforeCall(buffer.subspan(0, static_cast<size_t>(size)),
+                                  max_calls);
+  };
+  if (held_.empty() && max_calls == 0) {
+    // What may not pass stays in the socket.
+    const ssize_t size =
+        recv(client, buffer.data(), buffer.size(), MSG_PEEK | MSG_DONTWAIT);
     if (size > 0) {
-      buffer = buffer.subspan(0, leash_.BytesBeforeCall(buffer.subspan(
-                                     0, static_cast<size_t>(size))));
+      buffer = buffer.subspan(0, allowed(size));
       if (buffer.empty()) return Result::kHeld;
     }
   }
-  const ssize_t size =
-      recv(fd(from), buffer.data(), buffer.size(), MSG_DONTWAIT);
-  if (size < 0) return errno == EAGAIN ? Result::kIdle : Result::kClosed;
-  if (size == 0) return Result::kClosed;
-  const absl::Span<const uint8_t> bytes =
-      buffer.subspan(0, static_cast<size_t>(size));
-  if (from == Side::kServer) {
-    leash_.SeeToClient(bytes);
+  ssize_t size = static_cast<ssize_t>(held_.size());
+  if (size > 0) {
+    std::copy(held_.begin(), held_.end(), buffer.begin());
   } else {
-    reason_ = leash_.CheckToServer(bytes, now);
-    if (reason_ != nullptr) return Result::kAbusive;
+    size = recv(client, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (size < 0) return errno == EAGAIN ? Result::kIdle : Result::kClosed;
+    if (size == 0) return Result::kClosed;
   }
-  return Send(from, bytes, now);
+  const size_t num_allowed = allowed(size);
+  held_.assign(buffer.begin() + num_allowed, buffer.begin() + size);
+  if (num_allowed == 0) return Result::kHeld;
+  const absl::Span<const uint8_t> bytes = buffer.subspan(0, num_allowed);
+  reason_ = leash_.CheckToServer(bytes, now);
+  if (reason_ != nullptr) return Result::kAbusive;
+  return Send(Side::kClient, bytes, now);
 }
 
 RpcRelay::Result RpcRelay::Send(Side from, absl::Span<const uint8_t> bytes,
@@ -100,24 +121,19 @@ RpcRelay::Result RpcRelay::Send(Side from, absl::Span<const uint8_t> bytes,
   return Result::kBlocked;
 }
 
-bool RpcRelay::SendGoaway(uint32_t error, uint32_t last_stream_id) const {
+void RpcRelay::SayEnhanceYourCalm() const {
   if (!leash_.is_answer_at_boundary() || !rest_[Index(Side::kServer)].empty()) {
-    return false;
+    return;
   }
   uint8_t frame[kGoawayBytes] = {0, 0, 8,
                                  static_cast<uint8_t>(Http2FrameType::kGoaway)};
   for (int i = 0; i < 4; ++i) {
-    frame[9 + i] = static_cast<uint8_t>(last_stream_id >> (24 - 8 * i));
-    frame[13 + i] = static_cast<uint8_t>(error >> (24 - 8 * i));
+    frame[9 + i] =
+        static_cast<uint8_t>(leash_.last_stream_id() >> (24 - 8 * i));
+    frame[13 + i] = static_cast<uint8_t>(kEnhanceYourCalm >> (24 - 8 * i));
   }
-  return send(fd(Side::kClient), frame, sizeof(frame),
-              MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(frame);
+  (void)send(fd(Side::kClient), frame, sizeof(frame),
+             MSG_DONTWAIT | MSG_NOSIGNAL);
 }
-
-void RpcRelay::SayEnhanceYourCalm() const {
-  SendGoaway(kEnhanceYourCalm, leash_.last_stream_id());
-}
-
-bool RpcRelay::SayGoodbye() const { return SendGoaway(kNoError, kMaxStreamId); }
 
 }  // namespace datasetd

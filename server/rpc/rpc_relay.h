@@ -1,8 +1,10 @@
-// One client's gRPC connection: its socket and the socket pair to gRPC.
-// Forwards bytes both ways within the connection's limits.
+// One session's gRPC connection: the daemon's end of the client's socket pair,
+// and that of the socket pair to gRPC. Forwards bytes both ways within the
+// connection's limits.
 //
-// Reads from one side only while the other has room, so it buffers nothing. Not
-// thread-safe.
+// Reads from one side only while the other has room. Keeps no more than one
+// turn's bytes: of a client whose turn reached the number of calls that it may
+// open. Not thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_RPC_RELAY_H_
 #define DATASETD_SERVER_RPC_RPC_RELAY_H_
@@ -33,7 +35,7 @@ class RpcRelay {
   };
 
   RpcRelay(FileDescriptor client, uint32_t uid, pid_t pid, absl::Duration now)
-      : uid(uid), pid(pid), accepted(now), leash_(now) {
+      : uid(uid), pid(pid), leash_(now) {
     fds_[0] = std::move(client);
   }
 
@@ -46,16 +48,14 @@ class RpcRelay {
   // Peeks at what the client has sent. REQUIRES: not connected.
   Preface LookForPreface() const;
 
-  // Moves at most buffer.size() bytes; of the client's only what belongs to
-  // open calls, unless it `may_open` others. REQUIRES: connected.
-  Result Move(Side from, bool may_open, absl::Span<uint8_t> buffer,
+  // Moves at most buffer.size() bytes; of the client's only those that open no
+  // more than `max_calls` calls. REQUIRES: connected, and a buffer of the same
+  // size each time.
+  Result Move(Side from, int max_calls, absl::Span<uint8_t> buffer,
               absl::Duration now);
 
   // Sends GOAWAY with ENHANCE_YOUR_CALM, if that is possible without blocking.
   void SayEnhanceYourCalm() const;
-  // Sends GOAWAY, which asks the client to use another connection for its next
-  // call. False if it could not be sent.
-  bool SayGoodbye() const;
 
   RpcLeash& leash() { return leash_; }
   const char* reason() const { return reason_; }
@@ -67,26 +67,24 @@ class RpcRelay {
 
   const uint32_t uid;
   const pid_t pid;
-  const absl::Duration accepted;
   // Set by the gate.
-  int server_descriptor = -1;  // gRPC's end
-  int num_streams = 0;         // as counted for the user
+  int num_streams = 0;  // as counted for the user
   bool is_queued = false;
   bool is_held = false;
   bool is_readable[2] = {true, true};
-  // Time of the last call.
-  absl::Duration last_stream = absl::ZeroDuration();
-  bool is_told_goodbye = false;
 
  private:
   static int Index(Side side) { return static_cast<int>(side); }
-  bool SendGoaway(uint32_t error, uint32_t last_stream_id) const;
+  Result MoveToServer(int max_calls, absl::Span<uint8_t> buffer,
+                      absl::Duration now);
   Result Send(Side from, absl::Span<const uint8_t> bytes, absl::Duration now);
 
   FileDescriptor fds_[2];
   // Bytes read from a side that did not fit; empty unless the kernel ran out of
   // memory.
   std::string rest_[2];
+  // Bytes of the client's that were read and open a call too many.
+  std::string held_;
   absl::Duration blocked_since_[2] = {absl::InfiniteDuration(),
                                       absl::InfiniteDuration()};
   RpcLeash leash_;

@@ -1,13 +1,10 @@
 #include "server/rpc/rpc_server.h"
 
 #include <grpc/support/log.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_posix.h>
 
 #include <chrono>
-#include <string>
-#include <utility>
+#include <climits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -18,7 +15,7 @@
 namespace datasetd {
 namespace {
 
-// A third more than the gate allows one user: see RpcUser::kMaxStreams.
+// More than two users have at a time (RpcGate::Parts::max_calls_per_user).
 constexpr int kMaxRpcThreads = 128;
 constexpr int kMaxMessageBytes = 4 << 20;
 constexpr int kMaxMetadataBytes = 8 << 10;
@@ -34,6 +31,8 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              RpcLeash::kMaxStreams);
+  // An idle client answers no PING: it reads during its calls alone.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);
   // Compressed messages could inflate to a thousand times their size.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
@@ -57,11 +56,8 @@ void LogLine(gpr_log_func_args* line) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
-    FileDescriptor listener, const RpcGate::Options& options,
-    const Parts& parts, RpcGate::Observer observer) {
+    const Parts& parts, RpcGate::Parts gate) {
   gpr_set_log_function(LogLine);
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetLimits(builder);
   std::vector<
@@ -76,30 +72,30 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   std::unique_ptr<grpc::Server> started = builder.BuildAndStart();
   if (started == nullptr) return absl::InternalError("gRPC cannot start");
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(started)));
-  DATASETD_ASSIGN_OR_RETURN(
-      server->gate_,
-      RpcGate::Start(
-          std::move(listener), options, parts.peers, parts.clock,
-          [grpc_server = server->server_.get()](FileDescriptor connection) {
-            grpc::AddInsecureChannelFromFd(grpc_server, connection.Release());
-          },
-          std::move(observer)));
+  gate.num_running = [guard = parts.guard](uint32_t uid) {
+    return guard->num_calls(uid);
+  };
+  // gRPC closes the descriptor when the last call on it has ended, so that its
+  // number is no other connection's before.
+  gate.serve = [grpc_server = server->server_.get(), sessions = parts.sessions](
+                   uint64_t session_id, FileDescriptor connection) {
+    sessions->SetConnection(session_id, connection.get());
+    grpc::AddInsecureChannelFromFd(grpc_server, connection.Release());
+  };
+  DATASETD_ASSIGN_OR_RETURN(server->gate_, RpcGate::Start(std::move(gate)));
   return server;
 }
 
-RpcServer::RpcServer(std::unique_ptr<grpc::Server> server)
-    : server_(std::move(server)) {}
-
 RpcServer::~RpcServer() {
-  if (gate_ != nullptr) gate_->CloseDoor();
-  server_->Shutdown(std::chrono::system_clock::now());
-  server_->Wait();
+  Shutdown();
   // Forwards the last responses.
   gate_.reset();
 }
 
-void RpcServer::SetNotServing() {
-  server_->GetHealthCheckService()->SetServingStatus(false);
+void RpcServer::Shutdown() {
+  if (gate_ != nullptr) gate_->CloseDoor();
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
 }
 
 }  // namespace datasetd

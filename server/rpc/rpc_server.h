@@ -6,14 +6,16 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/clock.h"
-#include "base/file_descriptor.h"
+#include "server/attach/session_table.h"
 #include "server/rpc/call_guard.h"
-#include "server/rpc/peer_table.h"
 #include "server/rpc/request_counter.h"
 #include "server/rpc/rpc_gate.h"
 
@@ -23,31 +25,32 @@ class RpcServer {
  public:
   // All pointers outlive the server.
   struct Parts {
-    PeerTable* peers;
+    SessionTable* sessions;
     CallGuard* guard;
     RequestCounter* requests;
-    const Clock* clock;
     std::vector<grpc::Service*> services;
   };
 
-  // Serves connections to `listener`, a non-blocking Unix stream socket.
+  // Serves the connections that the gate is given, of which this sets
+  // num_running and serve.
   //   INTERNAL  gRPC cannot start
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
-      FileDescriptor listener, const RpcGate::Options& options,
-      const Parts& parts, RpcGate::Observer observer);
-  // Cancels running calls.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Parts& parts,
+                                                          RpcGate::Parts gate);
+  // Cancels running calls, if Shutdown has not.
   ~RpcServer();
 
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
-  // Makes health checks report NOT_SERVING.
-  void SetNotServing();
+  // Takes no more calls, cancels those that run, and waits for their end. The
+  // gate lives until the destructor.
+  void Shutdown();
 
-  const RpcGate::Counters& counters() const { return gate_->counters(); }
+  RpcGate* gate() const { return gate_.get(); }
 
  private:
-  explicit RpcServer(std::unique_ptr<grpc::Server> server);
+  explicit RpcServer(std::unique_ptr<grpc::Server> server)
+      : server_(std::move(server)) {}
 
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<RpcGate> gate_;

@@ -1,5 +1,5 @@
-// The gate's record of a user of the gRPC socket: connections, calls, rate
-// limits and the turns of the user's connections. Not thread-safe.
+// The gate's record of a user: connections, calls, rate limits and the turns of
+// the user's connections. Not thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_RPC_USER_H_
 #define DATASETD_SERVER_RPC_RPC_USER_H_
@@ -19,11 +19,6 @@ namespace datasetd {
 
 class RpcUser {
  public:
-  // Concurrent calls per user. Together with those that one connection can add
-  // in a turn, and those of the exempt one, they are at most 94 and leave a
-  // quarter of gRPC's threads to other users (rpc_server.cc).
-  static constexpr int kMaxStreams = 32;
-
   RpcUser(uint32_t uid, absl::Duration now)
       : uid(uid),
         abandoned_(kAbandonedBurst, kAbandonedPerSecond, now),
@@ -38,17 +33,6 @@ class RpcUser {
 
   // True while a rate limit is exceeded.
   bool IsPaused(absl::Duration now) const { return now < paused_until_; }
-  // True if no new call may be forwarded to gRPC for now; what belongs to open
-  // ones may, unless IsPaused.
-  bool IsHeld(absl::Duration now) const {
-    return IsPaused(now) || num_streams >= kMaxStreams;
-  }
-
-  // True if a connection may become exempt.
-  bool MayExempt() const {
-    return exempt == 0 && num_streams < 2 * kMaxStreams;
-  }
-
   // Empty if `event` was logged less than a minute ago; otherwise the number of
   // times it was suppressed since it was last logged.
   std::optional<uint64_t> TakeLogLine(const std::string& event,
@@ -81,9 +65,10 @@ class RpcUser {
   std::deque<uint64_t> ready;  // connections in the order of their turns
   bool is_ready = false;       // in the list of users who have turns
   std::vector<uint64_t> held;  // connections with bytes that wait for gRPC
-  // The one connection that may open calls beyond kMaxStreams, since the rest
-  // of an open call of it comes behind them; 0: none.
-  uint64_t exempt = 0;
+  // The one connection that may open more calls than the user may, since the
+  // rest of an open call of it comes behind them.
+  static constexpr uint64_t kNobody = UINT64_MAX;
+  uint64_t exempt = kNobody;
 
  private:
   // Limits on abandoned calls that gRPC may not have cleaned up yet.

@@ -54,9 +54,6 @@ class PushStream {
              grpc::ServerReader<v1::PushDatasetRequest>* reader)
       : context_(*context), call_(*call), reader_(*reader) {}
 
-  // True once the client was told that the push has begun.
-  bool is_begun() const { return is_begun_; }
-
   // As PushedSource::NextBlock.
   absl::StatusOr<bool> NextBlock(std::string* block) {
     Begin(kPushByBlocks);
@@ -157,10 +154,8 @@ absl::Status DatasetService::Load(
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             loads_.Take(caller.uid));
-  const auto attempt = [&] {
-    return AwaitLoad(call, request.spec(), caller, writer);
-  };
-  auto info = context_->TryAgainIf(absl::IsResourceExhausted, attempt);
+  context_->AwaitEnds(caller);
+  auto info = AwaitLoad(call, request.spec(), caller, writer);
   if (absl::IsCancelled(info.status())) {
     // Also when its session ends, or the daemon.
     DATASETD_RETURN_IF_ERROR(context_->Authenticate(*call).status());
@@ -227,18 +222,14 @@ absl::Status DatasetService::Push(
   }
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
   DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info, push.is_encoded));
-  const absl::StatusOr<UserPlaces::Place> place = pushes_.Take(caller.uid);
-  if (!place.ok()) {
-    // It is compared when others have been: all ranks of a job may push the
-    // same.
-    const auto present = datasets_->Describe(push.spec.name(), caller);
-    const bool is_there =
-        present.ok() && (present->state == DatasetState::kLoading ||
-                         present->state == DatasetState::kReady);
-    return push.accepts_same && is_there
-               ? absl::AbortedError(place.status().message())
-               : place.status();
-  }
+  // All ranks of a job may push the same: each is compared in its turn.
+  const auto may_wait = [&] {
+    return push.accepts_same && !call->IsCancelled() &&
+           !context_->is_draining();
+  };
+  DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
+                            pushes_.Await(caller.uid, may_wait));
+  context_->AwaitEnds(caller);
   DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
                             PushSamples(call, reader, push, caller));
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, push.spec.name(), caller));
@@ -284,15 +275,9 @@ absl::StatusOr<DatasetInfo> DatasetService::PushSamples(
   if (push.accepts_same) {
     calls.receive_digests = [&] { return stream.ReceiveDigests(); };
   }
-  const auto attempt = [&]() -> absl::StatusOr<DatasetInfo> {
-    DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
-                              OpenPush(call, push, caller, next_block));
-    return datasets_->Push(push.spec, std::move(source), caller, calls);
-  };
-  const auto is_lack = [&](const absl::Status& status) {
-    return absl::IsResourceExhausted(status) && !stream.is_begun();
-  };
-  return context_->TryAgainIf(is_lack, attempt);
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                            OpenPush(call, push, caller, next_block));
+  return datasets_->Push(push.spec, std::move(source), caller, calls);
 }
 
 grpc::Status DatasetService::EstimateLoad(
@@ -396,12 +381,10 @@ grpc::Status DatasetService::UnloadDataset(
 absl::Status DatasetService::Unload(const grpc::ServerContext& call,
                                     const v1::UnloadDatasetRequest& request) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(call));
-  DATASETD_ASSIGN_OR_RETURN(
-      const Replicas replicas,
-      context_->TryAgainIf(absl::IsFailedPrecondition, [&] {
-        return datasets_->Unload(request.name(), request.force(), caller,
-                                 request.spec_id());
-      }));
+  context_->AwaitEnds(caller);
+  DATASETD_ASSIGN_OR_RETURN(const Replicas replicas,
+                            datasets_->Unload(request.name(), request.force(),
+                                              caller, request.spec_id()));
   for (const auto& replica : replicas) end_feeds_(*replica);
   await_saved_();
   return absl::OkStatus();

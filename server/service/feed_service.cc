@@ -17,10 +17,8 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
                                    v1::OpenFeedResponse* response) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-    DATASETD_ASSIGN_OR_RETURN(
-        *response, context_->TryAgainIf(absl::IsResourceExhausted, [&] {
-          return feeds_->Open(*request, caller);
-        }));
+    context_->AwaitEnds(caller);
+    DATASETD_ASSIGN_OR_RETURN(*response, feeds_->Open(*request, caller));
     // If the session ended meanwhile, its feeds were closed before this one
     // existed.
     if (absl::Status ended = context_->Authenticate(*call).status();
@@ -126,22 +124,14 @@ grpc::Status FeedService::ReadSamples(
     grpc::ServerWriter<v1::ReadSamplesResponse>* writer) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-    bool is_begun = false;
+    context_->AwaitEnds(caller);
     const ReadSink sink = {
         .send = [&](const v1::ReadSamplesResponse& message) -> absl::Status {
-          is_begun = true;
           if (writer->Write(message)) return absl::OkStatus();
           return absl::CancelledError("the client reads no answer");
         },
         .is_cancelled = [call] { return call->IsCancelled(); }};
-    const auto is_lack = [&](const absl::Status& status) {
-      return absl::IsResourceExhausted(status) && !is_begun;
-    };
-    const auto attempt = [&]() -> absl::StatusOr<bool> {
-      DATASETD_RETURN_IF_ERROR(feeds_->Read(*request, caller, sink));
-      return true;
-    };
-    return context_->TryAgainIf(is_lack, attempt).status();
+    return feeds_->Read(*request, caller, sink);
   };
   return ToGrpcStatus(run());
 }

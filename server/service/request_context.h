@@ -14,28 +14,28 @@
 #include "server/attach/session_table.h"
 #include "server/dataset/caller.h"
 #include "server/rpc/call_guard.h"
-#include "server/rpc/peer_table.h"
 
 namespace datasetd {
 
 class RequestContext {
  public:
-  // All pointers outlive the context. `peers` and `guard` belong to the gRPC
-  // server; without them connections are not checked. `await_ends` blocks, for
-  // a bounded time, until everything that clients closed before is released.
+  using AwaitEndsFunction = std::function<void(const Caller& caller)>;
+
+  // Both pointers outlive the context; without `guard` streams have no time
+  // limits. `await_ends` blocks, for a bounded time, until everything that
+  // clients closed before, and the caller's feeds that end, are released.
   explicit RequestContext(
-      const SessionTable* sessions, const PeerTable* peers = nullptr,
-      CallGuard* guard = nullptr, std::function<void()> await_ends = [] {})
+      const SessionTable* sessions, CallGuard* guard = nullptr,
+      AwaitEndsFunction await_ends = [](const Caller&) {})
       : sessions_(sessions),
-        peers_(peers),
         guard_(guard),
         await_ends_(std::move(await_ends)) {}
 
-  //   UNAUTHENTICATED     no token, or not one of a live session
-  //   PERMISSION_DENIED   the connection belongs to another user than the
-  //                       session
-  //   RESOURCE_EXHAUSTED  the user has too many concurrent calls
-  absl::StatusOr<Caller> Authenticate(const grpc::ServerContext& call) const;
+  // Returns the session whose connection the call came by.
+  //   UNAUTHENTICATED  it has ended
+  absl::StatusOr<Caller> Authenticate(const grpc::ServerContext& call) const {
+    return sessions_->OfConnection(call.peer());
+  }
   // As Authenticate; UNAVAILABLE while the daemon drains.
   absl::StatusOr<Caller> AdmitWork(const grpc::ServerContext& call) const;
 
@@ -45,26 +45,17 @@ class RequestContext {
     return CallGuard::ExpectMessage(guard_, call);
   }
 
-  // Returns what `attempt` returns, an absl::StatusOr. If `is_lack` of its
-  // status, tries again when what clients closed before is released.
-  template <typename IsLack, typename Attempt>
-  auto TryAgainIf(const IsLack& is_lack, const Attempt& attempt) const {
-    auto result = attempt();
-    if (is_lack(result.status())) {
-      await_ends_();
-      result = attempt();
-    }
-    return result;
-  }
+  // Waits for what the caller closed before: ends come over other connections
+  // than the requests that need what they release.
+  void AwaitEnds(const Caller& caller) const { await_ends_(caller); }
 
   void BeginDrain() { is_draining_.store(true); }
   bool is_draining() const { return is_draining_.load(); }
 
  private:
   const SessionTable* const sessions_;
-  const PeerTable* const peers_;
   CallGuard* const guard_;
-  const std::function<void()> await_ends_;
+  const AwaitEndsFunction await_ends_;
   std::atomic<bool> is_draining_ = false;
 };
 

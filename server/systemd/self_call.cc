@@ -1,13 +1,10 @@
 #include "server/systemd/self_call.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -71,9 +68,6 @@ bool HasAnswer(absl::string_view frames) {
 
 }  // namespace
 
-SelfCall::SelfCall(std::string socket_path, const Clock* clock)
-    : socket_path_(std::move(socket_path)), clock_(clock) {}
-
 absl::Status SelfCall::Check() {
   if (connection_.has_value() && HasCome()) {
     connection_ = FileDescriptor();
@@ -111,30 +105,14 @@ bool SelfCall::HasCome() {
 }
 
 void SelfCall::Begin() {
-  connection_ = FileDescriptor();
-  is_awaited_ = false;
+  connection_ = connect_();
   received_.clear();
-  FileDescriptor connection(
-      socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (!connection.has_value() ||
-      socket_path_.size() >= sizeof(address.sun_path)) {
-    return;
-  }
-  std::memcpy(address.sun_path, socket_path_.data(), socket_path_.size());
-  if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address),
-              sizeof(address)) != 0) {
-    // EAGAIN: nobody accepts connections, which is a call without an answer.
-    is_awaited_ = errno == EAGAIN;
-    return;
-  }
+  is_awaited_ = connection_.has_value();
+  if (!is_awaited_) return;
   const std::string call = Call();
   // The socket is empty and takes it; if not, there is no answer.
-  (void)send(connection.get(), call.data(), call.size(),
+  (void)send(connection_.get(), call.data(), call.size(),
              MSG_NOSIGNAL | MSG_DONTWAIT);
-  connection_ = std::move(connection);
-  is_awaited_ = true;
 }
 
 }  // namespace datasetd

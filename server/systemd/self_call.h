@@ -1,14 +1,12 @@
-// Calls the daemon's own gRPC socket, as a client does, to notice a gRPC that
-// answers nobody.
+// Calls the daemon's own gRPC, to notice one that answers nobody.
 //
-// The call has no session token, so that every daemon that works refuses it; an
+// The call is of no session, so that every daemon that works refuses it; an
 // answer of any kind counts. It is judged once it is kCallAge old, and then
-// made again; a daemon that is busy may miss one answer. Connections that the
-// daemon refuses, because there are too many, count as answers, and so does a
-// socket that cannot be connected to: those are not faults of gRPC. Does not
-// block.
+// made again; a daemon that is busy may miss one answer. A connection that is
+// closed or cannot be made counts as an answer: that is no fault of gRPC. Does
+// not block.
 //
-//   SelfCall self_call(socket_path, &clock);
+//   SelfCall self_call(connect, &clock);
 //   absl::Status status = self_call.Check();  // with each watchdog check
 //
 // Not thread-safe.
@@ -16,7 +14,9 @@
 #ifndef DATASETD_SERVER_SYSTEMD_SELF_CALL_H_
 #define DATASETD_SERVER_SYSTEMD_SELF_CALL_H_
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -31,8 +31,12 @@ class SelfCall {
   static constexpr absl::Duration kCallAge = absl::Seconds(10);
   static constexpr int kMaxMissed = 1;
 
+  // Makes a connection to gRPC, a non-blocking stream socket.
+  using Connect = std::function<FileDescriptor()>;
+
   // `clock` outlives the object.
-  SelfCall(std::string socket_path, const Clock* clock);
+  SelfCall(Connect connect, const Clock* clock)
+      : connect_(std::move(connect)), clock_(clock) {}
 
   // Judges the last call and makes the next if one is due.
   //   DEADLINE_EXCEEDED  more than kMaxMissed calls in a row had no answer
@@ -45,7 +49,7 @@ class SelfCall {
   // Connects and sends the call.
   void Begin();
 
-  const std::string socket_path_;
+  const Connect connect_;
   const Clock* const clock_;
   FileDescriptor connection_;  // while an answer may come
   bool is_awaited_ = false;

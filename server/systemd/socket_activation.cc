@@ -22,8 +22,9 @@ constexpr int kFirstDescriptor = 3;
 constexpr int kMaxDescriptors = 64;
 
 constexpr char kExpected[] =
-    "; expected one ListenStream= and one ListenSequentialPacket=, both "
-    "paths, as in datasetd.socket";
+    "; expected one ListenSequentialPacket= with a path, as in "
+    "datasetd.socket of this version (systemctl daemon-reload, and restart "
+    "datasetd.socket after an upgrade)";
 
 absl::StatusOr<int> SocketOption(int fd, int option) {
   int value = 0;
@@ -60,45 +61,26 @@ absl::Status SetFlags(int fd) {
   return absl::OkStatus();
 }
 
-// Takes descriptors [first, first + count).
-absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count) {
-  std::vector<FileDescriptor> passed;
-  for (int i = 0; i < count; ++i) passed.emplace_back(first + i);
-  ActivatedSockets sockets;
-  for (FileDescriptor& fd : passed) {
-    DATASETD_ASSIGN_OR_RETURN(const int type, SocketOption(fd.get(), SO_TYPE));
-    DATASETD_ASSIGN_OR_RETURN(const int is_listening,
-                              SocketOption(fd.get(), SO_ACCEPTCONN));
-    const std::string path = BoundPath(fd.get());
-    if (is_listening == 0 || path.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "passed socket ", fd.get(), " does not listen on a path", kExpected));
-    }
-    DATASETD_RETURN_IF_ERROR(SetFlags(fd.get()));
-    if (type == SOCK_STREAM && !sockets.grpc.has_value()) {
-      sockets.grpc_path = path;
-      sockets.grpc = std::move(fd);
-    } else if (type == SOCK_SEQPACKET && !sockets.attach.has_value()) {
-      sockets.attach_path = path;
-      sockets.attach = std::move(fd);
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("passed socket ", path, " is one too many", kExpected));
-    }
+absl::StatusOr<ActivatedSocket> ActivatedSocketOf(FileDescriptor fd) {
+  DATASETD_ASSIGN_OR_RETURN(const int type, SocketOption(fd.get(), SO_TYPE));
+  DATASETD_ASSIGN_OR_RETURN(const int is_listening,
+                            SocketOption(fd.get(), SO_ACCEPTCONN));
+  std::string path = BoundPath(fd.get());
+  if (is_listening == 0 || path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "passed socket ", fd.get(), " does not listen on a path", kExpected));
   }
-  if (!sockets.grpc.has_value() || !sockets.attach.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(count, " passed socket",
-                     sockets.grpc.has_value() ? " is the gRPC socket alone"
-                                              : " is the attach socket alone",
-                     kExpected));
+  if (type != SOCK_SEQPACKET) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "passed socket ", path, " is not one of packets", kExpected));
   }
-  return sockets;
+  DATASETD_RETURN_IF_ERROR(SetFlags(fd.get()));
+  return ActivatedSocket{std::move(fd), std::move(path)};
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets() {
+absl::StatusOr<std::optional<ActivatedSocket>> TakeActivatedSocket() {
   const char* const process = std::getenv("LISTEN_PID");
   const char* const number = std::getenv("LISTEN_FDS");
   const bool is_ours = process != nullptr && absl::StrCat(getpid()) == process;
@@ -114,27 +96,23 @@ absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets() {
         absl::StrCat("LISTEN_FDS is '", count_text, "', expected a number"));
   }
   if (count == 0) return std::nullopt;
-  DATASETD_ASSIGN_OR_RETURN(ActivatedSockets sockets,
-                            ActivatedSocketsOf(kFirstDescriptor, count));
-  return std::optional<ActivatedSockets>(std::move(sockets));
+  std::vector<FileDescriptor> passed;
+  for (int i = 0; i < count; ++i) passed.emplace_back(kFirstDescriptor + i);
+  if (count > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " sockets were passed", kExpected));
+  }
+  DATASETD_ASSIGN_OR_RETURN(ActivatedSocket socket,
+                            ActivatedSocketOf(std::move(passed.front())));
+  return std::optional<ActivatedSocket>(std::move(socket));
 }
 
-absl::Status CheckPaths(const ActivatedSockets& sockets,
-                        const std::string& socket_path,
-                        const std::string& attach_socket_path) {
-  const struct {
-    const char* key;
-    const std::string& configured;
-    const std::string& passed;
-  } paths[] = {{"socket_path", socket_path, sockets.grpc_path},
-               {"attach_socket_path", attach_socket_path, sockets.attach_path}};
-  for (const auto& path : paths) {
-    if (path.configured == path.passed) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        path.key, " is ", path.configured, ", but the service manager passed ",
-        path.passed, "; make datasetd.socket and the configuration agree"));
-  }
-  return absl::OkStatus();
+absl::Status CheckPath(const ActivatedSocket& socket,
+                       const std::string& socket_path) {
+  if (socket.path == socket_path) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "socket_path is ", socket_path, ", but the service manager passed ",
+      socket.path, "; make datasetd.socket and the configuration agree"));
 }
 
 }  // namespace datasetd

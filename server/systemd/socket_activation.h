@@ -1,10 +1,8 @@
-// Sockets created and passed by a service manager: sd_listen_fds(3).
+// The socket created and passed by a service manager: sd_listen_fds(3).
 //
-// They arrive as descriptors 3 and up, announced by $LISTEN_FDS and
-// $LISTEN_PID. The daemon accepts both of its sockets or none: the stream
-// socket is gRPC's, the sequential-packet socket is the attach socket. The
-// manager owns their files and permissions; the daemon does not change or
-// remove them.
+// It arrives as descriptor 3, announced by $LISTEN_FDS and $LISTEN_PID. The
+// manager owns its file and permissions; the daemon does not change or remove
+// it.
 
 #ifndef DATASETD_SERVER_SYSTEMD_SOCKET_ACTIVATION_H_
 #define DATASETD_SERVER_SYSTEMD_SOCKET_ACTIVATION_H_
@@ -19,23 +17,20 @@
 namespace datasetd {
 
 // Listening, non-blocking, CLOEXEC.
-struct ActivatedSockets {
-  FileDescriptor grpc;
-  std::string grpc_path;
-  FileDescriptor attach;
-  std::string attach_path;
+struct ActivatedSocket {
+  FileDescriptor fd;
+  std::string path;
 };
 
-// Takes the sockets and removes them from the environment, so that no child
-// inherits them. Empty if there are none for this process. REQUIRES: called
-// once, before other threads start.
-//   INVALID_ARGUMENT  not exactly one of each kind; says what was passed
-absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets();
+// Takes the socket and removes it from the environment, so that no child
+// inherits it. Empty if there is none for this process. REQUIRES: called once,
+// before other threads start.
+//   INVALID_ARGUMENT  not exactly one, of packets; says what was passed
+absl::StatusOr<std::optional<ActivatedSocket>> TakeActivatedSocket();
 
-//   INVALID_ARGUMENT  their paths differ from the configuration
-absl::Status CheckPaths(const ActivatedSockets& sockets,
-                        const std::string& socket_path,
-                        const std::string& attach_socket_path);
+//   INVALID_ARGUMENT  its path differs from the configuration
+absl::Status CheckPath(const ActivatedSocket& socket,
+                       const std::string& socket_path);
 
 }  // namespace datasetd
 

@@ -48,14 +48,14 @@ class AddressTest : public ::testing::Test {
     std::filesystem::create_directory(directory);
     chmod(directory.c_str(), 0700);
     const std::string socket = directory / "datasetd.sock";
-    std::ofstream{socket};
+    if (listens) {
+      servers_.push_back(std::make_unique<FakeAttachServer>(socket));
+    } else {
+      std::ofstream{socket};
+    }
     std::filesystem::last_write_time(
         socket, std::filesystem::file_time_type::clock::now() -
                     std::chrono::hours(hours));
-    if (listens) {
-      servers_.push_back(
-          std::make_unique<FakeAttachServer>(directory / "attach.sock"));
-    }
     return socket;
   }
 
@@ -67,7 +67,6 @@ TEST_F(AddressTest, ArgumentVariableDefault) {
   auto address = ResolveAddress("");
   ASSERT_THAT(address, IsOk());
   EXPECT_EQ(address->socket_path, "/run/datasetd/datasetd.sock");
-  EXPECT_EQ(address->attach_socket_path, "/run/datasetd/attach.sock");
   EXPECT_THAT(address->found, IsEmpty());
   setenv(kAddressVariable, "unix:/a/b.sock", 1);
   address = ResolveAddress("");
@@ -75,8 +74,7 @@ TEST_F(AddressTest, ArgumentVariableDefault) {
   EXPECT_EQ(address->socket_path, "/a/b.sock");
   address = ResolveAddress("unix:///c/d.sock");
   ASSERT_THAT(address, IsOk());
-  EXPECT_EQ(address->target(), "unix:/c/d.sock");
-  EXPECT_EQ(address->attach_socket_path, "/c/attach.sock");
+  EXPECT_EQ(address->socket_path, "/c/d.sock");
 }
 
 TEST_F(AddressTest, UnusableAddresses) {

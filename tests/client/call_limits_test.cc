@@ -70,34 +70,6 @@ TEST_F(CallLimitsTest, UnaryCalls) {
   EXPECT_THAT(client->GetStatus(), IsOk());
 }
 
-TEST_F(CallLimitsTest, ACallBeyondThoseOfAUserIsMadeAgain) {
-  auto client = Connect();
-  ASSERT_THAT(client, IsOk());
-  daemon_.RefuseCalls(5);
-  EXPECT_THAT(client->GetStatus(), IsOk());
-}
-
-TEST_F(CallLimitsTest, ARefusedCallIsBrokenOff) {
-  auto client = Connect();
-  ASSERT_THAT(client, IsOk());
-  is_hanging_ = true;
-  daemon_.RefuseCalls(std::numeric_limits<int>::max());
-  EXPECT_THAT(client->GetStatus(), IsBrokenOff());
-  EXPECT_EQ(num_waits_, 2);
-}
-
-TEST_F(CallLimitsTest, ACallWithoutTimeToWaitReturnsTheRefusal) {
-  ClientOptions options;
-  options.address = daemon_.address();
-  options.call_timeout = absl::Milliseconds(1200);
-  auto client = Client::Connect(options);
-  ASSERT_THAT(client, IsOk());
-  daemon_.RefuseCalls(std::numeric_limits<int>::max());
-  EXPECT_THAT(client->GetStatus(),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("too many calls at a time")));
-}
-
 TEST_F(CallLimitsTest, LoadsWithoutAFunctionOfTheirOwn) {
   auto client = Connect();
   ASSERT_THAT(client, IsOk());
@@ -160,7 +132,7 @@ class FullListener {
 
 TEST(FullListenerTest, TheWaitToBeLetInEndsInTimeOrIsBrokenOff) {
   testing::TempDir directory(testing::TempDir::Place::kShortPath);
-  const FullListener listener(directory.File("attach.sock"));
+  const FullListener listener(directory.File("datasetd.sock"));
   ClientOptions options;
   options.address = directory.File("datasetd.sock");
   for (const absl::Duration timeout :

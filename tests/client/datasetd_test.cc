@@ -63,7 +63,7 @@ TEST_F(DatasetdTest, RequestsAndDescriptionsAreJson) {
             9u);
   ASSERT_EQ(datasetd_call(client_, "GetStatus", "{}", &text, nullptr),
             DATASETD_OK);
-  EXPECT_THAT(text, HasSubstr(R"("protocol_version":2)"));
+  EXPECT_THAT(text, HasSubstr(R"("protocol_version":3)"));
   datasetd_free(text);
 }
 

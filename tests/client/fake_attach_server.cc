@@ -103,7 +103,7 @@ FakeAttachServer::FakeAttachServer(std::string path)
   if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) !=
           0 ||
       listen(listener_.get(), 16) != 0) {
-    std::perror("fake attach socket");
+    std::perror("fake daemon's socket");
     std::abort();
   }
   acceptor_ = std::thread([this] { Accept(); });
@@ -171,8 +171,18 @@ void FakeAttachServer::Serve(int id, int fd) {
         welcome.header = MakeHeader(MessageType::kWelcome);
         memcpy(welcome.token, token().data(), attach::kTokenBytes);
         switch (answer_) {
-          case HelloAnswer::kWelcome:
+          case HelloAnswer::kWelcome: {
             connections_[id].is_session = true;
+            int ends[2] = {-1, -1};
+            (void)socketpair(
+                AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends);
+            const FileDescriptor client(ends[0]);
+            FileDescriptor server(ends[1]);
+            SendDescriptors(fd, &welcome, sizeof(welcome), {client.get()});
+            if (serve_ != nullptr) serve_(std::move(server));
+            break;
+          }
+          case HelloAnswer::kNoConnection:
             SendLocked(fd, &welcome, sizeof(welcome));
             break;
           case HelloAnswer::kRefuse: {
@@ -266,6 +276,11 @@ void FakeAttachServer::Close(int id) {
 void FakeAttachServer::SetHelloAnswer(HelloAnswer answer) {
   const std::lock_guard lock(mutex_);
   answer_ = answer;
+}
+
+void FakeAttachServer::SetServe(std::function<void(FileDescriptor)> serve) {
+  const std::lock_guard lock(mutex_);
+  serve_ = std::move(serve);
 }
 
 void FakeAttachServer::SetFeed(FakeFeed* feed, bool sends_slab) {

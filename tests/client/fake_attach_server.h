@@ -1,4 +1,4 @@
-// An attach socket that answers as the test says. One thread a connection.
+// A daemon's socket that answers as the test says. One thread a connection.
 
 #ifndef DATASETD_TESTS_CLIENT_FAKE_ATTACH_SERVER_H_
 #define DATASETD_TESTS_CLIENT_FAKE_ATTACH_SERVER_H_
@@ -29,6 +29,7 @@ class FakeAttachServer {
     kOtherVersion,
     kGarbage,
     kShortPacket,
+    kNoConnection,
     kGoodbye,
     kClose,
     kSilence,
@@ -38,6 +39,9 @@ class FakeAttachServer {
   ~FakeAttachServer();
 
   void SetHelloAnswer(HelloAnswer answer);
+  // Takes the daemon's end of each session's gRPC connection; without it they
+  // are closed.
+  void SetServe(std::function<void(FileDescriptor)> serve);
   // Sets the feed that ATTACH_FEED gets; null refuses with NOT_FOUND. The feed
   // outlives the server's use of it: SetFeed(nullptr) or the server's end.
   void SetFeed(FakeFeed* feed, bool sends_slab = true);
@@ -84,6 +88,7 @@ class FakeAttachServer {
   std::mutex mutex_;
   std::condition_variable changed_;
   HelloAnswer answer_ ABSL_GUARDED_BY(mutex_) = HelloAnswer::kWelcome;
+  std::function<void(FileDescriptor)> serve_ ABSL_GUARDED_BY(mutex_);
   FakeFeed* feed_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool sends_slab_ ABSL_GUARDED_BY(mutex_) = true;
   bool knows_token_ ABSL_GUARDED_BY(mutex_) = true;

@@ -1,34 +1,31 @@
 #include "tests/client/fake_daemon.h"
 
+#include <grpcpp/server_posix.h>
+
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <thread>
 #include <utility>
 
 namespace datasetd::testing {
 
 FakeDaemon::FakeDaemon(const FakeFeed::Options& options)
-    : feed_(options), attach_(directory_.File("attach.sock")) {
+    : feed_(options), attach_(directory_.File("datasetd.sock")) {
   attach_.SetFeed(&feed_);
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix:" + address(),
-                           grpc::InsecureServerCredentials());
   builder.RegisterService(static_cast<v1::DatasetService::Service*>(this));
   builder.RegisterService(static_cast<v1::FeedService::Service*>(this));
   builder.RegisterService(static_cast<v1::ServerService::Service*>(this));
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr) {
-    std::fprintf(stderr, "fake daemon: cannot listen at %s\n",
-                 address().c_str());
-    std::abort();
-  }
+  attach_.SetServe([this](FileDescriptor connection) {
+    grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
+  });
 }
 
 FakeDaemon::~FakeDaemon() { Die(); }
 
 void FakeDaemon::Die() {
+  attach_.SetServe(nullptr);
   attach_.Die();
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now());
@@ -44,11 +41,6 @@ void FakeDaemon::SetLoadStatus(grpc::Status status) {
 void FakeDaemon::SetHangs(bool hangs) {
   absl::MutexLock lock(&mutex_);
   hangs_ = hangs;
-}
-
-void FakeDaemon::RefuseCalls(int num_calls) {
-  absl::MutexLock lock(&mutex_);
-  num_refusals_ = num_calls;
 }
 
 void FakeDaemon::OfferExport(const v1::SlabExport& slab) {
@@ -76,22 +68,6 @@ void FakeDaemon::SetIndicesStatus(grpc::Status status) {
   indices_status_ = std::move(status);
 }
 
-int FakeDaemon::num_bad_tokens() {
-  absl::MutexLock lock(&mutex_);
-  return num_bad_tokens_;
-}
-
-void FakeDaemon::CheckToken(const grpc::ServerContext& context) {
-  const auto& metadata = context.client_metadata();
-  const auto token = metadata.find(attach::kSessionTokenMetadataKey);
-  if (token == metadata.end() ||
-      std::string(token->second.data(), token->second.size()) !=
-          FakeAttachServer::token()) {
-    absl::MutexLock lock(&mutex_);
-    ++num_bad_tokens_;
-  }
-}
-
 void FakeDaemon::HangIfAsked(const grpc::ServerContext& context) {
   bool hangs;
   {
@@ -113,7 +89,6 @@ v1::Dataset FakeDaemon::MakeDataset(v1::DatasetState state) {
 grpc::Status FakeDaemon::LoadDataset(
     grpc::ServerContext* context, const v1::LoadDatasetRequest* request,
     grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
-  CheckToken(*context);
   grpc::Status status;
   {
     absl::MutexLock lock(&mutex_);
@@ -130,10 +105,9 @@ grpc::Status FakeDaemon::LoadDataset(
   return grpc::Status::OK;
 }
 
-grpc::Status FakeDaemon::GetDataset(grpc::ServerContext* context,
+grpc::Status FakeDaemon::GetDataset(grpc::ServerContext*,
                                     const v1::GetDatasetRequest* request,
                                     v1::GetDatasetResponse* response) {
-  CheckToken(*context);
   if (request->name() != "fake") {
     return {grpc::StatusCode::NOT_FOUND,
             "no dataset '" + request->name() + "'"};
@@ -142,10 +116,9 @@ grpc::Status FakeDaemon::GetDataset(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeDaemon::ListDatasets(grpc::ServerContext* context,
+grpc::Status FakeDaemon::ListDatasets(grpc::ServerContext*,
                                       const v1::ListDatasetsRequest* request,
                                       v1::ListDatasetsResponse* response) {
-  CheckToken(*context);
   v1::Dataset& dataset = *response->add_datasets();
   dataset = MakeDataset(v1::DATASET_STATE_READY);
   if (request->page_token().empty()) {
@@ -159,7 +132,6 @@ grpc::Status FakeDaemon::ListDatasets(grpc::ServerContext* context,
 grpc::Status FakeDaemon::OpenFeed(grpc::ServerContext* context,
                                   const v1::OpenFeedRequest* request,
                                   v1::OpenFeedResponse* response) {
-  CheckToken(*context);
   HangIfAsked(*context);
   absl::MutexLock lock(&mutex_);
   open_requests_.push_back(*request);
@@ -182,7 +154,6 @@ grpc::Status FakeDaemon::OpenFeed(grpc::ServerContext* context,
 grpc::Status FakeDaemon::SendIndices(grpc::ServerContext* context,
                                      const v1::SendIndicesRequest* request,
                                      v1::SendIndicesResponse*) {
-  CheckToken(*context);
   grpc::Status status;
   {
     absl::MutexLock lock(&mutex_);
@@ -196,16 +167,7 @@ grpc::Status FakeDaemon::SendIndices(grpc::ServerContext* context,
 grpc::Status FakeDaemon::GetStatus(grpc::ServerContext* context,
                                    const v1::GetStatusRequest*,
                                    v1::GetStatusResponse* response) {
-  CheckToken(*context);
   HangIfAsked(*context);
-  {
-    absl::MutexLock lock(&mutex_);
-    if (num_refusals_ > 0) {
-      --num_refusals_;
-      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-              "this user has too many calls at a time: there may be 1"};
-    }
-  }
   response->set_version("fake");
   response->set_protocol_version(attach::kProtocolVersion);
   return grpc::Status::OK;

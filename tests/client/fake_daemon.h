@@ -1,5 +1,5 @@
-// A daemon in the test's process: gRPC services and an attach socket that
-// answer as the test says, and one feed.
+// A daemon in the test's process: gRPC services and a socket that answer as the
+// test says, and one feed.
 
 #ifndef DATASETD_TESTS_CLIENT_FAKE_DAEMON_H_
 #define DATASETD_TESTS_CLIENT_FAKE_DAEMON_H_
@@ -36,9 +36,6 @@ class FakeDaemon final : public v1::DatasetService::Service,
   // Calls of LoadDataset (behind the first message), OpenFeed, SendIndices and
   // GetStatus wait for their cancellation.
   void SetHangs(bool hangs);
-  // Refuses the next `num_calls` calls of GetStatus, as those of a user who has
-  // too many at a time.
-  void RefuseCalls(int num_calls);
   // Adds an answer for OpenFeed. Its calls give these in order, and after that
   // the memfd feed. An export kind that was excluded is left out.
   void OfferExport(const v1::SlabExport& slab);
@@ -48,8 +45,6 @@ class FakeDaemon final : public v1::DatasetService::Service,
   std::vector<v1::SendIndicesRequest> index_requests();
   // Sets the status that ends the calls of SendIndices.
   void SetIndicesStatus(grpc::Status status);
-  // Calls that came without the session's token.
-  int num_bad_tokens();
 
   // As SIGKILL does.
   void Die();
@@ -75,7 +70,6 @@ class FakeDaemon final : public v1::DatasetService::Service,
                          v1::GetStatusResponse* response) override;
 
  private:
-  void CheckToken(const grpc::ServerContext& context);
   void HangIfAsked(const grpc::ServerContext& context);
   v1::Dataset MakeDataset(v1::DatasetState state);
 
@@ -85,13 +79,11 @@ class FakeDaemon final : public v1::DatasetService::Service,
   absl::Mutex mutex_;
   grpc::Status load_status_ ABSL_GUARDED_BY(mutex_);
   bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
-  int num_refusals_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<v1::SlabExport> offers_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::OpenFeedRequest> open_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::LoadDatasetRequest> load_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::SendIndicesRequest> index_requests_ ABSL_GUARDED_BY(mutex_);
   grpc::Status indices_status_ ABSL_GUARDED_BY(mutex_);
-  int num_bad_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<grpc::Server> server_;
 };
 

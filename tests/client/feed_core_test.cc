@@ -296,7 +296,8 @@ TEST(FeedCoreTest, GarbageOnTheLease) {
   FeedHarness harness;
   harness.attach().SendGarbageOnLeases();
   EXPECT_THAT(harness.core().Next(0, kLong),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("attach")));
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("without datasetd's mark")));
 }
 
 // The number that was checked is used: this one would be divided by.
@@ -462,14 +463,14 @@ TEST(FeedCoreTest, ChildOfForkHasNothing) {
 
 TEST(FeedCoreTest, LeaseEndsWithTheParentAlthoughAChildLives) {
   testing::TempDir directory(testing::TempDir::Place::kShortPath);
-  testing::FakeAttachServer server(directory.File("attach.sock"));
+  testing::FakeAttachServer server(directory.File("datasetd.sock"));
   int release[2];
   ASSERT_EQ(pipe(release), 0);
   // The client is a process of its own, so that it can end.
   const pid_t parent = fork();
   ASSERT_GE(parent, 0);
   if (parent == 0) {
-    auto socket = AttachSocket::Connect(directory.File("attach.sock"),
+    auto socket = AttachSocket::Connect(directory.File("datasetd.sock"),
                                         {.timeout = absl::Seconds(10)});
     if (!socket.ok()) _exit(1);
     if (!socket

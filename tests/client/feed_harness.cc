@@ -37,7 +37,7 @@ FakeFeed::Options OnGpu(FakeFeed::Options options) {
 
 FeedHarness::FeedHarness(const FakeFeed::Options& options, Device device)
     : feed_(device == Device::kHost ? options : OnGpu(options)),
-      attach_(directory_.File("attach.sock")) {
+      attach_(directory_.File("datasetd.sock")) {
   attach_.SetFeed(&feed_);
   v1::OpenFeedResponse response = feed_.Describe();
   if (device == Device::kGpu) {

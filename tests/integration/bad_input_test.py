@@ -3,6 +3,7 @@ daemon goes on."""
 
 import gzip
 import os
+import socket
 import struct
 
 import numpy as np
@@ -19,7 +20,7 @@ from datasetd import transforms as T  # noqa: E402
 _BUDGET_MIB = 64
 # absl::StatusCode.
 _INVALID_ARGUMENT, _NOT_FOUND, _FAILED_PRECONDITION = 3, 5, 9
-_UNIMPLEMENTED, _UNAUTHENTICATED = 12, 16
+_UNIMPLEMENTED, _UNAVAILABLE, _UNAUTHENTICATED = 12, 14, 16
 
 
 @pytest.fixture(name="world", scope="module")
@@ -30,13 +31,10 @@ def _world():
         client = daemon.connect()
         daemon.dataset = daemon.load(client, "good")
         daemon.client = client
-        daemon.rpc = harness.Rpc(daemon.socket_path)
-        daemon.rpc.call("FeedService.ListFeeds")
         with datasetd.DataLoader(daemon.dataset, batch_size=10) as loader:
             assert sum(1 for _ in loader) == 100
         daemon.before = None
         yield daemon
-        daemon.rpc.__exit__()
         client.close()
 
 
@@ -215,21 +213,21 @@ def test_paths_outside_the_roots(world):
 
 def test_dots_that_lead_out_of_the_root(world):
     # As no client library would send it.
-    with wire.Session(world.attach_path) as session:
+    with harness.Session(world.socket_path) as session:
         for path in (f"{world.data_root}/../../etc",
                      f"{world.data_root}/good/../../d.sock"):
-            answer = world.rpc.call(
-                "DatasetService.LoadDataset", session.token,
+            answer = session.call(
+                "DatasetService.LoadDataset",
                 spec={"name": "bad", "format": "cifar10", "path": path})
             assert answer["code"] == 7, answer
             assert world.data_root in answer["message"]
         for path in ("relative", ""):
-            answer = world.rpc.call(
-                "DatasetService.LoadDataset", session.token,
+            answer = session.call(
+                "DatasetService.LoadDataset",
                 spec={"name": "bad", "format": "cifar10", "path": path})
             assert answer["code"] == _INVALID_ARGUMENT, answer
-        answer = world.rpc.call(
-            "DatasetService.LoadDataset", session.token,
+        answer = session.call(
+            "DatasetService.LoadDataset",
             spec={"name": "bad", "format": "cifar10",
                   "path": world.path + "\0/../../x"})
         assert answer["code"] == _INVALID_ARGUMENT, answer
@@ -277,9 +275,9 @@ def test_unknown_dataset(world):
         world.client.get_dataset("other")
     with _raises(datasetd.NotFound, "'other'"):
         world.client.unload_dataset("other")
-    with wire.Session(world.attach_path) as session:
-        answer = world.rpc.call("FeedService.OpenFeed", session.token,
-                                options={"dataset": "other", "batch_size": 1})
+    with harness.Session(world.socket_path) as session:
+        answer = session.call("FeedService.OpenFeed",
+                              options={"dataset": "other", "batch_size": 1})
         assert answer["code"] == _NOT_FOUND, answer
         assert "'other'" in answer["message"]
 
@@ -331,9 +329,9 @@ def test_batch_size_larger_than_memory(world):
 
 
 def _expect_open_error(world, code, *texts, **options):
-    with wire.Session(world.attach_path) as session:
-        answer = world.rpc.call(
-            "FeedService.OpenFeed", session.token,
+    with harness.Session(world.socket_path) as session:
+        answer = session.call(
+            "FeedService.OpenFeed",
             options={"dataset": "good", "batch_size": 10, **options})
     assert answer["code"] == code, answer
     for text in texts:
@@ -417,16 +415,10 @@ def test_long_texts_are_refused(world):
         _load(world, "good", format="x" * 100000)
 
 
-# -- Tokens and versions -----------------------------------------------------
+# -- Sessions and versions ---------------------------------------------------
 
 
-def test_wrong_and_late_tokens(world):
-    with wire.Session(world.attach_path) as session:
-        late = session.token
-        assert world.rpc.call("ServerService.GetStatus", late)["code"] == 0
-    harness.poll_until(
-        lambda: world.rpc.call("ServerService.GetStatus", late)["code"]
-        == _UNAUTHENTICATED, "the session's end")
+def test_calls_end_with_their_session(world):
     requests = {
         "ServerService.GetStatus": {},
         "FeedService.ListFeeds": {},
@@ -439,33 +431,36 @@ def test_wrong_and_late_tokens(world):
         "DatasetService.UnloadDataset": {"name": "good", "force": True},
         "DatasetService.ReleaseDataset": {"name": "good"},
     }
-    for method, request in requests.items():
-        for token in (b"", b"x", bytes(16), b"y" * 16, late, late + b"z",
-                      b"w" * 4000):
-            answer = world.rpc.call(method, token, **request)
-            assert answer["code"] == _UNAUTHENTICATED, (method, token, answer)
-            assert "token" in answer["message"]
-    assert world.rpc.call("FeedService.CloseFeed")["code"] == _UNIMPLEMENTED
+    with harness.Session(world.socket_path) as session:
+        assert session.call("ServerService.GetStatus")["code"] == 0
+        assert session.call("FeedService.CloseFeed")["code"] == _UNIMPLEMENTED
+        session.connection.close()
+        harness.poll_until(
+            lambda: session.call("ServerService.GetStatus")["code"]
+            == _UNAVAILABLE, "the session's end")
+        for method, request in requests.items():
+            answer = session.call(method, **request)
+            assert answer["code"] == _UNAVAILABLE, (method, answer)
 
 
 def test_the_feed_of_another_session(world):
-    with wire.Session(world.attach_path) as owner, wire.Session(
-            world.attach_path) as other:
-        opened = world.rpc.call(
-            "FeedService.OpenFeed", owner.token,
+    with harness.Session(world.socket_path) as owner, wire.Session(
+            world.socket_path) as other:
+        opened = owner.call(
+            "FeedService.OpenFeed",
             options={"dataset": "good", "batch_size": 10, "prefetch": 2})
         feed_id = int(opened["responses"][0]["feed_id"])
         for token, expected in ((other.token, _NOT_FOUND),
                                 (bytes(16), _UNAUTHENTICATED)):
             connection, packet, descriptors = wire.attach_feed(
-                world.attach_path, token, feed_id)
+                world.socket_path, token, feed_id)
             with connection:
                 code, _ = wire.parse_refused(packet)
                 assert code == expected and not descriptors
-        with wire.RawFeed(world.attach_path, owner.token, feed_id) as feed:
+        with wire.RawFeed(world.socket_path, owner.token, feed_id) as feed:
             # Attached once is attached for good.
             connection, packet, descriptors = wire.attach_feed(
-                world.attach_path, owner.token, feed_id)
+                world.socket_path, owner.token, feed_id)
             with connection:
                 assert wire.parse_refused(packet)[0] == _NOT_FOUND
                 assert not descriptors
@@ -474,14 +469,27 @@ def test_the_feed_of_another_session(world):
 
 
 def test_a_client_of_another_protocol_version(world):
-    for version in (0, 1, 3, 2**32 - 1):
+    # Clients up to version 2 look for a socket of this name.
+    link = os.path.join(world.directory, "attach.sock")
+    for version in (0, 1, 2, 4, 2**32 - 1):
         for kind in (wire.HELLO, wire.ATTACH_FEED):
-            with wire.connect(world.attach_path) as connection:
+            with wire.connect(link) as connection:
                 connection.send(wire.header(kind, version=version))
                 code, text = wire.parse_refused(connection.recv(512))
                 assert code == _FAILED_PRECONDITION
-                assert f"protocol {version}," in text and "speaks 2" in text
+                assert f"protocol {version}," in text and "speaks 3" in text
+                assert "install the same version of both" in text
                 assert connection.recv(1) == b""
+
+
+def test_a_daemon_of_an_earlier_version(tmp_path):
+    path = str(tmp_path / "datasetd.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        with _raises(datasetd.VersionMismatch, path, "earlier protocol",
+                     "install the client that came with the daemon"):
+            datasetd.connect(path, timeout=0)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class _World(hostile_world.World):
     def refusal(self, feed_id, descriptors, token=None):
         """(code, text) of the answer to ATTACH_FEED. Closes descriptors."""
         connection, packet, got = wire.attach_feed(
-            self.daemon.attach_path,
+            self.daemon.socket_path,
             self.session.token if token is None else token, int(feed_id),
             descriptors)
         with connection:
@@ -220,7 +220,7 @@ def test_descriptors_whose_close_does_not_return(world):
         # So that the daemon's descriptor is the last one.
         world.daemon.stop()
         try:
-            with wire.connect(world.daemon.attach_path) as connection:
+            with wire.connect(world.daemon.socket_path) as connection:
                 for message in messages[:-1]:
                     connection.send(message)
                 socket.send_fds(connection, messages[-1:], [one.fileno()])
@@ -228,7 +228,7 @@ def test_descriptors_whose_close_does_not_return(world):
         finally:
             os.kill(world.daemon.pid, signal.SIGCONT)
         began = time.monotonic()
-        wire.Session(world.daemon.attach_path).close()
+        wire.Session(world.daemon.socket_path).close()
         assert time.monotonic() - began < 5
     assert world.run_good_job() < 20 * calm + 1
     for peer in peers:
@@ -308,12 +308,12 @@ def test_what_is_held_is_counted_from_the_first_on(world):
     world.open(weighted_order=order)
     world.session.close()
     harness.poll_until(lambda: world.scratch_bytes() == before, "the memory")
-    world.session = wire.Session(world.daemon.attach_path)
+    world.session = harness.Session(world.daemon.socket_path)
 
 
 def test_other_peoples_feeds_and_tokens(world):
     feed_id = int(world.open(**_SUBSET)["feed_id"])
-    with wire.Session(world.daemon.attach_path) as other:
+    with wire.Session(world.daemon.socket_path) as other:
         for number in (feed_id, feed_id + 1, 0, 2**64 - 1):
             answer = world.refusal(number, [wire.memfd(_SOME)], other.token)
             assert answer[0] == _NOT_FOUND, answer
@@ -344,7 +344,7 @@ def test_many_attaches_in_a_row(world):
         fd = wire.memfd(_indices(number, number + 1 - number % 2))
         feed_id = int(world.open(**_SUBSET)["feed_id"])
         connection, packet, descriptors = wire.attach_feed(
-            world.daemon.attach_path, world.session.token, feed_id, [fd])
+            world.daemon.socket_path, world.session.token, feed_id, [fd])
         if descriptors:
             connection.send(wire.header(wire.DETACHED))
         connection.close()
@@ -365,10 +365,10 @@ def test_clients_that_go_while_their_arrays_are_read(world):
     order = {"num_samples": 10**6, "lists_samples": True}
     before = world.daemon.descriptors()
     for number in range(20):
-        session = wire.Session(world.daemon.attach_path)
+        session = harness.Session(world.daemon.socket_path)
         world.session, mine = session, world.session
         feed_id = int(world.open(weighted_order=order)["feed_id"])
-        with wire.connect(world.daemon.attach_path) as connection:
+        with wire.connect(world.daemon.socket_path) as connection:
             socket.send_fds(
                 connection,
                 [wire.header(wire.ATTACH_FEED) + session.token
@@ -517,10 +517,10 @@ def test_weights_are_set_on_a_lease_only(world):
         with connection:
             assert connection.recv(512) == b""
 
-    connection = wire.connect(world.daemon.attach_path)
+    connection = wire.connect(world.daemon.socket_path)
     wire.send_set_weights(connection, [fd])
     expect_end(connection)
-    session = wire.Session(world.daemon.attach_path)
+    session = wire.Session(world.daemon.socket_path)
     wire.send_set_weights(session.connection, [fd])
     expect_end(session.connection)
     with _weighted_feed(world) as feed:
@@ -585,7 +585,7 @@ def test_the_budget_limits_weights_that_are_set(world):
         assert code == _RESOURCE_EXHAUSTED
         assert "other weights of feed" in text
         world.session.close()
-        world.session = wire.Session(world.daemon.attach_path)
+        world.session = harness.Session(world.daemon.socket_path)
         harness.poll_until(
             lambda: world.scratch_bytes() - before <= 2 * size, "the memory")
         wire.send_set_weights(feed.connection, arrays[:1])

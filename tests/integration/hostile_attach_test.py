@@ -80,7 +80,7 @@ _BAD_MESSAGES = {
 @pytest.mark.parametrize("name", sorted(_BAD_MESSAGES))
 def test_bad_first_message_ends_the_connection(daemon, name):
     before = _settled_descriptors(daemon)
-    with wire.connect(daemon.attach_path) as connection:
+    with wire.connect(daemon.socket_path) as connection:
         connection.send(_BAD_MESSAGES[name])
         _expect_closed(connection)
     _serves(daemon)
@@ -90,14 +90,44 @@ def test_bad_first_message_ends_the_connection(daemon, name):
 def test_messages_out_of_order_end_a_session(daemon):
     for message in (wire.hello(), wire.header(wire.DETACHED),
                     wire.header(wire.ATTACH_FEED) + bytes(28), b"x" * 300):
-        with wire.Session(daemon.attach_path) as session, harness.Rpc(
-                daemon.socket_path) as rpc:
+        with wire.Session(daemon.socket_path) as session:
             session.connection.send(message)
             _expect_closed(session.connection)
-            harness.poll_until(
-                lambda: rpc.call("ServerService.GetStatus",
-                                 session.token)["code"] == 16,
-                "the session's end")
+            session.requests.settimeout(30)
+            assert session.requests.recv(1) == b""
+
+
+@pytest.mark.parametrize("end", ["connection", "requests"])
+@pytest.mark.parametrize("is_half", [False, True])
+def test_the_end_of_either_connection_ends_a_session(daemon, end, is_half):
+    """The daemon closes the other one."""
+    before = _settled_descriptors(daemon)
+    with wire.Session(daemon.socket_path) as session:
+        ended = getattr(session, end)
+        other = session.requests if end == "connection" else session.connection
+        other.settimeout(30)
+        if is_half:
+            ended.shutdown(socket.SHUT_WR)
+        else:
+            ended.close()
+        assert other.recv(512) == b""
+        harness.poll_until(lambda: daemon.descriptors() == before,
+                           "descriptors")
+
+
+def test_the_end_of_a_session_ends_a_call_that_waits(daemon):
+    path = os.path.join(daemon.data_root, "slow")
+    harness.write_slow_images(path)
+    with daemon.connect() as client, harness.Session(
+            daemon.socket_path) as session:
+        session.begin("DatasetService.LoadDataset", spec={
+            "name": "slow", "format": "image_folder", "path": path})
+        harness.poll_until(client.list_datasets, "the load")
+        # The process that calls keeps the gRPC connection.
+        session.connection.close()
+        assert session.end()["code"] == 14
+        harness.poll_until(lambda: not client.list_datasets(),
+                           "the end of the load")
 
 
 def test_descriptors_sent_along_are_refused_and_closed(daemon):
@@ -105,7 +135,7 @@ def test_descriptors_sent_along_are_refused_and_closed(daemon):
     for count, message in ((1, wire.hello()), (4, wire.hello()),
                            (253, wire.hello()), (2, b"")):
         read_end, write_end = os.pipe()
-        with wire.connect(daemon.attach_path) as connection:
+        with wire.connect(daemon.socket_path) as connection:
             connection.sendmsg(
                 [message],
                 [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
@@ -119,7 +149,7 @@ def test_descriptors_sent_along_are_refused_and_closed(daemon):
 
 
 def test_silent_connections_do_not_keep_others_out(daemon):
-    silent = [wire.connect(daemon.attach_path) for _ in range(200)]
+    silent = [wire.connect(daemon.socket_path) for _ in range(200)]
     try:
         # Each of them may be silent for 5 s.
         assert _serves(daemon) < 10.0
@@ -137,7 +167,7 @@ def test_silent_connections_do_not_keep_others_out(daemon):
 
 def test_a_client_that_reads_nothing_hurts_nobody(daemon):
     """Answers to it are dropped, not waited for."""
-    with wire.connect(daemon.attach_path) as connection:
+    with wire.connect(daemon.socket_path) as connection:
         for _ in range(1000):
             try:
                 connection.send(wire.header(wire.HELLO, version=9))
@@ -149,25 +179,25 @@ def test_a_client_that_reads_nothing_hurts_nobody(daemon):
 def test_connections_that_come_and_go(daemon):
     before = _settled_descriptors(daemon)
     for _ in range(300):
-        wire.connect(daemon.attach_path).close()
-        with wire.connect(daemon.attach_path) as connection:
+        wire.connect(daemon.socket_path).close()
+        with wire.connect(daemon.socket_path) as connection:
             connection.send(wire.hello())
     _serves(daemon)
     harness.poll_until(lambda: daemon.descriptors() == before, "descriptors")
 
 
 def test_lease_messages_out_of_order_end_the_lease(daemon):
-    with daemon.connect() as client, harness.Rpc(daemon.socket_path) as rpc:
+    with daemon.connect() as client:
         daemon.load(client)
         for message in (wire.hello(), wire.header(wire.GOODBYE),
                         wire.header(wire.DETACHED) + b"x",
                         wire.header(wire.ATTACH_FEED) + bytes(28), b"x"):
-            with wire.Session(daemon.attach_path) as session:
-                opened = rpc.call(
-                    "FeedService.OpenFeed", session.token,
+            with harness.Session(daemon.socket_path) as session:
+                opened = session.call(
+                    "FeedService.OpenFeed",
                     options={"dataset": "d", "batch_size": 10, "prefetch": 2})
                 feed_id = int(opened["responses"][0]["feed_id"])
-                with wire.RawFeed(daemon.attach_path, session.token,
+                with wire.RawFeed(daemon.socket_path, session.token,
                                   feed_id) as feed:
                     feed.connection.send(message)
                     _expect_closed(feed.connection)
@@ -177,18 +207,17 @@ def test_lease_messages_out_of_order_end_the_lease(daemon):
 
 
 def test_a_failed_import_frees_the_slab(daemon):
-    with daemon.connect() as client, harness.Rpc(
-            daemon.socket_path) as rpc, wire.Session(
-                daemon.attach_path) as session:
+    with daemon.connect() as client, harness.Session(
+            daemon.socket_path) as session:
         daemon.load(client)
-        rpc.call("FeedService.ListFeeds")
+        session.call("FeedService.ListFeeds")
         before = harness.Footprint(daemon, client)
-        opened = rpc.call(
-            "FeedService.OpenFeed", session.token,
+        opened = session.call(
+            "FeedService.OpenFeed",
             options={"dataset": "d", "batch_size": 10, "prefetch": 2})
         feed_id = int(opened["responses"][0]["feed_id"])
         connection, _, descriptors = wire.attach_feed(
-            daemon.attach_path, session.token, feed_id)
+            daemon.socket_path, session.token, feed_id)
         for descriptor in descriptors:
             os.close(descriptor)
         # A reason without its end.
@@ -203,7 +232,7 @@ def test_guessed_tokens(daemon):
     for feed_id in (0, 1, 2**64 - 1):
         for token in (bytes(16), os.urandom(16)):
             connection, packet, descriptors = wire.attach_feed(
-                daemon.attach_path, token, feed_id)
+                daemon.socket_path, token, feed_id)
             connection.close()
             assert wire.parse_refused(packet)[0] == 16 and not descriptors
 
@@ -212,7 +241,7 @@ def test_no_descriptor_left_neither_spins_nor_crashes(daemon):
     _serves(daemon)
     num_open = len(os.listdir(f"/proc/{daemon.pid}/fd"))
     harness.limit_descriptors(daemon.pid, num_open + 4)
-    held = [wire.connect(daemon.attach_path) for _ in range(30)]
+    held = [wire.connect(daemon.socket_path) for _ in range(30)]
     try:
         for connection in held:
             # One whose process the daemon has no descriptor to watch is

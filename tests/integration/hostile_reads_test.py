@@ -17,8 +17,8 @@ _NUM_SAMPLES = 2000
 
 class _World(hostile_world.World):
     def read(self, **request):
-        return self.rpc.call("FeedService.ReadSamples", self.session.token,
-                             **{"dataset": "d", **request})
+        return self.session.call("FeedService.ReadSamples",
+                                 **{"dataset": "d", **request})
 
 
 @pytest.fixture(name="world")

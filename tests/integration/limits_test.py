@@ -88,13 +88,6 @@ def _cache(daemon, client, stack):
     return daemon.log()
 
 
-def _connections(daemon, client, stack):
-    client.status()
-    stack.enter_context(daemon.connect()).status()
-    _refusal(stack.enter_context(daemon.connect()).status)
-    return daemon.log()
-
-
 class _Held:
     """Samples of which the second never comes, until `end` is set."""
 
@@ -126,9 +119,10 @@ def _calls(daemon, client, stack):
     stack.callback(pusher.join)
     stack.callback(held.end.set)
     assert held.has_begun.wait(harness.DEADLINE_SECONDS)
-    # Short calls wait for a place; those of loads do not.
-    return _refusal(lambda: client.load_dataset(
-        "d", format="npy", path=os.path.join(daemon.data_root, "none")))
+    # Others wait for a place.
+    impatient = stack.enter_context(
+        datasetd.connect(daemon.socket_path, timeout=0.5))
+    return _refusal(impatient.status)
 
 
 def _loads(daemon, client, stack):
@@ -210,7 +204,6 @@ _USER_LIMITS = {
     "max_dataset_mib": (1, _dataset_bytes),
     "max_text_mib": (1, _texts),
     "max_cache_mib": (1, _cache),
-    "max_connections": (2, _connections),
     "max_calls": (1, _calls),
     "max_loads": (1, _loads),
 }
@@ -231,7 +224,6 @@ _LIMITS = {
 # Limits that other tests cover.
 _OTHER_LIMITS = {
     "decode_memory_mib": "samples wait and are not refused: decode_budget_test",
-    "max_connections": "takes two users: rpc_gate_test",
     "pinned_budget_mib": "takes a GPU: emulated_gpu/daemon/placement_test",
 }
 _OTHER_NUMBERS = {"host_threads", "max_batches_per_launch",
@@ -282,7 +274,6 @@ def test_calls_wait_until_the_user_may_make_them():
     """Loaders are opened, and send orders of their own, at the same time."""
     orders = [np.random.default_rng(seed).permutation(400).tolist()
               for seed in range(6)]
-    # The push itself is refused at once, and the call before it may be ending.
     with harness.Daemon(user_limits={"max_calls": 2}) as daemon, \
             daemon.connect() as client:
         client.push_dataset("d", {"x": np.arange(400)})

@@ -21,11 +21,11 @@ import socket, struct
 sys.path.insert(0, ARGUMENTS["wire"])
 import attach_wire as wire
 answers = {"uid": os.getuid()}
-session = wire.Session(ARGUMENTS["attach"])
+session = wire.Session(ADDRESS)
 for name, token in (("stolen", bytes.fromhex(ARGUMENTS["token"])),
                     ("own", session.token)):
     connection, packet, descriptors = wire.attach_feed(
-        ARGUMENTS["attach"], token, ARGUMENTS["feed_id"])
+        ADDRESS, token, ARGUMENTS["feed_id"])
     answers[name] = [wire.parse_refused(packet)[0], len(descriptors)]
 client = datasetd.connect(ADDRESS)
 for force in (False, True):
@@ -85,17 +85,15 @@ def daemon(monkeypatch):
 
 
 def test_another_users_feed(daemon):
-    with daemon.connect() as client, harness.Rpc(
-            daemon.socket_path) as rpc, wire.Session(
-                daemon.attach_path) as session:
+    with daemon.connect() as client, harness.Session(
+            daemon.socket_path) as session:
         daemon.load(client)
-        opened = rpc.call("FeedService.OpenFeed", session.token,
-                          options={"dataset": "d", "batch_size": 10})
+        opened = session.call("FeedService.OpenFeed",
+                              options={"dataset": "d", "batch_size": 10})
         feed_id = int(opened["responses"][0]["feed_id"])
         with harness.Worker(
                 _TRY, daemon.socket_path, user=_NOBODY,
-                attach=daemon.attach_path, feed_id=feed_id,
-                wire=daemon.directory,
+                feed_id=feed_id, wire=daemon.directory,
                 token=session.token.hex()) as worker:
             answers = worker.hear()
         assert answers["uid"] == _NOBODY
@@ -108,7 +106,7 @@ def test_another_users_feed(daemon):
         assert "user 0" in answers["True"][1]
         assert answers["samples"] == 100
         # The feed is there, and its owner's.
-        with wire.RawFeed(daemon.attach_path, session.token,
+        with wire.RawFeed(daemon.socket_path, session.token,
                           feed_id) as feed:
             harness.poll_until(feed.published, "a batch")
 

@@ -219,7 +219,7 @@ def test_a_starter_relies_on_no_daemon_that_may_end_with_its_own_starter(
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("boot-id")
         lock.flush()
-        listener.bind(f"{directory}/attach.sock")
+        listener.bind(f"{directory}/datasetd.sock")
         listener.listen()
         process = _start(directory)
         harness.poll_until(
@@ -324,9 +324,9 @@ def test_a_client_that_comes_while_it_ends(place):
 
 def test_sigusr1_ends_it_if_it_has_no_client(place):
     _, pid, _ = _run(f"{place}/d")
-    with wire.Session(f"{place}/d/attach.sock"):
+    with wire.Session(f"{place}/d/datasetd.sock"):
         os.kill(int(pid), signal.SIGUSR1)
-        with wire.Session(f"{place}/d/attach.sock"):
+        with wire.Session(f"{place}/d/datasetd.sock"):
             pass
     os.kill(int(pid), signal.SIGUSR1)
     harness.await_end(int(pid))

@@ -104,9 +104,9 @@ def test_a_socket_that_listens_for_a_daemon_that_is_not_there_yet():
             world.daemon.kill()
             with socket.socket(socket.AF_UNIX,
                                socket.SOCK_SEQPACKET) as listener:
-                if os.path.exists(world.daemon.attach_path):
-                    os.unlink(world.daemon.attach_path)
-                listener.bind(world.daemon.attach_path)
+                if os.path.exists(world.daemon.socket_path):
+                    os.unlink(world.daemon.socket_path)
+                listener.bind(world.daemon.socket_path)
                 listener.listen()
                 listener.settimeout(60)
                 rest, held = [], []
@@ -116,7 +116,7 @@ def test_a_socket_that_listens_for_a_daemon_that_is_not_there_yet():
                 # It asks again when nobody has answered it.
                 for _ in range(2):
                     held.append(listener.accept()[0])
-            os.unlink(world.daemon.attach_path)
+            os.unlink(world.daemon.socket_path)
             world.daemon.start()
             job.join()
         assert sorted(seen + rest) == list(range(len(world.labels)))
@@ -580,7 +580,6 @@ def test_directories_that_cannot_be_used_end_the_start():
                 ("state_directory", "/proc/none", "cannot be made")]:
             with open(path, "w") as file:
                 json.dump({"socket_path": world.directory + "/e.sock",
-                           "attach_socket_path": world.directory + "/ea.sock",
                            "devices": ["cpu"], key: value}, file)
             done = subprocess.run(
                 [harness.runfile("server/datasetd"), f"--config={path}"],

@@ -1,18 +1,20 @@
-// Makes RPCs that no client would make: any method, any token.
+// Makes RPCs that no client would make: any method, any request.
 //
-// Usage: rpc_probe SOCKET. Each line of stdin is "METHOD TOKEN JSON": the
-// method as gRPC names it (/package.Service/Method), the session token in hex
-// or "-" for none, the request. Each answer is one line of JSON: {"code",
+// Usage: rpc_probe FD, a session's gRPC connection. Each line of stdin is
+// "METHOD JSON": the method as gRPC names it (/package.Service/Method), the
+// request. Each answer is one line of JSON: {"code",
 // "message", "responses"}; a response of a method whose messages this program
 // does not know is a string of hex.
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,7 +26,6 @@
 #include "absl/strings/str_replace.h"
 #include "datasetd/v1/feed.pb.h"
 #include "datasetd/v1/server.pb.h"
-#include "proto/attach_protocol.h"
 
 namespace {
 
@@ -62,7 +63,7 @@ nlohmann::json Decode(const std::string& bytes,
 }
 
 nlohmann::json Call(grpc::GenericStub& stub, const std::string& path,
-                    const std::string& token, const std::string& request) {
+                    const std::string& request) {
   const std::string name = absl::StrReplaceAll(path.substr(1), {{"/", "."}});
   const pb::MethodDescriptor* const method =
       pb::DescriptorPool::generated_pool()->FindMethodByName(name);
@@ -78,10 +79,6 @@ nlohmann::json Call(grpc::GenericStub& stub, const std::string& path,
   }
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kDeadline);
-  if (token != "-") {
-    context.AddMetadata(datasetd::attach::kSessionTokenMetadataKey,
-                        absl::HexStringToBytes(token));
-  }
   grpc::CompletionQueue queue;
   void* tag;
   bool is_ok = false;
@@ -114,23 +111,22 @@ nlohmann::json Call(grpc::GenericStub& stub, const std::string& path,
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: rpc_probe SOCKET\n";
+    std::cerr << "usage: rpc_probe FD\n";
     return 2;
   }
   // Whoever names a message here keeps its file linked.
   (void)datasetd::v1::OpenFeedRequest::descriptor();
   (void)datasetd::v1::GetStatusRequest::descriptor();
-  grpc::GenericStub stub(grpc::CreateChannel(
-      std::string("unix:") + argv[1], grpc::InsecureChannelCredentials()));
+  grpc::GenericStub stub(
+      grpc::CreateInsecureChannelFromFd("datasetd", std::atoi(argv[1])));
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
     std::string method;
-    std::string token;
     std::string request;
-    words >> method >> token;
+    words >> method;
     std::getline(words, request);
-    std::cout << Call(stub, method, token, request)
+    std::cout << Call(stub, method, request)
                      .dump(-1, ' ', false,
                            nlohmann::json::error_handler_t::replace)
               << std::endl;

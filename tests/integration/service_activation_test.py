@@ -3,7 +3,6 @@ when the daemon goes, and clients that wait in them are served by the next."""
 
 import os
 import socket
-import stat
 
 import pytest
 
@@ -34,36 +33,21 @@ def _labels(manager):
         assert client.hear()["labels"] == labels.tolist()
 
 
-def _inodes(manager):
-    return [os.stat(path).st_ino
-            for path in (manager.socket_path, manager.attach_path)]
-
-
-def test_both_planes_are_served_on_the_sockets_that_were_passed(manager):
+def test_the_socket_that_was_passed_is_served_and_left_as_it_is(manager):
     manager.listen()
     os.chmod(manager.socket_path, 0o600)
-    os.chmod(manager.attach_path, 0o600)
-    inodes = _inodes(manager)
+    before = os.stat(manager.socket_path)
     manager.start()
     manager.await_ready()
     _labels(manager)
     # Neither replaced nor given other rights: 0660 is the daemon's own default.
-    assert _inodes(manager) == inodes
-    for path in (manager.socket_path, manager.attach_path):
-        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    # A child of the daemon would not take them for its own.
+    assert os.stat(manager.socket_path).st_ino == before.st_ino
+    assert os.stat(manager.socket_path).st_mode == before.st_mode
+    # A child of the daemon would not take it for its own.
     with open(f"/proc/{manager.process.pid}/environ") as environ:
-        assert "LISTEN_FDS=2" in environ.read()
+        assert "LISTEN_FDS=1" in environ.read()
     assert manager.stop() == 0
-    assert _inodes(manager) == inodes
-
-
-def test_the_order_of_the_sockets_is_free(manager):
-    manager.listen()
-    manager.listeners.reverse()
-    manager.start()
-    manager.await_ready()
-    _labels(manager)
+    assert os.stat(manager.socket_path).st_ino == before.st_ino
 
 
 def test_a_client_that_came_before_the_daemon_is_served(manager):
@@ -71,9 +55,9 @@ def test_a_client_that_came_before_the_daemon_is_served(manager):
     path = os.path.join(manager.data_root, "a")
     _, labels = harness.write_cifar10_test(path, 50)
     with harness.Worker(_CLIENT, manager.socket_path, path=path) as client:
-        # It waits in the queue of the attach socket.
+        # It waits in the queue of the socket.
         def is_waiting():
-            return _num_queued(manager.attach_path) > 0
+            return _num_queued(manager.socket_path) > 0
 
         harness.poll_until(is_waiting, "a connection in the queue")
         manager.start()
@@ -99,7 +83,7 @@ def test_a_restarted_daemon_takes_the_sockets_again(manager):
 
 
 def test_sockets_for_another_process_are_not_taken(manager):
-    manager.start(environment={"LISTEN_PID_OVERRIDE": "1", "LISTEN_FDS": "2"})
+    manager.start(environment={"LISTEN_PID_OVERRIDE": "1", "LISTEN_FDS": "1"})
     manager.await_ready()
     _labels(manager)
     assert manager.stop() == 0
@@ -112,20 +96,17 @@ def _ends_with_2(manager, text, **keywords):
     assert text in manager.log()
 
 
-def test_one_socket_alone_is_a_bad_configuration(manager):
+def test_sockets_of_an_earlier_version_are_a_bad_configuration(manager):
+    """One for streams beside the one for packets."""
     manager.listen()
-    _ends_with_2(manager, "is the gRPC socket alone",
-                 descriptors=[manager.listeners[0].fileno()])
-
-
-def test_a_socket_too_many_is_a_bad_configuration(manager):
-    manager.listen()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as third:
-        third.bind(os.path.join(manager.directory, "third.sock"))
-        third.listen()
-        _ends_with_2(manager, "third.sock is one too many", descriptors=[
-            *(listener.fileno() for listener in manager.listeners),
-            third.fileno()])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        stream.bind(os.path.join(manager.directory, "stream.sock"))
+        stream.listen()
+        passed = [manager.listeners[0].fileno(), stream.fileno()]
+        _ends_with_2(manager, "2 sockets were passed; expected one "
+                     "ListenSequentialPacket=", descriptors=passed)
+        _ends_with_2(manager, "stream.sock is not one of packets; expected one",
+                     descriptors=passed[1:])
 
 
 def test_what_is_no_listening_path_is_a_bad_configuration(manager):

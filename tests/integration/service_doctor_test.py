@@ -66,7 +66,7 @@ def _daemon():
 
 def test_all_is_well(daemon):
     doctor = _Doctor(daemon.socket_path)
-    for check in ("gRPC socket", "attach socket", "daemon", "namespaces"):
+    for check in ("socket", "daemon", "namespaces"):
         assert doctor.severity(check) == "ok", doctor.findings
     assert str(daemon.pid) in doctor.one("daemon")["text"]
     assert doctor.severity("memlock") == "ok"
@@ -123,7 +123,7 @@ def test_the_daemon_is_down(tmp_path):
     path = str(tmp_path / "datasetd.sock")
     doctor = _Doctor(path, "--no_sharing")
     assert doctor.code == 1
-    finding = doctor.one("gRPC socket")
+    finding = doctor.one("socket")
     assert finding["severity"] == "fault"
     assert f"{path}: No such file or directory" == finding["text"]
     assert "systemctl start datasetd" in finding["fix"]
@@ -132,15 +132,13 @@ def test_the_daemon_is_down(tmp_path):
 def test_a_socket_that_nobody_serves():
     directory = tempfile.mkdtemp(dir="/tmp")
     try:
-        for name, kind in (("d.sock", socket.SOCK_STREAM),
-                           ("attach.sock", socket.SOCK_SEQPACKET)):
-            stale = socket.socket(socket.AF_UNIX, kind)
-            stale.bind(os.path.join(directory, name))
-            os.chmod(os.path.join(directory, name), 0o660)
-            stale.close()
-        doctor = _Doctor(os.path.join(directory, "d.sock"), "--no_sharing")
+        path = os.path.join(directory, "d.sock")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stale:
+            stale.bind(path)
+        os.chmod(path, 0o660)
+        doctor = _Doctor(path, "--no_sharing")
         assert doctor.code == 1
-        assert doctor.severity("gRPC socket") == "ok"
+        assert doctor.severity("socket") == "ok"
         assert doctor.severity("daemon") == "fault"
         assert "journalctl" in doctor.one("daemon")["fix"]
     finally:
@@ -150,11 +148,11 @@ def test_a_socket_that_nobody_serves():
 def test_a_socket_that_all_may_use_is_a_warning():
     with harness.Daemon(socket_mode="0666") as daemon:
         doctor = _Doctor(daemon.socket_path, "--no_sharing")
-        finding = doctor.one("gRPC socket")
+        finding = doctor.one("socket")
         assert finding["severity"] == "warning"
         assert "every user" in finding["text"]
         assert "0660" in finding["fix"]
-        assert doctor.severity("attach socket") == "warning"
+        assert doctor.severity("socket") == "warning"
         assert doctor.code == 0
 
 
@@ -163,7 +161,7 @@ def test_a_stranger_is_told_which_group_he_lacks(daemon):
     os.chmod(daemon.directory, 0o755)
     doctor = _Doctor(daemon.socket_path, "--no_sharing", user=_NOBODY)
     assert doctor.code == 1
-    finding = doctor.one("gRPC socket")
+    finding = doctor.one("socket")
     assert finding["severity"] == "fault"
     assert "may not connect" in finding["text"]
     assert "usermod --append --groups root nobody" in finding["fix"]
@@ -175,7 +173,7 @@ def test_a_mode_that_shuts_out_the_group_is_what_is_wrong():
     with harness.Daemon(socket_mode="0600") as daemon:
         os.chmod(daemon.directory, 0o755)
         doctor = _Doctor(daemon.socket_path, "--no_sharing", user=_NOBODY)
-        finding = doctor.one("gRPC socket")
+        finding = doctor.one("socket")
         assert finding["severity"] == "fault"
         assert "0600" in finding["text"]
         assert "SocketMode=0660" in finding["fix"]
@@ -185,7 +183,7 @@ def test_a_mode_that_shuts_out_the_group_is_what_is_wrong():
 def test_a_directory_that_one_may_not_enter_is_named(daemon):
     os.chmod(daemon.directory, 0o700)
     doctor = _Doctor(daemon.socket_path, "--no_sharing", user=_NOBODY)
-    assert "may not enter" in doctor.one("gRPC socket")["text"]
+    assert "may not enter" in doctor.one("socket")["text"]
 
 
 def test_a_variable_for_mps_without_a_server_is_seen(daemon, tmp_path):
@@ -241,7 +239,7 @@ def test_the_lines_for_people(daemon):
         stdout=subprocess.PIPE, text=True, timeout=60)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("ok       system         Linux ")
-    assert lines[1].startswith("ok       gRPC socket")
+    assert lines[1].startswith("ok       socket")
     assert all(line.split()[0] in ("ok", "warning", "fault") for line in lines)
 
 

@@ -270,7 +270,7 @@ def test_refusals_and_faults_are_counted(daemon, port):
         assert page.get("datasetd_protocol_violations_total") == 0
 
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
-            stranger.connect(daemon.attach_path)
+            stranger.connect(daemon.socket_path)
             stranger.send(b"nonsense that is long enough")
             assert stranger.recv(100) == b""
         page = _Page(port)

@@ -224,10 +224,10 @@ def test_a_leak_costs_the_daemon_and_not_trainers():
         # More than there are threads and connections.
         assert int(unit["TasksMax"][0]) >= 1024
         assert int(unit["OOMScoreAdjust"][0]) >= 0
-        # Three descriptors a connection, and as many for the rest.
-        connections = int(re.search(r"(?m)^max_connections: (\d+)$",
-                                    _config_text()).group(1))
-        assert int(unit["LimitNOFILE"][0]) >= 2 * 3 * connections
+        # Five descriptors a session, and as many for the rest.
+        sessions = int(re.search(r"(?m)^max_sessions: (\d+)$",
+                                 _config_text()).group(1))
+        assert int(unit["LimitNOFILE"][0]) >= 2 * 5 * sessions
 
 
 def test_the_nodes_are_made_outside_of_the_service():
@@ -251,8 +251,7 @@ def test_the_nodes_are_made_outside_of_the_service():
 def test_the_example_configuration_agrees_with_the_units():
     config = _config_text()
     sockets = _unit("datasetd.socket")
-    assert f"\nsocket_path: {sockets['ListenStream'][0]}\n" in config
-    assert (f"\nattach_socket_path: {sockets['ListenSequentialPacket'][0]}\n"
+    assert (f"\nsocket_path: {sockets['ListenSequentialPacket'][0]}\n"
             in config)
     assert sockets["SocketMode"] == ["0660"]
     assert sockets["SocketGroup"] == ["datasetd"]
@@ -322,7 +321,7 @@ def test_it_has_every_limit_of_a_user():
     assert re.findall(r"(?m)^  #?(\w+): \d+$", limits) == _fields("UserLimits")
     # None but those whose 0 is the default: another value binds root, too.
     assert re.findall(r"(?m)^  (\w+): (\d+)$", limits) == [
-        ("max_connections", "0"), ("max_calls", "0"), ("max_loads", "0")]
+        ("max_calls", "0"), ("max_loads", "0")]
 
 
 def test_an_unknown_key_is_named(tmp_path):

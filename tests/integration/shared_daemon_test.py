@@ -514,7 +514,7 @@ def test_directories_of_somebody_else_are_refused(place, monkeypatch):
     # A socket in it may be anybody's.
     listener = attach_wire.socket.socket(
         attach_wire.socket.AF_UNIX, attach_wire.socket.SOCK_SEQPACKET)
-    listener.bind(os.path.join(directory, "attach.sock"))
+    listener.bind(os.path.join(directory, "datasetd.sock"))
     listener.listen()
     with pytest.raises(datasetd.PermissionDenied, match="mode 0750"):
         datasetd.connect_or_start("cpu")
@@ -552,7 +552,7 @@ def test_a_daemon_of_another_version(place):
     shared = _shared._daemon_of_user(_shared._may_have_gpu(), 1.0)
     directory = os.path.dirname(shared.address)
     os.mkdir(directory, 0o700)
-    path = os.path.join(directory, "attach.sock")
+    path = os.path.join(directory, "datasetd.sock")
     listener = attach_wire.socket.socket(
         attach_wire.socket.AF_UNIX, attach_wire.socket.SOCK_SEQPACKET)
     listener.bind(path)

@@ -286,20 +286,21 @@ class Arena:
 
     def attacker(self, source, uid=ATTACKER_UID, **arguments):
         """A client process of the attackers' user; see harness.Worker. Besides
-        it has ATTACH, the path of the attach socket, and `attach_wire`."""
-        prelude = (f"ATTACH = {self.daemon.attach_path!r}\n"
-                   "import attach_wire\n")
-        return self._start(prelude + source, uid, **arguments)
+        it has `attach_wire`."""
+        return self._start("import attach_wire\n" + source, uid, **arguments)
 
-    def rpc(self, uid=ATTACKER_UID):
-        """Calls of the attackers' user: see harness.Rpc. The test has
+    def session(self, uid=ATTACKER_UID):
+        """A session of the attackers' user: see harness.Session. The test has
         tests/integration:rpc_probe among its data."""
-        program = self.path("rpc_probe")
-        shutil.copy(harness.runfile("tests/integration/rpc_probe"), program)
-        os.chmod(program, 0o755)
-        return harness.Rpc(
-            self.daemon.socket_path, program, user=uid if IS_ROOT else None,
-            group=_GROUP if IS_ROOT else None)
+        if not IS_ROOT:
+            return harness.Session(self.daemon.socket_path)
+        os.setegid(_GROUP)
+        os.seteuid(uid)
+        try:
+            return harness.Session(self.daemon.socket_path)
+        finally:
+            os.seteuid(0)
+            os.setegid(os.getgid())
 
     def attack(self):
         return _Attack(self)

@@ -12,7 +12,7 @@ import socket
 import struct
 
 MAGIC = 0x31544144
-VERSION = 2
+VERSION = 3
 HELLO, WELCOME, ATTACH_FEED, ATTACHED, IMPORT_RESULT = 1, 2, 3, 4, 5
 DETACHED, GOODBYE, REFUSED, CLOSING = 6, 7, 8, 9
 SET_WEIGHTS, WEIGHTS_ANSWER = 10, 11
@@ -73,18 +73,22 @@ def set_weights(connection, arrays):
 
 
 class Session:
-    """A session: its connection and its token."""
+    """A session: its connection, its token, and `requests`, its gRPC
+    connection."""
 
     def __init__(self, path, pid=None):
         self.path = path
         self.connection = connect(path)
         self.connection.send(hello(pid))
-        packet = self.connection.recv(512)
+        packet, descriptors, _, _ = socket.recv_fds(self.connection, 512, 4)
         assert packet[:12] == header(WELCOME), packet
+        assert len(descriptors) == 1, descriptors
         self.token = packet[12:12 + TOKEN_BYTES]
+        self.requests = socket.socket(fileno=descriptors[0])
 
     def close(self):
         self.connection.close()
+        self.requests.close()
 
     def __enter__(self):
         return self

@@ -21,7 +21,7 @@ import time
 
 import numpy as np
 
-from tests.testing import pytest_file
+from tests.testing import attach_wire, pytest_file
 from tests.testing.processes import (  # noqa: F401
     DEADLINE_SECONDS,
     await_end,
@@ -209,7 +209,6 @@ class Daemon(ProcessView):
         self.data_root = os.path.join(self.directory, "data")
         os.makedirs(self.data_root, exist_ok=True)
         self.socket_path = os.path.join(self.directory, "d.sock")
-        self.attach_path = os.path.join(self.directory, "attach.sock")
         self.config_path = os.path.join(self.directory, "config.yaml")
         self.log_path = os.path.join(self.directory, "log")
         self.config = {
@@ -443,28 +442,28 @@ class Worker(ProcessView):
         self.process.stdout.close()
 
 
-class Rpc:
-    """RPCs with any token, through tests/integration/rpc_probe, or a copy of it
-    that another user may run."""
+class Session(attach_wire.Session):
+    """A session that makes any RPC, through tests/integration/rpc_probe."""
 
-    def __init__(self, socket_path, program=None, user=None, group=None):
-        self._process = subprocess.Popen(
-            [program or runfile("tests/integration/rpc_probe"), socket_path],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user,
-            group=group, extra_groups=None if group is None else [])
+    _process = None
 
-    def call(self, method, token=b"", **request):
+    def call(self, method, **request):
         """{"code", "message", "responses"}; method as "FeedService.OpenFeed"
-        or "/grpc.health.v1.Health/Check"."""
-        self.begin(method, token, **request)
+        or "/package.Service/Method"."""
+        self.begin(method, **request)
         return self.end()
 
-    def begin(self, method, token=b"", **request):
+    def begin(self, method, **request):
         """A call whose answer end() waits for."""
+        if self._process is None:
+            requests = self.requests.fileno()
+            self._process = subprocess.Popen(
+                [runfile("tests/integration/rpc_probe"), str(requests)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                pass_fds=[requests])
         if not method.startswith("/"):
             method = "/datasetd.v1." + method.replace(".", "/")
-        line = f"{method} {token.hex() or '-'} {json.dumps(request)}\n"
-        self._process.stdin.write(line.encode())
+        self._process.stdin.write(f"{method} {json.dumps(request)}\n".encode())
         self._process.stdin.flush()
 
     def end(self):
@@ -472,13 +471,12 @@ class Rpc:
         assert answer, "rpc_probe ended"
         return json.loads(answer)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+    def close(self):
+        super().close()
+        if self._process is not None:
+            self._process.stdin.close()
+            self._process.stdout.close()
+            self._process.wait()
 
 
 def limit_descriptors(pid, count):

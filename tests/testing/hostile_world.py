@@ -19,8 +19,8 @@ class World:
     to run.
 
     `client` and `loader`, called "good", are the job's; `options` add to the
-    loader's. `session` and `rpc` are the other's; `footprint` is what the
-    daemon uses before the other has a feed.
+    loader's. `session` is the other's; `footprint` is what the daemon uses
+    before the other has a feed.
     """
 
     def __init__(self, daemon, num_samples=2000, **options):
@@ -34,15 +34,14 @@ class World:
             "batch_size": num_samples // 20, "shuffle": True, "seed": 1,
             "prefetch": 4, "framework": "numpy", "timeout": 30,
             "name": "good", **options})
-        self.session = wire.Session(daemon.attach_path)
-        self.rpc = harness.Rpc(daemon.socket_path)
-        self.rpc.call("FeedService.ListFeeds")
+        self.session = harness.Session(daemon.socket_path)
+        self.session.call("FeedService.ListFeeds")
         self.footprint = harness.Footprint(daemon, self.client)
 
     def try_open(self, **options):
         """The answer to an OpenFeed, of a feed that is called "bad"."""
-        return self.rpc.call(
-            "FeedService.OpenFeed", self.session.token,
+        return self.session.call(
+            "FeedService.OpenFeed",
             options={"dataset": "d", "batch_size": 10, "prefetch": 2,
                      "name": "bad", **options})
 
@@ -54,7 +53,7 @@ class World:
 
     def attach(self, feed_id, arrays=()):
         return wire.RawFeed(
-            self.daemon.attach_path, self.session.token, int(feed_id), arrays)
+            self.daemon.socket_path, self.session.token, int(feed_id), arrays)
 
     def open_and_attach(self, **options):
         """A feed, once all of its slots have a batch."""
@@ -92,7 +91,6 @@ class World:
         assert sorted(rows) == list(range(self.num_samples))
 
     def close(self):
-        self.rpc.__exit__()
         self.session.close()
         self.loader.close()
         self.client.close()

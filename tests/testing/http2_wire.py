@@ -1,13 +1,17 @@
 """HTTP/2 and gRPC, spoken by hand: what no client would say.
 
-Written from RFC 9113 and RFC 7541, by the parts that need no tables. Imports
-the standard library alone: attackers run its text (tests/testing/arena.py).
+Written from RFC 9113 and RFC 7541, by the parts that need no tables. Attackers
+run its text (tests/testing/arena.py).
 """
 
 import select
-import socket
 import struct
 import time
+
+try:
+    import attach_wire
+except ImportError:
+    from tests.testing import attach_wire
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS = 0, 1, 2, 3, 4
@@ -57,12 +61,13 @@ def reset(stream):
 
 
 class Connection:
-    """A client's; `settings` are (number, value) pairs."""
+    """The gRPC connection of a session of its own; `settings` are (number,
+    value) pairs."""
 
     def __init__(self, path, settings=(), timeout=30.0):
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.session = attach_wire.Session(path)
+        self.socket = self.session.requests
         self.socket.settimeout(timeout)
-        self.socket.connect(path)
         self._received = b""
         self.socket.sendall(PREFACE + frame(SETTINGS, payload=b"".join(
             struct.pack(">HI", *pair) for pair in settings)))
@@ -122,7 +127,7 @@ class Connection:
                 error = struct.unpack(">I", received[3][4:8])[0]
 
     def close(self):
-        self.socket.close()
+        self.session.close()
 
     def __enter__(self):
         return self

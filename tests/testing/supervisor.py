@@ -43,8 +43,7 @@ class Supervisor:
     """Starts the daemon with a NOTIFY_SOCKET; a context manager.
 
     `config` are keys of its configuration, over those that every test needs.
-    With `watchdog_seconds` it gets WATCHDOG_USEC, with `activate` both of its
-    sockets.
+    With `watchdog_seconds` it gets WATCHDOG_USEC, after `listen` its socket.
     """
 
     def __init__(self, **config):
@@ -52,7 +51,6 @@ class Supervisor:
         self.data_root = os.path.join(self.directory, "data")
         os.makedirs(self.data_root)
         self.socket_path = os.path.join(self.directory, "d.sock")
-        self.attach_path = os.path.join(self.directory, "attach.sock")
         self.config = {
             "socket_path": self.socket_path,
             "devices": ["cpu"],
@@ -73,13 +71,11 @@ class Supervisor:
         self.notices = []
 
     def listen(self):
-        """Makes the two sockets, as datasetd.socket would."""
-        for path, kind in ((self.socket_path, socket.SOCK_STREAM),
-                           (self.attach_path, socket.SOCK_SEQPACKET)):
-            listener = socket.socket(socket.AF_UNIX, kind)
-            listener.bind(path)
-            listener.listen(128)
-            self.listeners.append(listener)
+        """Makes the socket, as datasetd.socket would."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(self.socket_path)
+        listener.listen(128)
+        self.listeners.append(listener)
 
     def start(self, watchdog_seconds=None, environment=None, descriptors=None):
         config_path = os.path.join(self.directory, "config.yaml")

@@ -63,7 +63,7 @@ def _daemon_and_page():
         file.write(_START.format(os.path.abspath(harness.daemon_program())))
     os.chmod(program, 0o755)
     with harness.Daemon(program=program) as daemon:
-        with wire.connect(daemon.attach_path) as stranger:
+        with wire.connect(daemon.socket_path) as stranger:
             stranger.send(b"no packet of ours")
             while stranger.recv(512):
                 pass

@@ -27,9 +27,9 @@ using Findings = std::vector<Finding>;
 // needs of it.
 void CheckSystem(Findings* findings);
 
-// The daemon's sockets: a finding for each, and one for the group. Returns true
-// if both sockets exist and this process may connect to them.
-bool CheckSockets(const client::Address& address, Findings* findings);
+// The daemon's socket: a finding for it, and one for the group. Returns true if
+// it exists and this process may connect to it.
+bool CheckSocket(const client::Address& address, Findings* findings);
 
 // Compares this process with the daemon's: namespaces, and limits that it
 // needs. `pid` is the daemon's own report; `serves_gpu` is true if it has a

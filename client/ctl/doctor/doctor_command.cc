@@ -131,7 +131,7 @@ class DoctorCommand final : public Command {
                            "correct --address or $DATASETD_ADDRESS"});
       return 0;
     }
-    if (!CheckSockets(*address, findings)) return 0;
+    if (!CheckSocket(*address, findings)) return 0;
     auto client = Connect();
     absl::StatusOr<v1::GetStatusResponse> status =
         client.ok() ? client->GetStatus()

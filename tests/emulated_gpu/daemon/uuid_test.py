@@ -88,9 +88,7 @@ def test_a_daemon_that_is_to_serve_no_such_gpu(devices, message):
 
 def _serve_by_uuid(parent, uuid):
     path = os.path.join(parent, "{gpu}", "d.sock")
-    daemon = harness.Daemon(
-        devices=[uuid], socket_path=path,
-        attach_socket_path=os.path.join(parent, "{gpu}", "attach.sock"))
+    daemon = harness.Daemon(devices=[uuid], socket_path=path)
     daemon.socket_path = path
     return daemon
 
@@ -106,9 +104,8 @@ def test_who_enters_the_directory_of_a_gpu(umask, mode):
                 socket_path=os.path.join(parent, "{gpu}", "d.sock")):
             made = os.path.join(parent, _UUIDS[0])
             assert os.stat(made).st_mode & 0o7777 == mode
-            for name in ("d.sock", "attach.sock"):
-                path = os.path.join(made, name)
-                assert os.stat(path).st_mode & 0o7777 == 0o660
+            path = os.path.join(made, "d.sock")
+            assert os.stat(path).st_mode & 0o7777 == 0o660
     finally:
         os.umask(before)
         subprocess.run(["rm", "-r", parent], check=True)

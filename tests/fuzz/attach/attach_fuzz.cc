@@ -26,6 +26,7 @@
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
 #include "server/attach/seqpacket.h"
+#include "server/rpc/rpc_gate.h"
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
@@ -111,11 +112,21 @@ class World {
         [](uint64_t, absl::Status) { Check(false, "the device failed"); });
     Check(feeds.ok(), "feeds");
     feeds_ = *std::move(feeds);
-    path_ = directory_.File("attach.sock");
+    auto gate = RpcGate::Start({.max_calls_per_user = 24,
+                                .num_running = [](uint32_t) { return 0; },
+                                .clock = &clock_,
+                                .serve = [](uint64_t, FileDescriptor) {},
+                                .on_end = [](uint64_t, const std::string&) {},
+                                .observer = [](const char*, uint32_t, int32_t,
+                                               const std::string&) {}});
+    Check(gate.ok(), "gate");
+    rpc_gate_ = *std::move(gate);
+    path_ = directory_.File("datasetd.sock");
     auto listener = ListenUnix(path_, SOCK_SEQPACKET);
     Check(listener.ok(), "listen");
     auto server = AttachServer::Start(
-        *std::move(listener), &sessions_, feeds_.get(), datasets_.get(),
+        *std::move(listener), &sessions_, rpc_gate_.get(), feeds_.get(),
+        datasets_.get(),
         [](const char*, uint32_t, int32_t, absl::FunctionRef<std::string()>) {},
         nullptr);
     Check(server.ok(), "start");
@@ -361,6 +372,7 @@ class World {
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetRegistry> datasets_;
   std::unique_ptr<FeedTable> feeds_;
+  std::unique_ptr<RpcGate> rpc_gate_;
   std::unique_ptr<AttachServer> server_;
   std::array<int, kNumConnections> connections_ = {-1, -1, -1, -1};
   SessionToken token_ = {};

@@ -20,7 +20,7 @@ while time.monotonic() < end:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.setblocking(False)
     try:
-        connection.connect(ATTACH)
+        connection.connect(ADDRESS)
         connection.send(b"x" * 40)
         count += 1
     except OSError:

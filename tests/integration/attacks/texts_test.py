@@ -38,13 +38,6 @@ say(num=len([n for n in names if n.startswith("many")]),
 hear()
 """
 
-_SESSION = """
-session = attach_wire.Session(ATTACH)
-say(token=session.token.hex())
-hear()
-"""
-
-
 def test_names_of_classes_are_limited_and_counted():
     # uncounted_memory of the review: 2.2 GiB for 60 bytes of data.
     with arena.Arena(text_budget_mib=16) as a:
@@ -87,11 +80,10 @@ def test_one_user_cannot_have_others_datasets_forgotten():
     with arena.Arena(user_limits={"max_datasets": 0}) as a:
         root, name = os.path.split(a.path("data/victim"))
         manifest = os.path.join(a.path("state"), "datasets.manifest")
-        with a.attacker(_SESSION) as worker, a.rpc() as rpc:
-            token = bytes.fromhex(worker.hear()["token"])
+        with a.session() as session:
 
             def load(dataset, **spec):
-                return rpc.call("DatasetService.LoadDataset", token, spec={
+                return session.call("DatasetService.LoadDataset", spec={
                     "name": dataset, "format": "cifar10", "split": "test",
                     "path": f"{root}/{name}", **spec})
 

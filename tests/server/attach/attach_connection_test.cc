@@ -122,7 +122,7 @@ TEST_F(AttachConnectionTest, ASessionHasItsTokenAndSaysNothingMore) {
   for (size_t i = 0; i < opened.token.size(); ++i) {
     opened.token[i] = static_cast<uint8_t>(i * 17);
   }
-  ASSERT_TRUE(connection_->BecomeSession(opened));
+  ASSERT_TRUE(connection_->BecomeSession(opened, client_.get()));
   EXPECT_EQ(connection_->role(), Role::kSession);
   EXPECT_EQ(connection_->session_id(), 4);
   EXPECT_EQ(connection_->token(), opened.token);

@@ -52,10 +52,41 @@ TEST(SessionTableTest, WhatIsNoTokenIsRefused) {
        {std::string(), std::string(16, '\0'), token.substr(1), token + "x"}) {
     EXPECT_THAT(sessions.Find(wrong),
                 StatusIs(absl::StatusCode::kUnauthenticated,
-                         HasSubstr("datasetd-session-bin")));
+                         HasSubstr("no live session has this token")));
   }
   token[15] ^= 1;
   EXPECT_THAT(sessions.Find(token),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+}
+
+TEST(SessionTableTest, AConnectionIsItsSessionsUntilThatIsClosed) {
+  SessionTable sessions(10, 0);
+  const auto alice = sessions.Open(1000, 10);
+  const auto bob = sessions.Open(1001, 20);
+  ASSERT_THAT(alice, IsOk());
+  ASSERT_THAT(bob, IsOk());
+  EXPECT_THAT(sessions.OfConnection("fd:7"),
+              StatusIs(absl::StatusCode::kUnauthenticated,
+                       HasSubstr("the session of this call has ended")));
+  sessions.SetConnection(alice->session_id, 7);
+  sessions.SetConnection(bob->session_id, 8);
+  EXPECT_EQ(sessions.OfConnection("fd:7")->uid, 1000);
+  EXPECT_EQ(sessions.OfConnection("fd:8")->uid, 1001);
+  for (const char* const peer : {"", "fd:", "fd:x", "7", "unix:", "fd:9"}) {
+    EXPECT_THAT(sessions.OfConnection(peer),
+                StatusIs(absl::StatusCode::kUnauthenticated));
+  }
+  // gRPC closed Bob's connection before he is: its number is Alice's next.
+  const auto next = sessions.Open(1000, 11);
+  sessions.SetConnection(next->session_id, 8);
+  sessions.Close(bob->token);
+  EXPECT_EQ(sessions.OfConnection("fd:8")->session_id, next->session_id);
+  sessions.Close(next->token);
+  EXPECT_THAT(sessions.OfConnection("fd:8"),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+  // Of a session that has ended meanwhile.
+  sessions.SetConnection(next->session_id, 7);
+  EXPECT_THAT(sessions.OfConnection("fd:7"),
               StatusIs(absl::StatusCode::kUnauthenticated));
 }
 

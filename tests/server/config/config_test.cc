@@ -25,7 +25,6 @@ v1::Config WithDefaults(const std::string& yaml) {
 TEST(ConfigTest, DefaultsAreThoseOfTheSchemaAndValid) {
   const v1::Config config = WithDefaults("");
   EXPECT_EQ(config.socket_path(), "/run/datasetd/datasetd.sock");
-  EXPECT_EQ(config.attach_socket_path(), "/run/datasetd/attach.sock");
   EXPECT_EQ(config.socket_mode(), "0660");
   EXPECT_EQ(config.drain_timeout().seconds(), 5);
   EXPECT_EQ(config.attach_timeout().seconds(), 10);
@@ -53,7 +52,6 @@ TEST(ConfigTest, WhatIsGivenStays) {
       "socket_path: /tmp/d/a.sock\nsocket_mode: 0600\ndrain_timeout: 0s\n"
       "log_level: warn\nmax_feeds: 3\nmax_sample_memory_mib: 3000\n");
   EXPECT_EQ(config.decode_memory_mib(), 6000u);
-  EXPECT_EQ(config.attach_socket_path(), "/tmp/d/attach.sock");
   EXPECT_EQ(config.socket_mode(), "0600");
   EXPECT_EQ(config.drain_timeout().seconds(), 0);
   EXPECT_EQ(config.log_level(), "warn");
@@ -64,7 +62,6 @@ TEST(ConfigTest, WhatIsGivenStays) {
 TEST(ConfigTest, AFullConfigurationIsValid) {
   const v1::Config config = WithDefaults(R"(
 socket_path: /run/datasetd/datasetd.sock
-attach_socket_path: /run/datasetd/a.sock
 socket_group: datasetd
 devices: ["cuda:0", "cuda:12", cpu]
 memory_budget_mib: 1024
@@ -90,9 +87,6 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
   } cases[] = {
       {"socket_path: d.sock", "socket_path is 'd.sock'", "absolute"},
       {"socket_path: /" + std::string(107, 'x'), "socket_path", "107 bytes"},
-      {"attach_socket_path: a", "attach_socket_path is 'a'", "absolute"},
-      {"{socket_path: /a, attach_socket_path: /a}", "attach_socket_path is",
-       "another path"},
       {"socket_mode: 0999", "socket_mode is '0999'", "octal"},
       {"socket_mode: 1660", "socket_mode is '1660'", "octal"},
       {"socket_mode: rw", "socket_mode is 'rw'", "0660"},

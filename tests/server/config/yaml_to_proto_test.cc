@@ -117,7 +117,7 @@ TEST(YamlToProtoTest, KeysWithoutValueAndEmptyFilesSetNothing) {
 TEST(YamlToProtoTest, UnknownKeysAreErrorsWithLineAndKnownKeys) {
   EXPECT_THAT(ErrorOf("socket_path: /a\n\nsocket_paht: /b\n"),
               AllOf(HasSubstr("test.yaml: line 3: unknown key 'socket_paht'; "
-                              "known keys: socket_path, attach_socket_path"),
+                              "known keys: socket_path, socket_mode"),
                     HasSubstr("max_feeds")));
   EXPECT_THAT(ErrorOf("datasets:\n- name: a\n  foo: 1\n"),
               HasSubstr("test.yaml: line 3: unknown key 'foo' in datasets[0]; "

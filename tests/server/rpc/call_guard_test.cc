@@ -14,23 +14,17 @@
 
 #include "absl/synchronization/notification.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/rpc/peer_table.h"
-#include "server/service/grpc_status.h"
+#include "server/attach/session_table.h"
 #include "tests/testing/fake_clock.h"
 
 namespace datasetd {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr uint32_t kAlice = 1000;
 constexpr uint32_t kBob = 1001;
-constexpr int kMaxCalls = 2;
 constexpr char kHeld[] = "held";
 
-// Calls that are admitted as those of the daemon's services are.
 class GuardedService : public v1::DatasetService::Service {
  public:
   CallGuard* guard = nullptr;
@@ -40,11 +34,9 @@ class GuardedService : public v1::DatasetService::Service {
   absl::Notification has_received;
   bool has_read = true;
 
-  grpc::Status GetDataset(grpc::ServerContext* call,
+  grpc::Status GetDataset(grpc::ServerContext*,
                           const v1::GetDatasetRequest* request,
                           v1::GetDatasetResponse*) override {
-    const absl::Status status = guard->CheckPlace(*call);
-    if (!status.ok()) return ToGrpcStatus(status);
     if (request->name() == kHeld) {
       ++num_held;
       may_end.WaitForNotification();
@@ -86,7 +78,8 @@ class CallGuardTest : public ::testing::Test {
   std::unique_ptr<v1::DatasetService::Stub> Connect(uint32_t uid) {
     int ends[2] = {-1, -1};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-    peers_.Add(ends[0], uid);
+    sessions_.SetConnection(sessions_.Open(uid, /*pid=*/1)->session_id,
+                            ends[0]);
     grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);
     return v1::DatasetService::NewStub(
         grpc::CreateInsecureChannelFromFd("test", ends[1]));
@@ -99,48 +92,36 @@ class CallGuardTest : public ::testing::Test {
     v1::GetDatasetResponse response;
     return stub.GetDataset(&call, request, &response);
   }
-  // A call's place is given back a moment after its answer.
-  static void AwaitServed(v1::DatasetService::Stub& stub) {
-    grpc::Status status = Get(stub, "a");
-    while (!status.ok()) {
-      ASSERT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
-          << status.error_message();
-      std::this_thread::yield();
-      status = Get(stub, "a");
-    }
+  void AwaitCalls(uint32_t uid, int count) {
+    while (guard_.num_calls(uid) != count) std::this_thread::yield();
   }
 
   FakeClock clock_;
-  PeerTable peers_;
-  CallGuard guard_{{.max_calls_per_user = kMaxCalls,
-                    .send_timeout = absl::Seconds(10),
-                    .receive_timeout = absl::Minutes(5)},
-                   &peers_,
-                   &clock_};
+  SessionTable sessions_{8, 8};
+  CallGuard guard_{
+      {.send_timeout = absl::Seconds(10), .receive_timeout = absl::Minutes(5)},
+      &sessions_,
+      &clock_};
   GuardedService service_;
   std::unique_ptr<grpc::Server> server_;
 };
 
-TEST_F(CallGuardTest, CallsBeyondTheShareAreRefusedOnAllConnections) {
+TEST_F(CallGuardTest, CallsAreCountedByUserUntilTheyEnd) {
   const auto alice = Connect(kAlice);
   const auto alice_too = Connect(kAlice);
   const auto bob = Connect(kBob);
   std::vector<std::thread> callers;
-  for (int i = 0; i < kMaxCalls; ++i) {
-    callers.emplace_back(
-        [&, i] { EXPECT_TRUE(Get(i == 0 ? *alice : *alice_too, kHeld).ok()); });
-  }
-  while (service_.num_held < kMaxCalls) std::this_thread::yield();
   for (auto* const stub : {alice.get(), alice_too.get()}) {
-    const grpc::Status refused = Get(*stub, "a");
-    EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-    EXPECT_THAT(refused.error_message(),
-                HasSubstr("there may be 2, which is 'user_limits.max_calls'"));
+    callers.emplace_back([stub] { EXPECT_TRUE(Get(*stub, kHeld).ok()); });
   }
+  while (service_.num_held < 2) std::this_thread::yield();
+  EXPECT_EQ(guard_.num_calls(kAlice), 2);
   EXPECT_TRUE(Get(*bob, "a").ok());
+  AwaitCalls(kBob, 0);
   service_.may_end.Notify();
   for (std::thread& caller : callers) caller.join();
-  AwaitServed(*alice);
+  AwaitCalls(kAlice, 0);
+  guard_.EndStalled();
   EXPECT_EQ(guard_.num_stalled(), 0u);
 }
 
@@ -151,13 +132,14 @@ TEST_F(CallGuardTest, ACallWhoseClientSendsNothingIsEnded) {
   const auto writer = alice->PushDataset(&call, &response);
   service_.is_receiving.WaitForNotification();
   clock_.Advance(absl::Minutes(5) + absl::Seconds(1));
+  guard_.EndStalled();
   const grpc::Status status = writer->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED)
       << status.error_message();
   EXPECT_EQ(guard_.num_stalled(), 1u);
   service_.has_received.WaitForNotification();
   EXPECT_FALSE(service_.has_read);
-  AwaitServed(*alice);
+  AwaitCalls(kAlice, 0);
 }
 
 TEST_F(CallGuardTest, ACallThatIsReadInTimeIsLeftAlone) {
@@ -167,12 +149,14 @@ TEST_F(CallGuardTest, ACallThatIsReadInTimeIsLeftAlone) {
   const auto writer = alice->PushDataset(&call, &response);
   service_.is_receiving.WaitForNotification();
   clock_.Advance(absl::Minutes(5) - absl::Seconds(1));
+  guard_.EndStalled();
   EXPECT_TRUE(writer->Write(v1::PushDatasetRequest()));
   writer->WritesDone();
   EXPECT_TRUE(writer->Finish().ok());
   clock_.Advance(absl::Minutes(10));
+  guard_.EndStalled();
   EXPECT_TRUE(service_.has_read);
-  AwaitServed(*alice);
+  AwaitCalls(kAlice, 0);
   EXPECT_EQ(guard_.num_stalled(), 0u);
 }
 

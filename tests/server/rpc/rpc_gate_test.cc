@@ -1,16 +1,15 @@
 #include "server/rpc/rpc_gate.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,20 +20,20 @@
 #include "base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/attach/seqpacket.h"
 #include "server/rpc/http2_scanner.h"
-#include "server/rpc/rpc_user.h"
 #include "tests/testing/status_matchers.h"
-#include "tests/testing/temp_dir.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
-using ::datasetd::testing::TempDir;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 constexpr absl::Duration kDeadline = absl::Seconds(30);
+constexpr uint32_t kUid = 1000;
+constexpr int kNumCalls = 10;
 
 // A clock that a test moves, and that stands still otherwise.
 class MovedClock final : public Clock {
@@ -79,6 +78,12 @@ bool HasBytes(int fd) {
   return poll(&wait, 1, 50) != 0;
 }
 
+// Whether the relay goes on to read; for what it has no room for.
+bool HasRoom(int fd) {
+  pollfd wait = {.fd = fd, .events = POLLOUT, .revents = 0};
+  return poll(&wait, 1, 200) == 1;
+}
+
 bool IsClosed(int fd) { return Receive(fd, 1).empty(); }
 
 void Send(int fd, const std::string& bytes) {
@@ -121,43 +126,55 @@ const std::string& RestOfACall() {
 
 class RpcGateTest : public ::testing::Test {
  protected:
-  void Start(const RpcGate::Options& options) {
-    auto listener = ListenUnix(path_, SOCK_STREAM);
-    ASSERT_THAT(listener, IsOk());
+  void Start(int max_calls = 32) {
     auto gate = RpcGate::Start(
-        *std::move(listener), options, &peers_, &clock_,
-        [this](FileDescriptor connection) {
-          MutexLock lock(&mutex_);
-          served_.push_back(std::move(connection));
-        },
-        [this](const char* event, uint32_t, int32_t,
-               const std::string& detail) {
-          MutexLock lock(&mutex_);
-          events_.push_back(std::string(event) + ": " + detail);
-        });
+        {.max_calls_per_user = max_calls,
+         .num_running = [this](uint32_t) { return num_running_.load(); },
+         .clock = &clock_,
+         .serve =
+             [this](uint64_t session_id, FileDescriptor connection) {
+               MutexLock lock(&mutex_);
+               served_.push_back(std::move(connection));
+               sessions_.push_back(session_id);
+             },
+         .on_end =
+             [this](uint64_t session_id, const std::string& reason) {
+               MutexLock lock(&mutex_);
+               ends_[session_id] = reason;
+             },
+         .observer =
+             [this](const char* event, uint32_t, int32_t,
+                    const std::string& detail) {
+               MutexLock lock(&mutex_);
+               events_.push_back(std::string(event) + ": " + detail);
+             }});
     ASSERT_THAT(gate, IsOk());
     gate_ = *std::move(gate);
   }
-  static RpcGate::Options Default() {
-    return {.max_connections = 8,
-            .max_connections_per_user = 4,
-            .idle_timeout = absl::Minutes(10)};
-  }
 
+  // Opens the next session's connection.
   FileDescriptor Connect() {
-    FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
-                      sizeof(address)),
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                         ends),
               0);
-    return fd;
+    gate_->Open({.session_id = ++last_session_, .uid = kUid},
+                FileDescriptor(ends[0]));
+    return FileDescriptor(ends[1]);
   }
   FileDescriptor ConnectAndSpeak() {
     FileDescriptor fd = Connect();
     Send(fd.get(), std::string(kHttp2Preface));
     return fd;
+  }
+  // Waits for the end of a session, and returns its reason.
+  std::string AwaitEnd(uint64_t session_id) {
+    const auto has_ended = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return ends_.count(session_id) > 0;
+    };
+    MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(Condition(&has_ended), kDeadline));
+    return ends_[session_id];
   }
   // Waits for the next connection that is handed to gRPC, and returns it.
   FileDescriptor AwaitServed() {
@@ -185,22 +202,26 @@ class RpcGateTest : public ::testing::Test {
     EXPECT_TRUE(mutex_.AwaitWithTimeout(Condition(&has_one), kDeadline));
   }
 
-  TempDir dir_{TempDir::Place::kShortPath};
-  const std::string path_ = dir_.File("d.sock");
   MovedClock clock_;
-  PeerTable peers_;
+  std::atomic<int> num_running_ = 0;
+  uint64_t last_session_ = 0;
   Mutex mutex_;
   std::vector<FileDescriptor> served_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint64_t> sessions_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::string> ends_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<RpcGate> gate_;
 };
 
-TEST_F(RpcGateTest, PassesBytesBothWaysAndKnowsTheUser) {
-  Start(Default());
+TEST_F(RpcGateTest, PassesBytesBothWaysAndNamesTheSession) {
+  Start();
   const FileDescriptor client = ConnectAndSpeak();
   const FileDescriptor server = AwaitServed();
   EXPECT_EQ(Receive(server.get(), kHttp2Preface.size()), kHttp2Preface);
-  EXPECT_EQ(peers_.Find("fd:" + std::to_string(server.get())), getuid());
+  {
+    MutexLock lock(&mutex_);
+    EXPECT_THAT(sessions_, ElementsAre(1));
+  }
   Send(client.get(), Ping());
   EXPECT_EQ(Receive(server.get(), 17), Ping());
   Send(server.get(), Ping());
@@ -208,7 +229,7 @@ TEST_F(RpcGateTest, PassesBytesBothWaysAndKnowsTheUser) {
 }
 
 TEST_F(RpcGateTest, MoreThanTheSocketsHold) {
-  Start(Default());
+  Start();
   const FileDescriptor client = ConnectAndSpeak();
   const FileDescriptor server = AwaitServed();
   EXPECT_EQ(Receive(server.get(), kHttp2Preface.size()), kHttp2Preface);
@@ -232,60 +253,37 @@ TEST_F(RpcGateTest, MoreThanTheSocketsHold) {
   sender.join();
 }
 
-TEST_F(RpcGateTest, TheEndOfOneSideIsTheOthers) {
-  Start(Default());
+TEST_F(RpcGateTest, TheEndOfOneSideIsTheOthersAndTheSessions) {
+  Start();
   {
     const FileDescriptor client = ConnectAndSpeak();
     const FileDescriptor server = AwaitServed();
     EXPECT_EQ(Receive(server.get(), kHttp2Preface.size()), kHttp2Preface);
-    const std::string peer = "fd:" + std::to_string(server.get());
     shutdown(client.get(), SHUT_RDWR);
     EXPECT_TRUE(IsClosed(server.get()));
-    EXPECT_EQ(peers_.Find(peer), std::nullopt);
+    EXPECT_EQ(AwaitEnd(1), "");
+  }
+  {
+    const FileDescriptor client = ConnectAndSpeak();
+    FileDescriptor server = AwaitServed();
+    Send(server.get(), "last words");
+    server.Reset();
+    EXPECT_EQ(Receive(client.get(), 100), "last words");
+    EXPECT_EQ(AwaitEnd(2), "gRPC closed its connection");
   }
   const FileDescriptor client = ConnectAndSpeak();
-  FileDescriptor server = AwaitServed();
-  Send(server.get(), "last words");
-  server.Reset();
-  EXPECT_EQ(Receive(client.get(), 100), "last words");
-}
-
-TEST_F(RpcGateTest, OneUserHasHisShare) {
-  Start(Default());
-  std::vector<FileDescriptor> clients;
-  std::vector<FileDescriptor> servers;
-  for (int i = 0; i < 4; ++i) {
-    clients.push_back(ConnectAndSpeak());
-    servers.push_back(AwaitServed());
-  }
-  const FileDescriptor beyond = Connect();
-  EXPECT_TRUE(IsClosed(beyond.get()));
-  EXPECT_EQ(gate_->counters().num_refused.load(), 1);
-  AwaitEvent();
-  {
-    MutexLock lock(&mutex_);
-    EXPECT_THAT(events_.front(), HasSubstr("user_limits.max_connections"));
-  }
-  // Once a minute.
-  const FileDescriptor again = Connect();
-  EXPECT_TRUE(IsClosed(again.get()));
-  {
-    MutexLock lock(&mutex_);
-    EXPECT_EQ(events_.size(), 1);
-  }
-  clients.pop_back();
-  EXPECT_EQ(Receive(servers.back().get(), 24), kHttp2Preface);
-  EXPECT_TRUE(IsClosed(servers.back().get()));
-  clients.push_back(ConnectAndSpeak());
-  EXPECT_TRUE(AwaitServed().has_value());
+  const FileDescriptor server = AwaitServed();
+  EXPECT_EQ(Receive(server.get(), kHttp2Preface.size()), kHttp2Preface);
+  gate_->Close(3);
+  EXPECT_TRUE(IsClosed(server.get()));
+  EXPECT_TRUE(IsClosed(client.get()));
+  MutexLock lock(&mutex_);
+  EXPECT_THAT(ends_, SizeIs(2));
 }
 
 // Otherwise calls that are sent in part would wait for each other.
 TEST_F(RpcGateTest, AtTheLimitOpenCallsGoOnAndNewOnesWait) {
-  RpcGate::Options options = Default();
-  options.max_connections = options.max_connections_per_user = 64;
-  Start(options);
-  constexpr int kNumCalls = RpcUser::kMaxStreams;
+  Start(kNumCalls);
   std::vector<FileDescriptor> clients, servers;
   const auto connect = [&] {
     clients.push_back(ConnectAndSpeak());
@@ -320,16 +318,14 @@ TEST_F(RpcGateTest, AtTheLimitOpenCallsGoOnAndNewOnesWait) {
 }
 
 TEST_F(RpcGateTest, TheRestOfACallBehindNewCallsIsNotWaitedForInVain) {
-  RpcGate::Options options = Default();
-  options.max_connections = options.max_connections_per_user = 64;
-  Start(options);
+  Start(kNumCalls);
   const std::string open = Frame(Http2FrameType::kHeaders, 0, 1, "h");
   const std::string next =
       Frame(Http2FrameType::kHeaders, 0, 3, "h") +
       Frame(Http2FrameType::kData, kEndOfStream, 1, "first") +
       Frame(Http2FrameType::kData, kEndOfStream, 3, "second");
   std::vector<FileDescriptor> clients, servers;
-  for (int i = 0; i < RpcUser::kMaxStreams; ++i) {
+  for (int i = 0; i < kNumCalls; ++i) {
     clients.push_back(ConnectAndSpeak());
     servers.push_back(AwaitServed());
     Send(clients[i].get(), open);
@@ -343,40 +339,82 @@ TEST_F(RpcGateTest, TheRestOfACallBehindNewCallsIsNotWaitedForInVain) {
   }
 }
 
+// Those that one connection sends at once as well.
+TEST_F(RpcGateTest, NoMoreCallsPassThanTheUserMayHave) {
+  Start(kNumCalls);
+  const auto call = [](int i) {
+    return Frame(Http2FrameType::kHeaders, kEndOfStream,
+                 static_cast<uint8_t>(2 * i + 1), "h");
+  };
+  std::string first, rest;
+  for (int i = 0; i < kNumCalls; ++i) first += call(i);
+  for (int i = kNumCalls; i < 2 * kNumCalls; ++i) rest += call(i);
+  const FileDescriptor client = Connect();
+  Send(client.get(), std::string(kHttp2Preface) + first + rest.substr(0, 5));
+  Send(client.get(), rest.substr(5) + Ping());
+  const FileDescriptor server = AwaitServed();
+  EXPECT_EQ(Receive(server.get(), kHttp2Preface.size() + first.size()),
+            std::string(kHttp2Preface) + first);
+  EXPECT_FALSE(HasBytes(server.get()));
+  Send(server.get(), Frame(Http2FrameType::kHeaders, kEndOfStream, 1, "t"));
+  EXPECT_EQ(Receive(server.get(), call(0).size()), call(kNumCalls));
+  EXPECT_FALSE(HasBytes(server.get()));
+  for (int i = 1; i < kNumCalls; ++i) {
+    Send(server.get(), Frame(Http2FrameType::kHeaders, kEndOfStream,
+                             static_cast<uint8_t>(2 * i + 1), "t"));
+  }
+  const std::string last = rest.substr(call(0).size()) + Ping();
+  EXPECT_EQ(Receive(server.get(), last.size()), last);
+}
+
+TEST_F(RpcGateTest, CallsThatWereAbandonedAndStillRunAreWaitedFor) {
+  Start(kNumCalls);
+  num_running_ = 2 * kNumCalls;
+  const FileDescriptor client = ConnectAndSpeak();
+  const FileDescriptor server = AwaitServed();
+  Send(client.get(), Ping() + HalfACall(1));
+  EXPECT_EQ(Receive(server.get(), kHttp2Preface.size() + 17),
+            std::string(kHttp2Preface) + Ping());
+  EXPECT_FALSE(HasBytes(server.get()));
+  num_running_ = 2 * kNumCalls - 1;
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(Receive(server.get(), HalfACall(1).size()), HalfACall(1));
+}
+
 TEST_F(RpcGateTest, GrpcHearsOfNobodyWhoDoesNotSpeakHttp2) {
-  Start(Default());
+  Start();
   const FileDescriptor silent = Connect();
   const FileDescriptor slow = Connect();
   Send(slow.get(), "PRI * H");
   const FileDescriptor wrong = Connect();
   Send(wrong.get(), "GET / HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(IsClosed(wrong.get()));
-  clock_.Advance(absl::Seconds(6));
-  EXPECT_TRUE(IsClosed(silent.get()));
-  EXPECT_TRUE(IsClosed(slow.get()));
+  EXPECT_THAT(AwaitEnd(3), HasSubstr("another protocol than HTTP/2"));
   EXPECT_EQ(num_served(), 0);
+}
+
+TEST_F(RpcGateTest, SessionsThatStopInAFrameOrReadNothingEnd) {
+  Start();
+  const FileDescriptor client = ConnectAndSpeak();
+  const FileDescriptor server = AwaitServed();
+  Send(client.get(), Ping().substr(0, 5));
+  EXPECT_EQ(Receive(server.get(), 24 + 5),
+            std::string(kHttp2Preface) + Ping().substr(0, 5));
+  const FileDescriptor unread = ConnectAndSpeak();
+  const FileDescriptor full = AwaitServed();
+  const std::string bytes(1 << 16, 'x');
+  while (send(full.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0 ||
+         HasRoom(full.get())) {
+  }
+  clock_.Advance(absl::Seconds(11));
+  EXPECT_THAT(AwaitEnd(1), HasSubstr("was not sent to the end in time"));
+  clock_.Advance(absl::Seconds(61));
+  EXPECT_THAT(AwaitEnd(2), HasSubstr("were not read in time"));
   EXPECT_EQ(gate_->counters().num_expired.load(), 2);
 }
 
-TEST_F(RpcGateTest, TheClientOfAnIdleConnectionIsAskedToGo) {
-  Start(Default());
-  const FileDescriptor client = ConnectAndSpeak();
-  const FileDescriptor server = AwaitServed();
-  clock_.Advance(absl::Minutes(11));
-  const std::string goaway = Receive(client.get(), 17);
-  ASSERT_EQ(goaway.size(), 17);
-  EXPECT_EQ(goaway[3], 7);
-  EXPECT_EQ(goaway.substr(9, 8), std::string("\x7f\xff\xff\xff\0\0\0\0", 8));
-  // It may still make a call.
-  Send(client.get(), Ping());
-  EXPECT_EQ(Receive(server.get(), 24 + 17),
-            std::string(kHttp2Preface) + Ping());
-  clock_.Advance(absl::Minutes(10));
-  EXPECT_TRUE(IsClosed(client.get()));
-}
-
 TEST_F(RpcGateTest, AbuseIsAnsweredAndClosed) {
-  Start(Default());
+  Start();
   const FileDescriptor client = ConnectAndSpeak();
   const FileDescriptor server = AwaitServed();
   std::string flood;
@@ -387,6 +425,7 @@ TEST_F(RpcGateTest, AbuseIsAnsweredAndClosed) {
   EXPECT_EQ(answer[3], 7);     // GOAWAY
   EXPECT_EQ(answer[16], 0xb);  // ENHANCE_YOUR_CALM
   EXPECT_TRUE(IsClosed(client.get()));
+  EXPECT_EQ(AwaitEnd(1), "too many frames without a call");
   EXPECT_EQ(gate_->counters().num_abusive.load(), 1);
   // The rest of the flood did not get through.
   EXPECT_LT(Receive(server.get(), flood.size() + 24).size(),
@@ -394,9 +433,7 @@ TEST_F(RpcGateTest, AbuseIsAnsweredAndClosed) {
 }
 
 TEST_F(RpcGateTest, AUserWhoGivesUpManyCallsHasToWait) {
-  Start({.max_connections = 100,
-         .max_connections_per_user = 50,
-         .idle_timeout = absl::Minutes(10)});
+  Start();
   std::vector<FileDescriptor> servers;
   // Calls that end with their connections: 32 at a time, 256 may be forgotten.
   std::string calls(kHttp2Preface);
@@ -421,35 +458,25 @@ TEST_F(RpcGateTest, AUserWhoGivesUpManyCallsHasToWait) {
   EXPECT_TRUE(AwaitServed().has_value());
 }
 
-TEST_F(RpcGateTest, WithoutADescriptorConnectionsAreClosedNotLeft) {
-  Start(Default());
+TEST_F(RpcGateTest, ASessionWithoutADescriptorForItsCallsEnds) {
+  Start();
+  const FileDescriptor client = Connect();
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  // The clients' ends are made first.
-  std::vector<FileDescriptor> clients;
-  for (int i = 0; i < 20; ++i) {
-    clients.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  }
   const FileDescriptor highest(dup(0));
   const rlimit low = {.rlim_cur = static_cast<rlim_t>(highest.get()) + 1,
                       .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  for (const FileDescriptor& client : clients) {
-    EXPECT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address),
-                      sizeof(address)),
-              0);
-    EXPECT_TRUE(IsClosed(client.get()));
-  }
+  Send(client.get(), std::string(kHttp2Preface));
+  EXPECT_TRUE(IsClosed(client.get()));
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  const FileDescriptor client = ConnectAndSpeak();
+  EXPECT_THAT(AwaitEnd(1), HasSubstr("no file descriptor left"));
+  const FileDescriptor next = ConnectAndSpeak();
   EXPECT_TRUE(AwaitServed().has_value());
 }
 
 TEST_F(RpcGateTest, AfterTheDoorIsClosedGrpcGetsNothing) {
-  Start(Default());
+  Start();
   const FileDescriptor early = ConnectAndSpeak();
   const FileDescriptor server = AwaitServed();
   gate_->CloseDoor();

@@ -1,6 +1,9 @@
 #include "server/service/dataset_service.h"
 
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
+#include <sys/socket.h>
 
 #include <cstddef>
 #include <memory>
@@ -11,7 +14,6 @@
 #include "datasetd/v1/dataset.grpc.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/attach_protocol.h"
 #include "server/attach/session_table.h"
 #include "server/service/request_context.h"
 #include "tests/testing/dataset_specs.h"
@@ -76,22 +78,20 @@ class DatasetServiceTest : public ::testing::Test {
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    sessions_.SetConnection(session_.session_id, ends[0]);
+    grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);
     stub_ = v1::DatasetService::NewStub(
-        server_->InProcessChannel(grpc::ChannelArguments()));
+        grpc::CreateInsecureChannelFromFd("test", ends[1]));
   }
   ~DatasetServiceTest() override {
     opened_.Open();
     server_->Shutdown();
   }
 
-  void ShowToken(grpc::ClientContext* call) const {
-    call->AddMetadata(
-        attach::kSessionTokenMetadataKey,
-        std::string(session_.token.begin(), session_.token.end()));
-  }
   grpc::Status Load() {
     grpc::ClientContext call;
-    ShowToken(&call);
     v1::LoadDatasetRequest request;
     *request.mutable_spec() = NamedSpec("a");
     v1::LoadDatasetResponse response;
@@ -102,7 +102,6 @@ class DatasetServiceTest : public ::testing::Test {
   }
   grpc::Status Estimate() {
     grpc::ClientContext call;
-    ShowToken(&call);
     v1::EstimateLoadRequest request;
     *request.mutable_spec() = NamedSpec("a");
     v1::EstimateLoadResponse response;
@@ -115,7 +114,6 @@ class DatasetServiceTest : public ::testing::Test {
   // Pushes one byte.
   grpc::Status Push() {
     grpc::ClientContext call;
-    ShowToken(&call);
     v1::PushDatasetRequest request =
         testing::With(v1::PushDatasetRequest(),
                       "header { name: 'a' num_samples: 1 "
@@ -135,7 +133,7 @@ class DatasetServiceTest : public ::testing::Test {
   absl::Status memory_;  // what allocating a dataset's memory says
   FakeClock clock_;
   SessionTable sessions_{8, 8};
-  RequestContext context_{&sessions_, nullptr, nullptr, [] {}};
+  RequestContext context_{&sessions_};
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetRegistry> registry_;
   SessionTable::Opened session_;

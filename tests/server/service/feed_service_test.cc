@@ -1,6 +1,9 @@
 #include "server/service/feed_service.h"
 
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
+#include <sys/socket.h>
 
 #include <functional>
 #include <memory>
@@ -11,7 +14,6 @@
 #include "datasetd/v1/feed.grpc.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/attach_protocol.h"
 #include "server/attach/session_table.h"
 #include "server/service/request_context.h"
 #include "tests/testing/dataset_specs.h"
@@ -75,8 +77,13 @@ class FeedServiceTest : public ::testing::Test {
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    descriptor_ = ends[0];
+    sessions_.SetConnection(session_.session_id, descriptor_);
+    grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);
     stub_ = v1::FeedService::NewStub(
-        server_->InProcessChannel(grpc::ChannelArguments()));
+        grpc::CreateInsecureChannelFromFd("test", ends[1]));
   }
   ~FeedServiceTest() override { server_->Shutdown(); }
 
@@ -96,14 +103,8 @@ class FeedServiceTest : public ::testing::Test {
     table_->EndSession(session_.session_id);
     table_->AwaitEnded(absl::Seconds(30));
   }
-  void ShowToken(grpc::ClientContext* call) const {
-    call->AddMetadata(
-        attach::kSessionTokenMetadataKey,
-        std::string(session_.token.begin(), session_.token.end()));
-  }
   grpc::Status Open(v1::OpenFeedResponse* response) {
     grpc::ClientContext call;
-    ShowToken(&call);
     v1::OpenFeedRequest request;
     request.mutable_options()->set_dataset("a");
     request.mutable_options()->set_batch_size(4);
@@ -113,7 +114,6 @@ class FeedServiceTest : public ::testing::Test {
   }
   grpc::Status SendIndices(uint64_t feed_id, int64_t index) {
     grpc::ClientContext call;
-    ShowToken(&call);
     v1::SendIndicesRequest request;
     request.set_feed_id(feed_id);
     request.add_batch_sizes(1);
@@ -130,22 +130,25 @@ class FeedServiceTest : public ::testing::Test {
   SourceGate gate_;
   FakeClock clock_;
   SessionTable sessions_{8, 8};
-  RequestContext context_{&sessions_, nullptr, nullptr, [this] {
+  RequestContext context_{&sessions_, /*guard=*/nullptr,
+                          [this](const Caller& caller) {
+                            EXPECT_EQ(caller.uid, kUid);
                             if (await_ends_) await_ends_();
                           }};
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetRegistry> registry_;
-  // Called in the midst of OpenFeed.
+  // Called before OpenFeed opens, and in the midst of it.
   std::function<void()> await_ends_;
   std::function<void()> while_opening_;
   std::unique_ptr<FeedTable> table_;
   SessionTable::Opened session_;
+  int descriptor_ = -1;  // of the session's connection
   std::unique_ptr<FeedService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::FeedService::Stub> stub_;
 };
 
-TEST_F(FeedServiceTest, WhatWasClosedBeforeIsWaitedForOnce) {
+TEST_F(FeedServiceTest, WhatWasClosedBeforeIsWaitedFor) {
   const Reservation filler = FillUp();
   int num_waits = 0;
   await_ends_ = [&] { ++num_waits; };
@@ -189,7 +192,6 @@ TEST_F(FeedServiceTest, TransformsAreToldToTheFeedsUserAlone) {
   ASSERT_TRUE(Open(&opened).ok());
   const auto ask = [&](uint64_t feed_id) {
     grpc::ClientContext call;
-    ShowToken(&call);
     v1::GetFeedTransformsRequest request;
     request.set_feed_id(feed_id);
     v1::GetFeedTransformsResponse response;
@@ -200,13 +202,13 @@ TEST_F(FeedServiceTest, TransformsAreToldToTheFeedsUserAlone) {
             grpc::StatusCode::NOT_FOUND);
   sessions_.Close(session_.token);
   session_ = *sessions_.Open(kUid + 1, kPid);
+  sessions_.SetConnection(session_.session_id, descriptor_);
   EXPECT_EQ(ask(opened.feed_id()).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 // Errors repeat the names that a client sent. They must not drive its terminal.
 TEST_F(FeedServiceTest, ErrorsHoldNamesEscaped) {
   grpc::ClientContext call;
-  ShowToken(&call);
   v1::OpenFeedRequest request;
   request.mutable_options()->set_dataset("a\x1b[31m\n\xc2\x9b\xe2\x80\xae");
   request.mutable_options()->set_batch_size(4);
@@ -228,7 +230,8 @@ TEST_F(FeedServiceTest, AFeedWhoseSessionEndsMeanwhileGoesWithIt) {
   const grpc::Status status = Open(&response);
   EXPECT_EQ(num_ended, 1);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(status.error_message(), HasSubstr("token"));
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("session of this call has ended"));
   table_->AwaitEnded(absl::Seconds(30));
   EXPECT_THAT(table_->List(), SizeIs(0));
   EXPECT_EQ(used_bytes(), 0);

@@ -134,10 +134,9 @@ def listens(address: str) -> bool:
     Also if this user may not enter the directory: whether one listens cannot be
     seen then.
     """
-    path = os.path.join(os.path.dirname(address), "attach.sock")
     with socket.socket(
         socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
     ) as probe:
         probe.setblocking(False)
-        error = probe.connect_ex(path)
+        error = probe.connect_ex(address)
     return error not in (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED)

@@ -1,4 +1,4 @@
-#include "server/systemd/server_sockets.h"
+#include "server/systemd/server_socket.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -17,7 +17,9 @@
 namespace datasetd {
 namespace {
 
-// Held as long as the process lives, so that one daemon serves each socket.
+constexpr char kLink[] = "attach.sock";
+
+// Held as long as the process lives, so that one daemon serves the socket.
 absl::StatusOr<FileDescriptor> LockSocket(const std::string& socket_path) {
   const std::string path = socket_path + ".lock";
   // Does not follow a link, which another user may have put there.
@@ -68,61 +70,51 @@ absl::Status SetRightsOf(const std::string& path, const std::string& group_name,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ServerSockets>> ServerSockets::Lock(
-    const v1::Config& config, std::optional<ActivatedSockets> activated) {
-  std::unique_ptr<ServerSockets> sockets(
-      new ServerSockets(config, std::move(activated)));
-  for (Socket* const socket : {&sockets->grpc_, &sockets->attach_}) {
-    DATASETD_ASSIGN_OR_RETURN(socket->lock, LockSocket(socket->path));
-  }
-  return sockets;
+absl::StatusOr<std::unique_ptr<ServerSocket>> ServerSocket::Lock(
+    const v1::Config& config, std::optional<ActivatedSocket> activated) {
+  std::unique_ptr<ServerSocket> socket(
+      new ServerSocket(config, std::move(activated)));
+  DATASETD_ASSIGN_OR_RETURN(socket->lock_, LockSocket(socket->path_));
+  return socket;
 }
 
-ServerSockets::ServerSockets(const v1::Config& config,
-                             std::optional<ActivatedSockets> activated)
-    : grpc_{.path = config.socket_path()},
-      attach_{.path = config.attach_socket_path()},
+ServerSocket::ServerSocket(const v1::Config& config,
+                           std::optional<ActivatedSocket> activated)
+    : path_(config.socket_path()),
+      link_path_(absl::StrCat(path_.substr(0, path_.rfind('/') + 1), kLink)),
       group_(config.socket_group()),
       mode_(config.socket_mode()),
       activated_(std::move(activated)) {}
 
-ServerSockets::~ServerSockets() { Remove(); }
-
-std::optional<ServerSockets::FileId> ServerSockets::FileAt(
+std::optional<ServerSocket::FileId> ServerSocket::FileAt(
     const std::string& path) {
   struct stat status;
-  if (lstat(path.c_str(), &status) != 0) return std::nullopt;
+  if (stat(path.c_str(), &status) != 0) return std::nullopt;
   return FileId(status.st_dev, status.st_ino);
 }
 
-void ServerSockets::Remove() const {
-  for (const Socket* const socket : {&attach_, &grpc_}) {
-    if (socket->created.has_value() &&
-        FileAt(socket->path) == socket->created) {
-      unlink(socket->path.c_str());
-    }
+void ServerSocket::Remove() const {
+  if (!created_.has_value() || FileAt(path_) != created_) return;
+  struct stat link;
+  if (FileAt(link_path_) == created_ && lstat(link_path_.c_str(), &link) == 0 &&
+      S_ISLNK(link.st_mode)) {
+    unlink(link_path_.c_str());
   }
+  unlink(path_.c_str());
 }
 
-absl::StatusOr<FileDescriptor> ServerSockets::ListenAttach() {
-  if (activated_.has_value()) return std::move(activated_->attach);
-  return Listen(SOCK_SEQPACKET, attach_);
-}
-
-absl::StatusOr<FileDescriptor> ServerSockets::ListenGrpc() {
-  if (activated_.has_value()) return std::move(activated_->grpc);
-  return Listen(SOCK_STREAM, grpc_);
-}
-
-absl::StatusOr<FileDescriptor> ServerSockets::Listen(int type,
-                                                     Socket& socket) const {
+absl::StatusOr<FileDescriptor> ServerSocket::Listen() {
+  if (activated_.has_value()) return std::move(activated_->fd);
   // Only this user may open the file until it has its group and mode.
   const mode_t previous_mask = umask(0177);
-  auto listener = ListenUnix(socket.path, type, [&] {
-    socket.created = FileAt(socket.path);
-    return SetRightsOf(socket.path, group_, mode_);
+  auto listener = ListenUnix(path_, SOCK_SEQPACKET, [&] {
+    created_ = FileAt(path_);
+    return SetRightsOf(path_, group_, mode_);
   });
   umask(previous_mask);
+  // Without it clients of earlier versions find no daemon.
+  const std::string name = path_.substr(path_.rfind('/') + 1);
+  (void)!symlink(name.c_str(), link_path_.c_str());
   return listener;
 }
 

@@ -51,20 +51,21 @@ bool IsListedInGroup(gid_t gid) {
   return false;
 }
 
-bool CheckSocket(const char* check, const std::string& path,
-                 Findings* findings) {
+constexpr char kSocketCheck[] = "socket";
+
+bool CheckFile(const std::string& path, Findings* findings) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) {
     if (errno == EACCES) {
       findings->push_back(
-          {Severity::kFault, check,
+          {Severity::kFault, kSocketCheck,
            absl::StrCat(path, " lies in a directory that ", UserName(geteuid()),
                         " may not enter"),
            "become a member of the group of that directory "
            "(usermod --append --groups datasetd USER) and log in again"});
     } else {
       findings->push_back(
-          {Severity::kFault, check,
+          {Severity::kFault, kSocketCheck,
            absl::StrCat(path, ": ", std::strerror(errno)),
            "start the daemon (systemctl start datasetd), or name its socket by "
            "--address or $DATASETD_ADDRESS, or run with a daemon of its own: "
@@ -73,7 +74,7 @@ bool CheckSocket(const char* check, const std::string& path,
     return false;
   }
   if (!S_ISSOCK(status.st_mode)) {
-    findings->push_back({Severity::kFault, check,
+    findings->push_back({Severity::kFault, kSocketCheck,
                          absl::StrCat(path, " is no socket"),
                          "name the daemon's socket by --address"});
     return false;
@@ -84,7 +85,7 @@ bool CheckSocket(const char* check, const std::string& path,
                       GroupName(status.st_gid), mode);
   if (access(path.c_str(), R_OK | W_OK) != 0) {
     findings->push_back(
-        {Severity::kFault, check,
+        {Severity::kFault, kSocketCheck,
          absl::StrCat(what, ", so ", UserName(geteuid()), " may not connect"),
          (mode & 0060) == 0060
              ? absl::StrCat("become a member of the group: usermod --append "
@@ -96,12 +97,12 @@ bool CheckSocket(const char* check, const std::string& path,
   }
   if ((mode & 0002) != 0) {
     findings->push_back(
-        {Severity::kWarning, check,
+        {Severity::kWarning, kSocketCheck,
          absl::StrCat(what, ": every user of this machine may connect"),
          kFixMode});
     return true;
   }
-  findings->push_back({Severity::kOk, check, what});
+  findings->push_back({Severity::kOk, kSocketCheck, what});
   return true;
 }
 
@@ -130,13 +131,10 @@ void CheckGroup(const std::string& path, Findings* findings) {
 
 }  // namespace
 
-bool CheckSockets(const client::Address& address, Findings* findings) {
-  const bool has_grpc =
-      CheckSocket("gRPC socket", address.socket_path, findings);
-  const bool has_attach =
-      CheckSocket("attach socket", address.attach_socket_path, findings);
+bool CheckSocket(const client::Address& address, Findings* findings) {
+  const bool is_usable = CheckFile(address.socket_path, findings);
   CheckGroup(address.socket_path, findings);
-  return has_grpc && has_attach;
+  return is_usable;
 }
 
 }  // namespace datasetd::ctl
