@@ -327,7 +327,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
         )
     kinds = _pairs("--kind", arguments.kind)
     name, path, division = _formats.own_shards(
-        arguments.format, arguments.name, given, **_part(arguments)
+        arguments.format, arguments.name, given, _part(arguments)
     )
     images, others = _formats.image_options(
         _pairs("--option", arguments.option)

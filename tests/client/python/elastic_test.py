@@ -184,58 +184,6 @@ def test_the_next_epoch_begins_once_its_memory_is_free():
             assert [batch.epoch for batch in loader] == [1] * 8
 
 
-def by_position(loaders, count=None):
-    """Takes `count` batches of each loader, or all of the epoch; returns what
-    each position of the global order has, from the place where the epoch
-    begins, and the state."""
-    drawn = {}
-    ranks = len(loaders)
-    for rank, loader in enumerate(loaders):
-        row = 0
-        for number, batch in enumerate(loader, 1):
-            assert batch.num_padding == 0
-            for index, image in zip(batch.indices, batch["image"]):
-                drawn[rank + row * ranks] = int(index), image.tobytes()
-                row += 1
-            if number == count:
-                break
-    states = [loader.state_dict() for loader in loaders]
-    assert all(state == states[0] for state in states)
-    assert sorted(drawn) == list(range(len(drawn)))
-    return [drawn[place] for place in range(len(drawn))], states[0]
-
-
-def test_weights_that_change(images):
-    """Set in an epoch of 2 ranks that goes on with 3, and then with 1."""
-    old, new = np.arange(NUM_SAMPLES) % 4, np.arange(NUM_SAMPLES) % 3
-
-    def made(ranks, batch_size, state=None):
-        loaders = make(
-            images, ranks, batch_size, shuffle=False, weights=old
-        )
-        for loader in loaders if state else ():
-            loader.set_weights(new)
-            loader.load_state_dict(state)
-        return loaders
-
-    (whole,) = made(1, 1)
-    expected, _ = by_position([whole])
-    whole.set_weights(new)
-    following, _ = by_position([whole])
-    loaders = made(2, 5)
-    drawn, _ = by_position(loaders, 3)
-    for loader in loaders:
-        loader.set_weights(new)
-    state = loaders[0].state_dict()
-    for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
-        loaders = made(ranks, batch_size, state)
-        more, state = by_position(loaders, count)
-        drawn += more
-    assert state["weights"] == state["next_weights"]
-    assert drawn == expected
-    assert by_position(loaders)[0] == following
-
-
 # -- Without padding -----------------------------------------------------------
 
 

@@ -59,6 +59,19 @@ def test_the_daemon_names_bad_transforms(dataset):
         loader(dataset, transforms=[T.RandomCrop(100)])
 
 
+def test_its_state_is_in_its_order_its_position_and_its_feeds(dataset):
+    """And what it was asked for is a value: see docs/design.md."""
+    with loader(dataset) as batches:
+        own = {
+            type(value).__name__
+            for value in vars(batches).values()
+            if type(value).__module__.startswith("datasetd._loader")
+            or type(value).__module__.startswith("datasetd._feed")
+        }
+        assert own == {"Feeds", "Order", "Position"}
+        assert isinstance(batches._feeds.options, tuple)
+
+
 def test_closed_loader(dataset):
     batches = loader(dataset)
     iterator = iter(batches)

@@ -279,6 +279,41 @@ def test_goes_on_with_other_ranks_and_batches(open_loader, kind, change):
     check(by_position(loaders)[0], epochs[epoch], ranks, batch_size)
 
 
+def test_weights_that_change_in_an_epoch_that_others_end(open_loader):
+    """Set in an epoch of 2 ranks that goes on with 3, and then with 1."""
+    old, new = np.arange(N) % 4, np.arange(N) % 3
+
+    def make(ranks, batch_size, state=None):
+        loaders = [
+            open_loader(
+                "weights", weights=old, batch_size=batch_size, rank=rank,
+                world_size=ranks,
+            )
+            for rank in range(ranks)
+        ]  # fmt: skip
+        for loader in loaders if state else ():
+            loader.set_weights(new)
+            loader.load_state_dict(state)
+        return loaders
+
+    whole = make(1, 1)
+    expected, _ = by_position(whole)
+    whole[0].set_weights(new)
+    following, _ = by_position(whole)
+    loaders = make(2, 5)
+    drawn, _ = by_position(loaders, 3)
+    for loader in loaders:
+        loader.set_weights(new)
+    state = loaders[0].state_dict()
+    for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
+        loaders = make(ranks, batch_size, state)
+        more, state = by_position(loaders, count)
+        drawn += more
+    assert state["weights"] == state["next_weights"]
+    assert drawn == expected
+    assert by_position(loaders)[0] == following
+
+
 def test_a_state_without_a_first_position_is_of_a_whole_epoch(
     open_loader, golden
 ):

@@ -1,4 +1,4 @@
-"""Batches that a job keeps, and copies instead of more of them.
+"""Batches that a trainer keeps, and copies instead of more of them.
 
 A batch is a copy if less than a quarter of the slots (at least one) would be
 left for the daemon otherwise. Its small fields, such as labels, are always

@@ -1,4 +1,4 @@
-"""Transfer: passes batches from the library to the job without loss."""
+"""Transfer: passes batches from the library to the trainer without loss."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Transfer:
         warn_of_held: Callable[[int, int], None],
         is_mixture: bool = False,
     ) -> None:
-        """`copies_held`: batches are copies while the job holds many of the
+        """`copies_held`: batches are copies while the trainer holds many of the
         slots, and warn_of_held() is called with the number and of how many."""
         self._framework = framework
         self._fields = fields
@@ -98,7 +98,7 @@ class Transfer:
 
     def finish(self, handle: Handle) -> Batch[Any]:
         """Returns the Batch of a handle of begin() that the library filled; as
-        a copy that holds no slot while the job holds many."""
+        a copy that holds no slot while the trainer holds many."""
         if not self.num_tensors:
             return self._made(self._from_handle(handle), handle, 0)
         arrays = self._framework.from_tensors(
@@ -109,7 +109,7 @@ class Transfer:
         return self._made(arrays, handle, self.copied)
 
     def finish_interrupted(self) -> Batch[Any]:
-        """Returns the batch that an interrupt kept from the job. REQUIRES:
+        """Returns the batch that an interrupt kept from the trainer. REQUIRES:
         begin() returned None."""
         handle = self._handle
         assert handle is not None

@@ -230,6 +230,11 @@ class Client:
             "private": private,
             "pin": pin,
         }
+        division = {
+            "part": part,
+            "part_epoch": part_epoch,
+            "part_seed": part_seed,
+        }
         names = loading.names_of_classes(self._session, classes)
         if path is not None:
             path = folders.checked_path(format, path)
@@ -252,9 +257,7 @@ class Client:
                 split,
                 options,
                 progress,
-                part=part,
-                part_epoch=part_epoch,
-                part_seed=part_seed,
+                division,
                 **others,
             )
         divided = parts.resolve(part, part_epoch, part_seed)

@@ -13,7 +13,6 @@ from .._connection.session import Session
 from .._datasets import parts
 from .._datasets.dataset import Dataset, message_of
 from .._push import encoded
-from .._ranks import nodes
 from ..errors import (
     DataLoss,
     Error,
@@ -143,18 +142,14 @@ def own_shards(
     format: str,
     name: str,
     path: str,
-    part: Optional[nodes.Given],
-    part_epoch: Optional[int],
-    part_seed: int,
-) -> Tuple[str, str, Dict[str, Any]]:
+    division: Mapping[str, Any],
+) -> Tuple[str, str, Mapping[str, Any]]:
     """Returns the name and the path of this node's part if the path is a
-    pattern of shards, and the arguments that divide the rows if it is not."""
-    divided = parts.resolve(part, part_epoch, part_seed)
-    if divided is None:
-        return name, path, {}
-    if parts.has_shards(format, path):
+    pattern of shards, and the arguments that divide the rows if it is not:
+    `division`, part, part_epoch and part_seed."""
+    divided = parts.resolve(**division)
+    if divided is not None and parts.has_shards(format, path):
         return divided.name(name), divided.shards(path), {}
-    division = {"part": part, "part_epoch": part_epoch, "part_seed": part_seed}
     return name, path, division
 
 
@@ -205,17 +200,15 @@ def load(
     split: Optional[str],
     options: Optional[Mapping[str, Any]],
     progress: Any,
+    division: Optional[Mapping[str, Any]] = None,
     is_named_by_files: bool = False,
-    part: Optional[nodes.Given] = None,
-    part_epoch: Optional[int] = None,
-    part_seed: int = 0,
     **push_arguments: Any,
 ) -> Dataset:
     """Reads and pushes a dataset, or attaches to the one of this name.
 
-    The first three are a Client's. With `is_named_by_files` a
-    dataset that this user pushed under the name has these samples. Else the
-    samples are compared.
+    The first three are a Client's; `division` is that of own_shards. With
+    `is_named_by_files` a dataset that this user pushed under the name has these
+    samples. Else the samples are compared.
     """
     if path is None:
         raise InvalidArgument(f"format {format!r} needs a path")
@@ -229,9 +222,7 @@ def load(
         digest = hashlib.sha256(repr(classes).encode()).hexdigest()[:6]
         name = f"{name}-{digest}"
     arguments = arguments_of(format, split, others)
-    name, path, division = own_shards(
-        format, name, path, part, part_epoch, part_seed
-    )
+    name, path, rows = own_shards(format, name, path, division or {})
 
     def push(if_exists: str, report: Any) -> Dataset:
         return push_dataset(
@@ -240,7 +231,7 @@ def load(
             progress=report,
             if_exists=if_exists,
             options=images,
-            **division,
+            **rows,
             **push_arguments,
         )
 
@@ -249,7 +240,7 @@ def load(
 
     dataset: Optional[Dataset] = None
     if is_named_by_files:
-        divided = parts.resolve(**division) if division else None
+        divided = parts.resolve(**rows)
         own = name if divided is None else divided.name(name)
         dataset = _attach(get_dataset, own) or push("keep", progress)
         if not _is_own(dataset):

@@ -231,8 +231,8 @@ def load(
                 dataset_name,
                 format,
                 progress=progress,
+                division=division,
                 is_named_by_files=True,
-                **division,
                 **arguments,
             )
         dataset: Dataset = client.load_dataset(

@@ -87,7 +87,7 @@ def has_shards(format: str, path: object) -> bool:
 
 
 def resolve(
-    part: Optional[nodes.Given],
+    part: Optional[nodes.Given] = None,
     part_epoch: Optional[int] = None,
     part_seed: int = 0,
 ) -> Optional[Part]:

@@ -37,7 +37,7 @@ class Options(NamedTuple):
     subset: "Optional[array.array[int]]" = None
     groups: Optional[ClassGroups] = None
     reconnect_seconds: float = 0.0
-    # Whether batches are copies while the job keeps many.
+    # Whether batches are copies while the trainer keeps many.
     copies_held: bool = True
     # Whether Batch.valid is a value of each batch.
     with_valid: bool = False

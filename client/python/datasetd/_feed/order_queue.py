@@ -33,7 +33,7 @@ def _without_frames(error: Exception) -> Exception:
 
 
 class OrderQueue:
-    """Draws batches and sends them ahead of those returned to the job.
+    """Draws batches and sends them ahead of those returned to the trainer.
 
     Makes one call to the daemon per block of batches.
     """

@@ -32,9 +32,7 @@ from .._ranks.ranks import Number, resolve
 from ..errors import InvalidArgument
 from ..transforms._pipeline import Pipelines
 from . import torch_arguments as _torch_arguments
-from .balanced import classes_of
-from .base_loader import BaseLoader
-from .options import (
+from .arguments import (
     check_order,
     check_valid,
     dataset_of,
@@ -42,6 +40,8 @@ from .options import (
     loader_device,
     reconnect_seconds,
 )
+from .balanced import classes_of
+from .base_loader import BaseLoader
 from .order import Order
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Orders chosen by the job: samplers, lists of indices, subsets."""
+"""Orders that the user chooses: samplers, lists of indices, subsets."""
 
 from __future__ import annotations
 
