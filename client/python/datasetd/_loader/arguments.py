@@ -10,6 +10,7 @@ from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.mixture import Mixture, as_mixture
 from .._datasets.subset import whole_of
 from .._feed.options import chosen_fields, fields_message
+from .._order.crops import Crops
 from .._order.windows import Windows
 from ..errors import InvalidArgument
 
@@ -160,16 +161,23 @@ def feed_options(
     transforms: Any,
     layout: Any,
     prefetch: Optional[int],
-    windows: Optional[Windows] = None,
+    windows: Union[None, Windows, Crops] = None,
 ) -> Tuple[Dict[str, Any], FrozenSet[str]]:
     """Returns FeedOptions without the order, and the names of a batch's
     images."""
     options: Dict[str, Any] = {"name": name}
     derived = {} if windows is None else windows.derived(dataset.fields)
     chosen = chosen_fields(dataset, fields, views, derived)
+    more = dict(derived)
+    if isinstance(windows, Crops):
+        more.update(windows.cropped(dataset.fields))
 
     def message(ops: Any) -> Dict[str, Any]:
-        return fields_message(dataset, chosen, ops, layout, views)
+        found = fields_message(dataset, chosen, ops, layout, views)
+        for field in chosen:
+            if field.name in more:
+                found.setdefault(field.name, {}).update(more[field.name])
+        return found
 
     if not isinstance(dataset, Mixture):
         options["dataset"] = dataset.name
@@ -178,11 +186,6 @@ def feed_options(
         own = dataset.transforms_of_parts(transforms)
         options["mixture"] = dataset.message(own and list(map(message, own)))
         options["fields"] = message(() if own else transforms)
-    for field in chosen:
-        if field.name in derived:
-            options["fields"].setdefault(field.name, {}).update(
-                derived[field.name]
-            )
     if prefetch is not None:
         options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
     if fields is not None or views is not None or derived:

@@ -19,6 +19,7 @@ from .._datasets.mixture import Mixture
 from .._datasets.reading import read
 from .._feed.order_queue import OrderQueue
 from .._feed.reconnecting_feed import Job, Position, ReconnectingFeed
+from .._order.crops import ROW_FIELD
 from .._order.sampling import index_array
 from .._order.weights import Weighted
 from ..errors import (
@@ -182,11 +183,12 @@ class Feeds:
                 "part"
             )
         wanted = index_array("indices", indices)
-        # A window that is fetched is not a row of documents.
+        # A window that is fetched is not a row of documents; lengths are of
+        # crops.
         fields = {
             name: of_field
             for name, of_field in options["fields"].items()
-            if "row_field" not in of_field
+            if of_field.get("row_field", ROW_FIELD) == ROW_FIELD
         }
         left_out = options["fields"].keys() - fields.keys()
         names = [

@@ -23,6 +23,7 @@ from .._datasets.mixture import Mixture
 from .._datasets.subset import Samples
 from .._feed.options import FieldNames, Layout
 from .._feed.reconnecting_feed import Job
+from .._order.crops import Crops
 from .._order.groups import GroupBy
 from .._order.weights import Weights
 from .._order.windows import GivenWindows, as_windows
@@ -132,8 +133,9 @@ class DataLoader(JobLoader[ArrayT]):
         of it, or with a sampler windows that begin at its indices. A field is
         then [batch_size, length, ...], integers are int64, and `targets` are
         the steps after those of `tokens`. Batch.indices are the windows' first
-        steps. Excludes images, weights, subset, partition and groups
-        (docs/sequences.md).
+        steps. Excludes images, weights, subset, partition and groups. Or
+        datasetd.crops(length): a row is a crop of each sample's sequences of
+        several lengths, which excludes nothing (docs/sequences.md).
       subset: distinct sample indices: the loader behaves as if the dataset
         held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
@@ -413,7 +415,8 @@ class DataLoader(JobLoader[ArrayT]):
             partition=partition,
             group_size=group_size,
         )
-        cut = None if windows is None else as_windows(windows)
+        rows = None if windows is None else as_windows(windows)
+        cut = None if isinstance(rows, Crops) else rows
         if cut is not None:
             check_windows(
                 cut,
@@ -430,7 +433,7 @@ class DataLoader(JobLoader[ArrayT]):
         if seed is not None and generator is not None:
             raise InvalidArgument("seed= and generator= exclude each other")
         options, images = feed_options(
-            whole, name, fields, views, transforms, layout, prefetch, cut
+            whole, name, fields, views, transforms, layout, prefetch, rows
         )
         options["device"] = loader_device(whole, device)
         if with_valid:
@@ -438,6 +441,7 @@ class DataLoader(JobLoader[ArrayT]):
         if cut is not None and cut.are_documents:
             assert isinstance(whole, Dataset)
             subset = cut.first_steps(whole.column)
+            cut = cut.with_rows(subset, whole.num_samples)
         order = JobOrder(
             whole, subset, batch_size, shuffle, drop_last, pad, cut
         )
