@@ -28,13 +28,16 @@ std::string FieldsText(
     const google::protobuf::RepeatedPtrField<v1::Field>& fields) {
   std::vector<std::string> texts;
   for (const v1::Field& field : fields) {
+    const auto extent = [&](const v1::ImageExtent& size) {
+      return field.is_image() ? ExtentText(size) : absl::StrCat(size.height());
+    };
     texts.push_back(absl::StrCat(
         field.name(), " ", EnumText(v1::Dtype_Name(field.dtype()), "DTYPE_"),
         " [", absl::StrJoin(field.shape(), ", "), "]",
-        field.has_largest()
-            ? absl::StrCat(" from ", ExtentText(field.smallest()), " to ",
-                           ExtentText(field.largest()))
-            : ""));
+        field.has_largest() ? absl::StrCat(" from ", extent(field.smallest()),
+                                           " to ", extent(field.largest()),
+                                           field.is_image() ? "" : " steps")
+                            : ""));
   }
   return absl::StrJoin(texts, ", ");
 }

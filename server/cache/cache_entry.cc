@@ -48,8 +48,12 @@ bool RoundUp(int64_t value, int64_t* rounded) {
 }
 
 bool IsPackedRight(const FieldSpec& field, int64_t num_samples) {
-  return field.shape.size() == 3 && field.shape[1] == kAnyExtent &&
-         field.shape[2] > 0 && IsRaggedSize(field, field.smallest) &&
+  const bool is_shaped =
+      field.is_image ? field.shape.size() == 3 &&
+                           field.shape[1] == kAnyExtent && field.shape[2] > 0
+                     : field.shape.size() == 1 ||
+                           (field.shape.size() == 2 && field.shape[1] > 0);
+  return is_shaped && IsRaggedSize(field, field.smallest) &&
          IsRaggedSize(field, field.largest) && field.num_pixels > 0 &&
          field.packed_bytes > 0 && field.packed_bytes <= kMaxFileBytes &&
          field.packed_bytes % kRaggedAlignmentBytes == 0 &&

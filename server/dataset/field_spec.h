@@ -33,9 +33,10 @@ inline void IncludeSize(ImageSize size, ImageSize& smallest,
 // (cuda/kernels/program/params.h).
 inline constexpr int kMaxDatasetFields = 256;
 
-// The height and width of an image whose size differs between samples.
+// The height and width of an image whose size differs between samples, and the
+// number of steps of a sequence.
 inline constexpr int64_t kAnyExtent = -1;
-// Maximum height and width of such a sample.
+// Maximum height and width of such an image.
 inline constexpr int64_t kMaxRaggedExtent = 1 << 24;
 
 // True for what images can be in memory.
@@ -48,7 +49,8 @@ struct FieldSpec {
   std::string name;
   Dtype dtype = Dtype::kUint8;
   // Shape of one sample: [H, W, C] for images, [] for scalars, [kAnyExtent,
-  // kAnyExtent, C] for packed images.
+  // kAnyExtent, C] for packed images, [kAnyExtent] or [kAnyExtent, C] for
+  // sequences.
   std::vector<int64_t> shape;
   bool is_image = false;
   // An image whose values are class ids: geometry uses nearest interpolation,
@@ -57,18 +59,22 @@ struct FieldSpec {
   // For an image of an encoded source: height and width may differ between
   // samples.
   bool is_ragged = false;
-  // For a packed image: the extremes of each axis over all samples, the pixels
-  // of all samples, and the maximum size of all samples with padding.
+  // For a packed field: the extremes of each axis over all samples, the pixels
+  // of all samples, and the maximum size of all samples with padding. A step of
+  // a sequence counts as a pixel, and T steps as T x 1.
   ImageSize smallest;
   ImageSize largest;
   int64_t num_pixels = 0;
   int64_t packed_bytes = 0;
 
-  // True for an image whose samples differ in size, resident or in a plain
+  // True for a field whose samples differ in size, resident or in a plain
   // source; see server/dataset/ragged_index.h.
   bool is_packed() const {
-    return is_image && shape.size() > 1 && shape[0] == kAnyExtent;
+    return !shape.empty() && shape[0] == kAnyExtent &&
+           (shape.size() > 1 || !is_image);
   }
+  // True for a packed field of sequences of several lengths.
+  bool is_sequence() const { return is_packed() && !is_image; }
   // Saturates. REQUIRES for both: !is_packed().
   int64_t num_elements() const {
     int64_t n = 1;

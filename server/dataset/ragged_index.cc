@@ -10,20 +10,26 @@ namespace datasetd {
 
 int64_t PixelBytes(const FieldSpec& field) {
   int64_t bytes = DtypeSizeBytes(field.dtype);
-  for (size_t i = 2; i < field.shape.size(); ++i) {
+  for (size_t i = field.is_image ? 2 : 1; i < field.shape.size(); ++i) {
     bytes = SaturatingMultiply(bytes, field.shape[i]);
   }
   return bytes;
 }
 
 bool IsRaggedSize(const FieldSpec& field, ImageSize size) {
+  constexpr int64_t kMaxSampleElements = std::numeric_limits<int32_t>::max();
+  // [H, W, C] or [T, C]; of one without C the last extent is -1.
+  const bool has_channels = field.shape.size() == (field.is_image ? 3 : 2);
+  const int64_t channels = has_channels ? field.shape.back() : 1;
+  if (field.is_sequence()) {
+    return size.width == 1 && size.height >= 0 &&
+           size.height <= kMaxSampleElements / channels;
+  }
   if (size.height < 1 || size.width < 1 || size.height > kMaxRaggedExtent ||
       size.width > kMaxRaggedExtent) {
     return false;
   }
-  const int64_t channels = field.shape.size() > 2 ? field.shape[2] : 1;
-  return size.height * size.width <=
-         std::numeric_limits<int32_t>::max() / channels;
+  return size.height * size.width <= kMaxSampleElements / channels;
 }
 
 absl::StatusOr<RaggedIndex> RaggedIndex::Check(

@@ -25,11 +25,12 @@ constexpr int64_t PaddedSampleBytes(int64_t bytes) {
   return SaturatingRoundUp(bytes, kRaggedAlignmentBytes);
 }
 
-// Size of one pixel of an image field.
+// Size of one pixel of an image field, or step of a sequence.
 int64_t PixelBytes(const FieldSpec& field);
 
-// True if height and width are within 1..kMaxRaggedExtent and the sample has
-// fewer than 2^31 elements.
+// True if a sample of a packed field may have this size: fewer than 2^31
+// elements; an image with sides of 1..kMaxRaggedExtent, a sequence as 0 or more
+// steps by 1.
 bool IsRaggedSize(const FieldSpec& field, ImageSize size);
 
 class RaggedIndex {

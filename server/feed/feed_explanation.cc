@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
+#include "cuda/kernels/program/crop.h"
 #include "server/pipeline/explain.h"
 #include "server/pipeline/mix_labels.h"
 
@@ -36,10 +37,14 @@ size_t CountOps(
   return count;
 }
 
+bool HasCrop(const FieldProgram& field) {
+  return field.crop_kind != CropKind::kNone && !field.has_length;
+}
+
 // Returns how many ops a sample's explanation has at most. An op may be many
 // steps.
 size_t CountOps(const FieldProgram& field) {
-  if (!field.is_image) return 0;
+  if (!field.is_image) return HasCrop(field) ? 1 : 0;
   return static_cast<size_t>(field.num_steps + field.num_moves +
                              field.num_value_ops) +
          (field.mix.kind != MixKind::kNone ? 1 : 0);
@@ -87,6 +92,20 @@ void DescribeDraw(const OpDraw& draw, v1::DrawnOp* op) {
   }
 }
 
+void DescribeCrop(const FieldProgram& field, int64_t num_steps, uint64_t seed,
+                  uint64_t epoch, int64_t sample, v1::DrawnOp* op) {
+  const auto steps = static_cast<int32_t>(num_steps);
+  const auto add = [&](const char* name, int32_t value) {
+    v1::DrawnParameter* const parameter = op->add_parameters();
+    parameter->set_name(name);
+    parameter->add_values(value);
+  };
+  op->set_name("Crop");
+  op->set_is_applied(true);
+  add("start", FirstCropStep(field, steps, seed, epoch, sample));
+  add("length", std::min(steps, field.crop_length));
+}
+
 }  // namespace
 
 absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
@@ -123,13 +142,23 @@ absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
     const auto sample = static_cast<int64_t>(index);
     for (size_t f = 0; f < programs.size(); ++f) {
       const RaggedIndex* const ragged = dataset.field_index(fields.sources[f]);
-      if (ragged == nullptr) continue;
+      if (ragged == nullptr || !programs[f].is_image) continue;
       GiveSize(programs[f], ragged->size(sample), &program->fields[f]);
     }
     DATASETD_ASSIGN_OR_RETURN(const std::vector<OpDraw> draws,
                               ExplainSample(*program, request.epoch(), sample));
     v1::ExplainedSample* const explained = response.add_samples();
     explained->set_index(index);
+    for (size_t f = 0; f < programs.size(); ++f) {
+      if (!HasCrop(programs[f])) continue;
+      const RaggedIndex* const ragged = dataset.field_index(fields.sources[f]);
+      v1::DrawnOp* const op = explained->add_ops();
+      op->set_field(fields.specs[f].name);
+      DescribeCrop(programs[f],
+                   ragged == nullptr ? programs[f].sample_steps
+                                     : ragged->size(sample).height,
+                   request.seed(), request.epoch(), sample, op);
+    }
     for (const OpDraw& draw : draws) {
       v1::DrawnOp* const op = explained->add_ops();
       op->set_field(fields.specs[static_cast<size_t>(draw.field)].name);

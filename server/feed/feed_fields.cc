@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "server/feed/field_crop.h"
 #include "server/pipeline/mix_labels.h"
 #include "server/pipeline/ops/image_compiler.h"
 #include "server/pipeline/ops/transform.h"
@@ -70,7 +71,9 @@ absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
 // Of a field, for the transforms hash; `source` is the dataset's.
 std::string PipelineName(const std::string& name, const std::string& source,
                          const v1::FieldOptions& options) {
-  if (name == source && options.view() == 0 && options.shift() == 0) {
+  const v1::SequenceCrop& crop = options.crop();
+  if (name == source && options.view() == 0 && options.shift() == 0 &&
+      !options.has_crop()) {
     return name;
   }
   return absl::StrCat(
@@ -78,7 +81,12 @@ std::string PipelineName(const std::string& name, const std::string& source,
       options.shift() == 0 ? "" : absl::StrCat(" from ", options.shift()),
       options.row_field() == v1::ROW_FIELD_UNSPECIFIED
           ? ""
-          : absl::StrCat(" as ", v1::RowField_Name(options.row_field())));
+          : absl::StrCat(" as ", v1::RowField_Name(options.row_field())),
+      options.has_crop()
+          ? absl::StrCat(" cropped to ", crop.length(), " steps at ",
+                         v1::CropPlace_Name(crop.place()), " and filled by ",
+                         crop.fill())
+          : "");
 }
 
 absl::Status OnlyWith(absl::string_view what, const std::string& value,
@@ -134,6 +142,7 @@ absl::Status UseEntries(const v1::DocumentOrder& order,
 absl::Status MakeWindows(const v1::WindowOrder* windows,
                          const v1::FieldOptions& options, FieldSpec& spec,
                          FieldProgram& program) {
+  if (options.has_crop() && options.shift() == 0) return absl::OkStatus();
   const bool has_row_field = options.row_field() != v1::ROW_FIELD_UNSPECIFIED;
   if (has_row_field && (windows == nullptr || !windows->has_documents())) {
     return OnlyWith("row_field", absl::StrCat(options.row_field()), spec,
@@ -317,13 +326,22 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
                             field_options.transforms().end());
     FieldProgram program = {};
     if (!skips_packed || found != options.end() || !spec.is_packed()) {
-      DATASETD_ASSIGN_OR_RETURN(
-          program, CompileField(spec, Narrow<int>(source), transforms.back(),
-                                layout, dataset.field_sizes(source), limits,
-                                static_cast<int>(field_options.view())));
+      DATASETD_RETURN_IF_ERROR(
+          CheckCrop(field_options, spec, windows != nullptr));
+      const int64_t stride_bytes = spec.is_packed() ? 0 : spec.sample_bytes();
+      if (field_options.has_crop()) {
+        DATASETD_ASSIGN_OR_RETURN(
+            program, CompileCrop(field_options, Narrow<int>(source),
+                                 transforms.back(), layout, limits, spec));
+      } else {
+        DATASETD_ASSIGN_OR_RETURN(
+            program, CompileField(spec, Narrow<int>(source), transforms.back(),
+                                  layout, dataset.field_sizes(source), limits,
+                                  static_cast<int>(field_options.view())));
+      }
       program.source = dataset.field_data(source);
       program.ragged = dataset.field_index_data(source);
-      program.sample_stride_bytes = spec.is_packed() ? 0 : spec.sample_bytes();
+      program.sample_stride_bytes = stride_bytes;
     }
     DATASETD_RETURN_IF_ERROR(
         MakeWindows(windows, field_options, spec, program));

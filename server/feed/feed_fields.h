@@ -70,7 +70,7 @@ absl::StatusOr<FeedFields> ChooseFeedFields(const Dataset& dataset,
 //                     selected; and as CompileField, LinkMixedLabels and
 //                     CheckPairedSizes; windows of an image, or of too many
 //                     elements; a shift without windows; a row_field without
-//                     documents
+//                     documents; and as CheckCrop and CompileCrop
 absl::StatusOr<FeedFields> CompileFeedFields(
     const Dataset& dataset, std::vector<std::string> names,
     const FieldOptionsMap& options, bool skips_packed,

@@ -177,6 +177,23 @@ absl::StatusOr<DocumentTable::Options> PlanDocuments(
       .num_steps = num_steps,
       .length = static_cast<int64_t>(options.window_order().length()),
       .shuffle = options.shuffle()};
+  const v1::DocumentOrder& order = options.window_order().documents();
+  const auto length = static_cast<uint64_t>(documents.length);
+  constexpr uint64_t kMaxPosition{kMaxEntryPosition};
+  if (order.max_document() > std::min(length, kMaxPosition + 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: max_document is ", order.max_document(),
+        "; it must be at most ", std::min(length, kMaxPosition + 1),
+        ", so that a row holds whole documents"));
+  }
+  if ((order.max_document() > 0) != (order.num_rows() > 0) ||
+      order.num_rows() > num_documents) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: num_rows is ", order.num_rows(), " with max_document ",
+        order.max_document(), "; it must be within 1..", num_documents,
+        ", the number of documents, if that is set, and else 0"));
+  }
+  documents.num_packed_rows = static_cast<int64_t>(order.num_rows());
   for (const FieldProgram& program : fields.programs) {
     if (program.entry_kind == EntryKind::kNumber)
       documents.has_sequences = true;
@@ -187,12 +204,17 @@ absl::StatusOr<DocumentTable::Options> PlanDocuments(
         dataset.name(), "' has ", documents.num_rows(), " rows of it; at most ",
         kMaxDocuments, " are possible"));
   }
-  sampler.shuffle = false;  // documents are, and not their rows
+  // Else documents are, and not their rows.
+  sampler.shuffle = options.shuffle() && documents.is_packed();
   sampler.num_samples = documents.num_rows();
   sampler.documents = documents;
-  return DocumentTable::Options{.num_documents = documents.num_documents,
-                                .num_steps = num_steps,
-                                .dataset = dataset.name()};
+  return DocumentTable::Options{
+      .num_documents = documents.num_documents,
+      .num_steps = num_steps,
+      .dataset = dataset.name(),
+      .max_document = static_cast<int64_t>(order.max_document()),
+      .row_length = documents.length,
+      .num_rows = documents.num_packed_rows};
 }
 
 // Checks the start, and unless the client makes the order, what the sampler

@@ -68,16 +68,19 @@ int64_t SlotFieldBytes(const v1::SlotField& field) {
   return bytes;
 }
 
-// Describes a packed field whose data begin at the sizes' offset.
+// Describes a packed field, images as [N, C, -1, -1], whose data begin at the
+// sizes' offset.
 v1::ReadField DescribePacked(const v1::ReadSamplesRequest& request,
                              const FieldSpec& field) {
   v1::ReadField described;
   v1::SlotField& array = *described.mutable_array();
   array.set_name(field.name);
   array.set_dtype(static_cast<v1::Dtype>(field.dtype));
-  for (const int64_t extent : {int64_t{request.indices_size()}, field.shape[2],
-                               kAnyExtent, kAnyExtent}) {
-    array.add_shape(extent);
+  array.add_shape(request.indices_size());
+  if (field.is_image) {
+    for (const size_t axis : {2, 0, 1}) array.add_shape(field.shape[axis]);
+  } else {
+    for (const int64_t extent : field.shape) array.add_shape(extent);
   }
   return described;
 }
@@ -217,6 +220,7 @@ absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
     const bool is_plain =
         given == fields.end() ||
         (given->second.transforms().empty() && given->second.shift() == 0 &&
+         !given->second.has_crop() &&
          given->second.row_field() == v1::ROW_FIELD_UNSPECIFIED);
     if (!spec.is_packed() || !is_plain || request.window_length() > 0) {
       plan.options.add_field_names(spec.name);

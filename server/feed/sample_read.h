@@ -2,7 +2,7 @@
 //
 // Samples with one size are made by a feed of one batch that only the daemon
 // sees: the device's producer launches it in its user's turn, and its memory is
-// charged like a feed's. Images that keep their own sizes are copied from where
+// charged like a feed's. Those that keep their own sizes are copied from where
 // they lie. The data are sent in pages. While the client reads what was made by
 // a feed the dataset is no longer used.
 

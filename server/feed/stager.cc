@@ -213,6 +213,7 @@ void Stager::NamePlaces(absl::Span<BatchTask> tasks) const {
 
 void Stager::Add(const Dataset& dataset, size_t field, int64_t offset_bytes,
                  int64_t size_bytes, uint8_t* to) {
+  if (size_bytes == 0) return;  // no extent need have the place
   const Extent& extent =
       dataset.field_memory(plan_.fields[field].source).At(offset_bytes);
   const uint8_t* from = extent.data + (offset_bytes - extent.offset_bytes);

@@ -140,7 +140,7 @@ absl::Status CheckPretransforms(const Pretransforms& pretransforms,
                     [](const FieldSpec& field) { return field.is_packed(); })) {
       return absl::InvalidArgumentError(absl::StrCat(
           "field '", name,
-          "', pretransforms: images of the dataset differ in "
+          "', pretransforms: samples of the dataset differ in "
           "size; make them one size before they are sent, or give the ops to "
           "the loader's transforms"));
     }

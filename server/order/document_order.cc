@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/require.h"
+#include "base/status_macros.h"
 #include "cuda/kernels/math/random.h"
 #include "cuda/kernels/program/params.h"
 #include "server/order/uniform_int64.h"
@@ -21,7 +22,7 @@ constexpr int64_t kDocumentRowNanoseconds = 400;
 }  // namespace
 
 absl::Status DocumentTable::CheckLength(int64_t begin, int64_t end) const {
-  if (end - begin <= kMaxEntryPosition + 1) return absl::OkStatus();
+  if (Used(end - begin) <= kMaxEntryPosition + 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "documents: the one that begins at step ", begin, " of dataset '",
       options_.dataset, "' has ", end - begin, " steps; at most ",
@@ -52,19 +53,38 @@ absl::Status DocumentTable::Append(absl::Span<const int64_t> starts) {
   return absl::OkStatus();
 }
 
-absl::Status DocumentTable::Finish() const {
+absl::Status DocumentTable::Finish() {
   Require(starts_.size() == static_cast<size_t>(options_.num_documents),
           "all documents are there");
-  return CheckLength(starts_.back(), options_.num_steps);
+  DATASETD_RETURN_IF_ERROR(CheckLength(starts_.back(), options_.num_steps));
+  if (!is_packed()) return absl::OkStatus();
+  int64_t num_rows = 0;
+  int64_t room = 0;
+  for (uint32_t i = 0; i < starts_.size(); ++i) {
+    const int64_t steps = length(i);
+    if (room < steps) {
+      room = options_.row_length;
+      if (++num_rows <= options_.num_rows) first_of_row_.push_back(i);
+    }
+    room -= steps;
+  }
+  if (num_rows == options_.num_rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("documents: num_rows is ", options_.num_rows, ", and the ",
+                   starts_.size(), " documents of dataset '", options_.dataset,
+                   "', cut after ", options_.max_document, " steps, make ",
+                   num_rows, " rows of ", options_.row_length, " steps"));
 }
 
 int64_t DocumentOrder::SizeBytes(const DocumentPlan& plan) {
+  if (plan.is_packed()) return 0;
   return 2 * plan.num_documents *
          static_cast<int64_t>(sizeof(uint32_t) + sizeof(int64_t));
 }
 
 DocumentOrder::DocumentOrder(const DocumentPlan& plan, uint64_t seed)
     : plan_(plan), seed_(seed) {
+  if (plan.is_packed()) return;
   for (Epoch& epoch : epochs_) {
     epoch.documents.resize(static_cast<size_t>(plan.num_documents));
     epoch.ends.resize(static_cast<size_t>(plan.num_documents));
@@ -79,6 +99,7 @@ const DocumentOrder::Epoch* DocumentOrder::Find(uint64_t epoch) const {
 }
 
 bool DocumentOrder::Prepare(uint64_t number, int64_t* nanoseconds) {
+  if (plan_.is_packed()) return true;
   const Epoch* const found = Find(number);
   Epoch& epoch =
       found != nullptr ? epochs_[found - epochs_] : epochs_[1 - used_];
@@ -121,6 +142,7 @@ bool DocumentOrder::Prepare(uint64_t number, int64_t* nanoseconds) {
 }
 
 int64_t DocumentOrder::NanosecondsLeft(uint64_t number) const {
+  if (plan_.is_packed()) return 0;
   const Epoch* const epoch = Find(number);
   int64_t num_left = 2 * plan_.num_documents;
   if (epoch != nullptr) {
@@ -135,11 +157,16 @@ int64_t DocumentOrder::row_nanoseconds() const {
 
 void DocumentOrder::Fill(uint64_t number, absl::Span<int64_t> rows,
                          int64_t* entries) {
-  const Epoch* const epoch = Find(number);
-  Require(epoch != nullptr && epoch->is_complete(), "the order is complete");
-  used_ = static_cast<int>(epoch - epochs_);
+  const Epoch* const epoch = plan_.is_packed() ? nullptr : Find(number);
+  if (epoch != nullptr) used_ = static_cast<int>(epoch - epochs_);
+  Require(plan_.is_packed() || (epoch != nullptr && epoch->is_complete()),
+          "the order is complete");
   for (int64_t& row : rows) {
-    FillRow(*epoch, row, entries);
+    if (epoch == nullptr) {
+      FillPacked(row, entries);
+    } else {
+      FillRow(*epoch, row, entries);
+    }
     row = EntryStep(entries[0]);
     entries += plan_.row_entries();
   }
@@ -167,10 +194,35 @@ void DocumentOrder::FillRow(const Epoch& epoch, int64_t row,
     at += count;
     ++end;
   }
-  const int64_t num_steps = std::min(i, length);
+  FillRest(i, num_sequences, entries);
+}
+
+void DocumentOrder::FillPacked(int64_t row, int64_t* entries) const {
+  const DocumentTable& table = *plan_.table;
+  const auto place = static_cast<size_t>(row);
+  int64_t* const sequences = entries + plan_.length + 1;
+  int64_t num_sequences = 0;
+  int64_t i = 0;
+  for (uint32_t document = table.first_of_row(place);
+       document < table.end_of_row(place); ++document) {
+    if (plan_.has_sequences) sequences[num_sequences++] = i;
+    const int64_t count = table.length(document);
+    for (int64_t k = 0; k < count; ++k) {
+      entries[i + k] = MakeEntry(table.start(document) + k, k);
+    }
+    i += count;
+  }
+  FillRest(i, num_sequences, entries);
+}
+
+void DocumentOrder::FillRest(int64_t i, int64_t num_sequences,
+                             int64_t* entries) const {
+  const int64_t length = plan_.length;
+  int64_t* const sequences = entries + length + 1;
   std::fill(entries + i, entries + length + 1, kNoEntry);
   if (plan_.has_sequences) {
-    std::fill(sequences + num_sequences, sequences + length + 1, num_steps);
+    std::fill(sequences + num_sequences, sequences + length + 1,
+              std::min(i, length));
   }
 }
 

@@ -5,6 +5,7 @@
 #ifndef DATASETD_SERVER_ORDER_DOCUMENT_ORDER_H_
 #define DATASETD_SERVER_ORDER_DOCUMENT_ORDER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,36 +25,57 @@ class DocumentTable {
     int64_t num_documents = 0;  // 1..2^32 - 1
     int64_t num_steps = 0;      // of the stream, at most kMaxEntrySteps
     std::string dataset;        // its name, for errors
+    // If above 0, documents are cut after so many steps, and packed: a row of
+    // `row_length` steps has whole ones, and num_rows come out.
+    int64_t max_document = 0;
+    int64_t row_length = 0;
+    int64_t num_rows = 0;
   };
 
   static int64_t SizeBytes(const Options& options) {
-    return options.num_documents * static_cast<int64_t>(sizeof(int64_t));
+    return options.num_documents * static_cast<int64_t>(sizeof(int64_t)) +
+           options.num_rows * static_cast<int64_t>(sizeof(uint32_t));
   }
   explicit DocumentTable(const Options& options) : options_(options) {
     starts_.reserve(static_cast<size_t>(options.num_documents));
+    first_of_row_.reserve(static_cast<size_t>(options.num_rows));
   }
 
   // Appends first steps, num_documents altogether.
   //   INVALID_ARGUMENT  they do not ascend from 0, or a document is too long
   //   OUT_OF_RANGE      one is not in the stream
   absl::Status Append(absl::Span<const int64_t> starts);
-  // REQUIRES: all were appended. Errors as Append, of the last document.
-  absl::Status Finish() const;
+  // REQUIRES: all were appended. Errors as Append, of the last document; and
+  //   INVALID_ARGUMENT  other than num_rows rows come out
+  absl::Status Finish();
 
   int64_t num_documents() const { return options_.num_documents; }
   int64_t num_steps() const { return options_.num_steps; }
   int64_t start(uint32_t document) const { return starts_[document]; }
+  // As far as it is used.
   int64_t length(uint32_t document) const {
-    return (size_t{document} + 1 < starts_.size() ? starts_[document + 1]
-                                                  : options_.num_steps) -
-           starts_[document];
+    return Used((size_t{document} + 1 < starts_.size() ? starts_[document + 1]
+                                                       : options_.num_steps) -
+                starts_[document]);
+  }
+  bool is_packed() const { return options_.max_document > 0; }
+  // Of a packed row: its first document, and that of the next row.
+  uint32_t first_of_row(size_t row) const { return first_of_row_[row]; }
+  uint32_t end_of_row(size_t row) const {
+    return row + 1 < first_of_row_.size()
+               ? first_of_row_[row + 1]
+               : static_cast<uint32_t>(starts_.size());
   }
 
  private:
+  int64_t Used(int64_t length) const {
+    return is_packed() ? std::min(length, options_.max_document) : length;
+  }
   absl::Status CheckLength(int64_t begin, int64_t end) const;
 
   const Options options_;
   std::vector<int64_t> starts_;
+  std::vector<uint32_t> first_of_row_;  // of packed rows
 };
 
 struct DocumentPlan {
@@ -65,8 +87,13 @@ struct DocumentPlan {
   bool shuffle = false;
   // Rows also have the places at which their sequences begin.
   bool has_sequences = false;
+  // Of packed rows, whose order is not made here; 0: others.
+  int64_t num_packed_rows = 0;
 
-  int64_t num_rows() const { return (num_steps - 1) / length + 1; }
+  bool is_packed() const { return num_packed_rows > 0; }
+  int64_t num_rows() const {
+    return is_packed() ? num_packed_rows : (num_steps - 1) / length + 1;
+  }
   // Entries of a row (params.h): those of its steps and of the next one; then,
   // with has_sequences, ascending numbers from 0 to the row's steps: the places
   // at which its sequences begin, and then its end, repeated.
@@ -108,6 +135,9 @@ class DocumentOrder {
   };
 
   void FillRow(const Epoch& epoch, int64_t row, int64_t* entries) const;
+  void FillPacked(int64_t row, int64_t* entries) const;
+  // Fills what is left of a row, from entry i and sequence num_sequences on.
+  void FillRest(int64_t i, int64_t num_sequences, int64_t* entries) const;
   const Epoch* Find(uint64_t epoch) const;
 
   const DocumentPlan plan_;

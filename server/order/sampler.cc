@@ -250,10 +250,10 @@ int64_t Sampler::TableBytes(const SamplerOptions& options) {
   if (options.mixture.has_value()) {
     return MixtureOrder::SizeBytes(*options.mixture);
   }
-  if (options.documents.has_value()) {
-    return DocumentOrder::SizeBytes(*options.documents);
-  }
-  return NeedsTables(options) ? Tables::SizeBytes(options.num_samples) : 0;
+  return (options.documents.has_value()
+              ? DocumentOrder::SizeBytes(*options.documents)
+              : 0) +
+         (NeedsTables(options) ? Tables::SizeBytes(options.num_samples) : 0);
 }
 
 absl::StatusOr<int64_t> Sampler::CountBatches(const SamplerOptions& options) {
@@ -373,7 +373,9 @@ void Sampler::FillRows(uint64_t epoch, uint64_t batch, uint64_t first,
 }
 
 bool Sampler::BuildOrder(uint64_t epoch, int64_t* nanoseconds) {
-  if (documents_ != nullptr) return documents_->Prepare(epoch, nanoseconds);
+  if (tables_ == nullptr && documents_ != nullptr) {
+    return documents_->Prepare(epoch, nanoseconds);
+  }
   *nanoseconds -= TableNanoseconds(epoch);
   return true;
 }
@@ -407,9 +409,8 @@ std::shared_ptr<const WeightTable> Sampler::SetWeights(
 }
 
 bool Sampler::Prepare(uint64_t epoch, int64_t nanoseconds) {
-  if (documents_ != nullptr) return documents_->Prepare(epoch, &nanoseconds);
   if (tables_ != nullptr) tables_->Prepare(epoch);
-  return true;
+  return documents_ == nullptr || documents_->Prepare(epoch, &nanoseconds);
 }
 
 int64_t Sampler::row_nanoseconds() const {
@@ -419,7 +420,10 @@ int64_t Sampler::row_nanoseconds() const {
            kGroupNanoseconds / static_cast<int64_t>(group_size_);
   }
   if (mixture_ != nullptr) return mixture_->row_nanoseconds();
-  if (documents_ != nullptr) return documents_->row_nanoseconds();
+  if (documents_ != nullptr) {
+    return documents_->row_nanoseconds() +
+           (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds : 0);
+  }
   if (windows_.has_value() && windows_->is_random) return kStartNanoseconds;
   return (shuffle_ && tables_ == nullptr ? kKeyedRowNanoseconds
                                          : kRowNanoseconds) +
@@ -427,8 +431,10 @@ int64_t Sampler::row_nanoseconds() const {
 }
 
 int64_t Sampler::TableNanoseconds(uint64_t epoch) const {
-  if (documents_ != nullptr) return documents_->NanosecondsLeft(epoch);
-  if (tables_ == nullptr || tables_->Has(epoch)) return 0;
+  if (tables_ == nullptr) {
+    return documents_ == nullptr ? 0 : documents_->NanosecondsLeft(epoch);
+  }
+  if (tables_->Has(epoch)) return 0;
   return static_cast<int64_t>(num_samples_) * kTableEntryNanoseconds;
 }
 

@@ -36,7 +36,7 @@
 // group_size rows. Positions from N on are further groups.
 //
 // With documents, position p is row p of the epoch (document_order.h), and the
-// index of a row is its first step.
+// index of a row is its first step. Packed rows are permuted as samples are.
 //
 // With windows of a stream, indices are first steps of windows
 // (window_order.h). Of blocks N is their number. If starts are drawn, position
@@ -106,7 +106,8 @@ struct SamplerOptions {
   // Of windows; excludes weights, groups, subset and mixture. num_samples are
   // blocks.
   std::optional<WindowPlan> windows;
-  // As windows; num_samples are rows, which shuffle does not permute.
+  // As windows; num_samples are rows, of which shuffle permutes packed ones
+  // alone.
   std::optional<DocumentPlan> documents;
   // Rows per epoch over all ranks; set if there are weights, a mixture or
   // random windows.

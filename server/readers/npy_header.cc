@@ -92,6 +92,9 @@ class DictParser {
           absl::StartsWith(descr, ">")
               ? " (big-endian; save array.astype(array.dtype.newbyteorder("
                 "'<')))"
+          : descr == "|O"
+              ? " (Python objects, which are not read; push arrays of several "
+                "lengths from Python: push(name, list(array), ragged=True))"
               : "",
           ", expected one of ",
           absl::StrJoin(kDescrs, " ", [](std::string* out, const Descr& d) {

@@ -23,16 +23,26 @@ constexpr size_t kMaxClassNames = 1 << 16;
 constexpr int64_t kMaxSampleBytes = 256 << 20;
 constexpr int64_t kMaxPackedBytes = int64_t{1} << 50;
 constexpr int64_t kMaxSamples = int64_t{1} << 40;
+constexpr int64_t kMaxStepElements = std::numeric_limits<int32_t>::max();
 
 // Checks a field whose samples differ in size.
 absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
   const std::string where = absl::StrCat("field '", field.name, "': ");
-  if (field.shape.size() != 3 || field.shape[1] != kAnyExtent ||
-      field.shape[2] < 1 || field.shape[2] > kMaxImageChannels) {
+  const bool is_sequence = field.is_sequence();
+  if (is_sequence
+          ? field.shape.size() > 2 ||
+                (field.shape.size() == 2 &&
+                 (field.shape[1] < 1 || field.shape[1] > kMaxStepElements))
+          : field.shape.size() != 3 || field.shape[1] != kAnyExtent ||
+                field.shape[2] < 1 || field.shape[2] > kMaxImageChannels) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, "shape ", ShapeText(field.shape),
                      ", expected an image as (-1, -1, C) with C of 1 to ",
-                     kMaxImageChannels));
+                     kMaxImageChannels, ", or sequences as (-1) or (-1, C)"));
+  }
+  if (field.is_mask && is_sequence) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "a mask, and no image"));
   }
   const int64_t largest =
       SaturatingMultiply(field.largest.height, field.largest.width);
@@ -40,16 +50,23 @@ absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
       SaturatingMultiply(largest, PixelBytes(field)) > kMaxSampleBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         where, "largest is ", field.largest.height, " x ", field.largest.width,
-        ", expected 1 to ", kMaxRaggedExtent, " each, and at most ",
-        kMaxSampleBytes, " bytes a sample"));
+        is_sequence
+            ? std::string(", expected steps x 1")
+            : absl::StrCat(", expected 1 to ", kMaxRaggedExtent, " each"),
+        ", and at most ", kMaxSampleBytes, " bytes a sample"));
   }
-  if (field.num_pixels < info.num_samples ||
+  if (is_sequence && field.num_pixels == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "its sequences have no steps at all: leave the field out"));
+  }
+  // Those of a sequence may be none.
+  if (field.num_pixels < (is_sequence ? 1 : info.num_samples) ||
       field.num_pixels / info.num_samples > largest) {
     return absl::InvalidArgumentError(absl::StrCat(
         where, "num_pixels is ", field.num_pixels, ", which ", info.num_samples,
         " samples of at most ", largest, " pixels cannot have"));
   }
-  field.smallest = {1, 1};
+  field.smallest = {is_sequence ? 0 : 1, 1};
   // Padding after a sample is less than the alignment.
   field.packed_bytes = SaturatingAdd(
       SaturatingMultiply(field.num_pixels, PixelBytes(field)),
@@ -100,8 +117,12 @@ absl::Status CheckField(const SourceInfo& info, FieldSpec& field,
   } else if (field.is_packed() && has_encoded) {
     return absl::InvalidArgumentError(absl::StrCat(
         where,
-        "differs in size, and other fields are encoded: encode this "
-        "one, too, as PNG"));
+        field.is_image
+            ? "differs in size, and other fields are encoded: encode this one, "
+              "too, as PNG"
+            : "its sequences have several lengths, and other fields are "
+              "encoded images: push those as arrays of pixels, with "
+              "datasetd.sources.decode_image"));
   } else if (field.is_packed()) {
     return CheckPackedField(info, field);
   }
@@ -214,21 +235,22 @@ absl::StatusOr<RaggedIndex> PushedSource::ReadIndex(size_t field) {
     DATASETD_RETURN_IF_ERROR(Copy(
         absl::MakeSpan(reinterpret_cast<uint8_t*>(extents), sizeof(extents))));
     const ImageSize size = {extents[0], extents[1]};
-    if (size.height < 1 || size.width < 1 ||
-        size.height > spec.largest.height || size.width > spec.largest.width) {
+    if (!IsRaggedSize(spec, size) || size.height > spec.largest.height ||
+        size.width > spec.largest.width) {
       return absl::InvalidArgumentError(absl::StrCat(
           "sample ", i, ", field '", spec.name, "': its size is ", size.height,
-          "x", size.width, " (height x width), and the header's largest ",
-          spec.largest.height, "x", spec.largest.width));
+          "x", size.width, spec.is_image ? " (height x width)" : " (steps x 1)",
+          ", and the header's largest ", spec.largest.height, "x",
+          spec.largest.width));
     }
     num_pixels += size.height * size.width;
     if (num_pixels > spec.num_pixels) break;
     index.Add(size);
   }
   if (num_pixels != spec.num_pixels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("field '", spec.name, "': the samples have not the ",
-                     spec.num_pixels, " pixels that the header declares"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "field '", spec.name, "': the samples have not the ", spec.num_pixels,
+        spec.is_image ? " pixels" : " steps", " that the header declares"));
   }
   indices_[field] = index;
   return index;

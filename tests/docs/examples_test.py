@@ -60,8 +60,8 @@ _NOT_WHOLE = ["@ray.remote\ndef task(...):"]
 # Packages that an example may lack. tests/frameworks:frameworks_full_test runs
 # the same blocks with all of them.
 _PACKAGES = (
-    "accelerate", "h5py", "jax", "lightning", "optuna", "PIL", "ray", "torch",
-    "torchdata", "torchmetrics", "transformers",
+    "accelerate", "h5py", "jax", "lightning", "optuna", "PIL", "ray",
+    "soundfile", "torch", "torchdata", "torchmetrics", "transformers",
 )
 
 

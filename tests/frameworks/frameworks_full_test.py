@@ -18,6 +18,7 @@ _ENVIRONMENT = [
     "pytest==9.2.0",
     "torch==2.15.0",
     "torchdata==0.11.0",
+    "soundfile==0.13.1",
     "torchmetrics==1.9.0",
     "lightning==2.6.6",
     "accelerate==1.15.0",

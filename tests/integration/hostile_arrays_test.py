@@ -29,6 +29,8 @@ _GROUPED = {"group_order": {"group_size": 5}}
 _DOCUMENTS = {"window_order": {"length": "4", "documents": {}},
               "subset_size": 3, "field_names": ["label"],
               "weighted_order": None}
+_PACKED = {**_DOCUMENTS, "window_order": {
+    "length": "4", "documents": {"max_document": "3", "num_rows": "2"}}}
 
 
 def _doubles(*numbers):
@@ -117,6 +119,8 @@ def test_honest_weights_are_drawn_by(world):
      [f"documents[2] begins at {_NUM_SAMPLES}", "0..1999"]),
     (_DOCUMENTS, [_indices(0, 7, 7)], _INVALID_ARGUMENT,
      ["must ascend from 0"]),
+    (_PACKED, [_indices(0, 7, 900)], _INVALID_ARGUMENT,
+     ["num_rows is 2", "make 3 rows of 4 steps"]),
 ])
 def test_wrong_values(world, options, arrays, code, words):
     world.expect_refused(

@@ -19,9 +19,18 @@ def _world():
             hostile_world.World(daemon, 200) as world:
         world.kept = [world.client.push_dataset("s", {
             "tokens": np.arange(_NUM_STEPS, dtype=np.uint16),
-            "signal": np.zeros((_NUM_STEPS, 3), np.float32)})]
+            "signal": np.zeros((_NUM_STEPS, 3), np.float32)}),
+            world.client.push_dataset("r", [
+                {"audio": np.zeros((n, 2), np.int16), "label": n,
+                 "image": np.zeros((4, 4, 3), np.uint8)}
+                for n in (0, 3, 900)], ragged=True)]
         world.footprint = harness.Footprint(daemon, world.client)
         yield world
+
+
+def _crop(field="audio", row_field=0, **crop):
+    return {"fields": {field: {"crop": crop, "row_field": row_field}},
+            "field_names": [field], "dataset": "r"}
 
 
 def _order(length, **order):
@@ -89,6 +98,42 @@ def _order(length, **order):
     ({**_order(4, documents={}), "subset_size": "2",
       "fields": {"x": {"source": "tokens", "row_field": 9}}},
      _INVALID_ARGUMENT, ["row_field 9"]),
+    *(({**_order(4, documents={"max_document": str(most),
+                               "num_rows": str(rows)}), "subset_size": "2"},
+       _INVALID_ARGUMENT, words)
+      for most, rows, words in (
+          (5, 1, ["max_document is 5", "at most 4"]),
+          (_MOST, 1, ["max_document is 18446744073709551615"]),
+          (0, 1, ["num_rows is 1", "max_document 0"]),
+          (4, 0, ["num_rows is 0", "1..2"]),
+          (4, 3, ["num_rows is 3", "1..2"]),
+          (4, _MOST, ["num_rows is 18446744073709551615"]))),
+    ({**_order(2**24, documents={"max_document": str(2**24),
+                                 "num_rows": "1"}), "subset_size": "2"},
+     _INVALID_ARGUMENT, ["at most 8388608"]),
+    ({"dataset": "r"}, _INVALID_ARGUMENT,
+     ["'audio' has sequences of 0 to 900 steps", "crops"]),
+    ({**_order(4), "dataset": "r"}, _INVALID_ARGUMENT,
+     ["'audio' has sequences", "one stream"]),
+    ({**_order(4), **_crop("label")}, _INVALID_ARGUMENT,
+     ["'label' has a crop", "exclude each other"]),
+    (_crop("label"), _INVALID_ARGUMENT, ["crop of 'label'", "one number"]),
+    (_crop("image"), _INVALID_ARGUMENT, ["crop of 'image'", "RandomCrop"]),
+    (_crop(length=str(2**29)), _INVALID_ARGUMENT,
+     ["length is 536870912", "1..536870911"]),
+    (_crop(length=str(_MOST)), _INVALID_ARGUMENT,
+     ["length is 18446744073709551615"]),
+    (_crop(place=9), _INVALID_ARGUMENT, ["place is 9"]),
+    *((_crop(fill=fill), _INVALID_ARGUMENT, ["fill is", "int16"])
+      for fill in (0.5, 32768, -32769, 1e300, "NaN", "Infinity")),
+    (_crop(row_field=1), _INVALID_ARGUMENT, ["row_field 1", "lengths"]),
+    (_crop(row_field=9), _INVALID_ARGUMENT, ["row_field 9"]),
+    ({"dataset": "r", "fields": {"label": {"row_field": 3}},
+      "field_names": ["label"]}, _INVALID_ARGUMENT, ["has no crop"]),
+    ({**_crop(), "fields": {"audio": {"crop": {}, "shift": 1}}},
+     _INVALID_ARGUMENT, ["shift of 'audio' is 1"]),
+    ({**_crop(length=str(2**29 - 1)), "batch_size": 2**31 - 1},
+     _RESOURCE_EXHAUSTED, []),
     ({**_order(900), "batch_size": 2**31 - 1, "prefetch": 62},
      _RESOURCE_EXHAUSTED, []),
 ], ids=str)

@@ -82,13 +82,18 @@ def test_pushed_datasets_of_one_size_and_of_several():
     random = np.random.default_rng(3)
     images = random.integers(0, 256, (300, 9, 7, 3), np.uint8)
     sizes = random.integers(5, 40, (50, 2))
+    sound = [{"sound": random.standard_normal(n).astype(np.float32)}
+             for n in (0, *random.integers(0, 9000, 40), 0)]
     ragged = [{"image": random.integers(0, 256, (h, w, 3), np.uint8),
                "label": i} for i, (h, w) in enumerate(sizes)]
     crop = {"image": [T.Resize((16, 16))]}
+    cut = datasetd.crops(500, "random", fill=2)
     with World() as world:
         with world.daemon.connect() as client:
             for residency in ("device", "mapped"):
                 client.push_dataset(f"even-{residency}", {"image": images},
+                                    residency=residency)
+                client.push_dataset(f"sound-{residency}", sound, ragged=True,
                                     residency=residency)
                 client.push_dataset(f"ragged-{residency}", ragged, ragged=True,
                                     residency=residency)
@@ -97,15 +102,21 @@ def test_pushed_datasets_of_one_size_and_of_several():
             _expect_equal(client.get_dataset("ragged-mapped"),
                           client.get_dataset("ragged-device"), batch_size=9,
                           transforms=crop)
-            world.await_stored(4)
+            _expect_equal(client.get_dataset("sound-mapped"),
+                          client.get_dataset("sound-device"), batch_size=9,
+                          windows=cut)
+            world.await_stored(6)
         world.restart()
         with world.daemon.connect() as client:
             for name in ("even-mapped", "even-device", "ragged-mapped",
-                         "ragged-device"):
+                         "ragged-device", "sound-mapped", "sound-device"):
                 world.await_state(client, "READY", name)
             _expect_equal(client.get_dataset("ragged-mapped"),
                           client.get_dataset("ragged-device"), batch_size=9,
                           transforms=crop)
+            _expect_equal(client.get_dataset("sound-mapped"),
+                          client.get_dataset("sound-device"), batch_size=9,
+                          windows=cut)
 
 
 def _write_folder(world, bad=()):

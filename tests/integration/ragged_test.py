@@ -258,6 +258,46 @@ def test_the_cache_brings_them_back_after_a_crash(world):
     client.close()
 
 
+def _sequences():
+    random = np.random.default_rng(5)
+    return [{"audio": random.standard_normal((n, 2)).astype(np.float16),
+             "tokens": random.integers(0, 2**16, n, np.uint16), "label": n}
+            for n in (0, 700, 3, 0, 0, 90, 1, 0)]
+
+
+def test_the_cache_brings_sequences_back_after_a_crash(world):
+    data = _sequences()
+    client = world.connect()
+    dataset = client.push_dataset("s", data, ragged=True)
+    num_steps = sum(sample["label"] for sample in data)
+    # As much as the samples may be padded by; of each two places, and a label.
+    most = sum(-(-(num_steps * size + 15 * len(data)) // 16) * 16
+               for size in (4, 2))
+    assert dataset.resident_bytes == most + len(data) * (2 * 16 + 8)
+    assert (int(client.status()["devices"][0]["dataset_bytes"])
+            == dataset.resident_bytes)
+    harness.poll_until(
+        lambda: glob.glob(os.path.join(world.cache, "*.cache"))
+        and not glob.glob(os.path.join(world.cache, "*.tmp")), "the entry")
+    world.kill()
+    world.start()
+    with world.connect() as again:
+        harness.poll_until(
+            lambda: again.list_datasets()[0]["state"] == "DATASET_STATE_READY",
+            f"ready: {world.log()}")
+        restored = again.get_dataset("s")
+        assert restored.content_hash == dataset.content_hash
+        assert restored.fields == dataset.fields
+        padded = sum(-(-size * sample["label"] // 16) * 16
+                     for sample in data for size in (4, 2))
+        assert restored.resident_bytes == padded + len(data) * (2 * 16 + 8)
+        for name in ("audio", "tokens"):
+            for got, sample in zip(restored.column(name), data):
+                np.testing.assert_array_equal(got, sample[name])
+        again.unload_dataset("s")
+    client.close()
+
+
 # -- Pushes and pairs ----------------------------------------------------------
 
 
@@ -368,7 +408,7 @@ def test_pushed_samples_of_one_size_are_stored_as_ever(client):
 
 def test_pretransforms_of_pushed_sizes_are_refused(client):
     with pytest.raises(datasetd.InvalidArgument,
-                       match="pretransforms: images of the dataset differ in "
+                       match="pretransforms: samples of the dataset differ in "
                        "size; make them one size before they are sent, or give "
                        "the ops to the loader's transforms"):
         client.push_dataset("p", _Pairs(), ragged=True,
@@ -449,6 +489,14 @@ def _ctl(world, *arguments, code=0):
 def test_the_command_line_shows_sizes_and_samples(world, client, tmp_path):
     client.push_dataset("p", _Pairs(), ragged=True)
     assert "[-1, -1, 3] from 20x24 to 59x76" in _ctl(world, "datasets", "p")
+    client.push_dataset("s", _sequences(), ragged=True)
+    text = _ctl(world, "datasets", "s")
+    assert "audio float16 [-1, 2] from 0 to 700 steps" in text
+    assert "no image field" in _ctl(world, "preview", "s", "--output",
+                                    str(tmp_path / "s.png"), code=1)
+    assert "has sequences of 0 to 700 steps" in _ctl(
+        world, "explain", "s", "--field", "audio", "--transforms", "none",
+        code=1)
     fields = json.loads(_ctl(world, "--json", "datasets", "p"))["fields"]
     assert fields[0]["largest"] == {"height": "59", "width": "76"}
     ops = json.dumps([{"center_crop": {"height": 30, "width": 30}}])

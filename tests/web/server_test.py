@@ -377,6 +377,40 @@ def test_transforms_that_were_too_long_to_keep(daemon, web):
         client.unload_dataset("many")
 
 
+def test_sequences_and_their_crops(daemon, web):
+    import datasetd
+    import numpy as np
+
+    with daemon.connect() as client:
+        dataset = client.push_dataset("sound", [
+            {"audio": np.arange(n, dtype=np.float32),
+             "stereo": np.ones((n, 2), np.int16)}
+            for n in (0, 3000, 7)], ragged=True)
+        answer = web.ask("samples", dataset="sound")
+        assert not answer["has_transforms"]
+        with datasetd.DataLoader(
+                dataset, framework="numpy",
+                windows=datasetd.crops(1000, "center", fill=-1)):
+            feed_id = client.list_feeds()[0]["feed_id"]
+            answer = web.ask("samples", dataset="sound", feed=feed_id)
+        client.unload_dataset("sound")
+    assert answer["has_transforms"]
+    empty, long, short = answer["samples"]
+    assert empty["original"]["audio"]["shape"] == [0]
+    assert empty["original"]["stereo"]["shape"] == [0, 2]
+    audio = long["original"]["audio"]
+    assert (audio["kind"], audio["shape"]) == ("line", [3000])
+    assert (audio["points"][0], audio["points"][-1]) == (0, 2999)
+    audio = long["augmented"]["audio"]
+    assert (audio["shape"], audio["points"][0]) == ([1000], 1000)
+    assert short["augmented"]["audio"]["least"] == -1
+    assert long["augmented"]["stereo"]["kind"] == "line"
+    assert "with 2 channels, the first is shown" in " ".join(answer["notes"])
+    assert [(op["field"], op["name"], op["parameters"]["start"])
+            for op in long["ops"]] == [
+                ("audio", "Crop", [1000]), ("stereo", "Crop", [1000])]
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root starts another user's "
                     "process")
 def test_another_user(daemon, request):

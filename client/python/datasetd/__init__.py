@@ -30,6 +30,7 @@ from ._descriptions import (
 )
 from ._loader.benchmark import BenchmarkResult, benchmark
 from ._loader.loader import DataLoader
+from ._order.crops import crops
 from ._order.windows import blocks, documents, random_windows
 from ._version import __version__ as __version__
 from .errors import *  # noqa: F401,F403
@@ -54,6 +55,7 @@ __all__ = [
     "concat",
     "connect",
     "connect_or_start",
+    "crops",
     "documents",
     "load",
     "mixture",

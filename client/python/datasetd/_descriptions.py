@@ -23,8 +23,9 @@ _MAX_SHOWN = 10  # names of classes in a summary
 class Field(NamedTuple):
     """One named array of a dataset; `shape` is that of a sample.
 
-    If samples differ in size, it is (-1, -1, C), and `smallest` and `largest`
-    are the smallest and largest (height, width), for each axis.
+    If samples differ in size, it is (-1, -1, C) of images, and `smallest` and
+    `largest` are the smallest and largest (height, width), for each axis. Of
+    sequences of several lengths it is (-1,) or (-1, C), and these are (steps,).
     """
 
     name: str
@@ -32,8 +33,13 @@ class Field(NamedTuple):
     shape: Tuple[int, ...]
     is_image: bool
     is_mask: bool = False  # an image of classes
-    smallest: Optional[Tuple[int, int]] = None
-    largest: Optional[Tuple[int, int]] = None
+    smallest: Optional[Tuple[int, ...]] = None
+    largest: Optional[Tuple[int, ...]] = None
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether samples are sequences of several lengths."""
+        return self.shape[:1] == (-1,) and not self.is_image
 
 
 class DrawnOp(NamedTuple):
@@ -105,8 +111,8 @@ def fields_of(message: Message) -> List[Field]:
             tuple(int(extent) for extent in field["shape"]),
             bool(field["is_image"]),
             bool(field.get("is_mask", False)),
-            _extent(field.get("smallest")),
-            _extent(field.get("largest")),
+            _field_extent(field, "smallest"),
+            _field_extent(field, "largest"),
         )
         for field in message["fields"]
     ]
@@ -217,6 +223,12 @@ def drawn_ops_of(messages: Sequence[Message]) -> List[DrawnOp]:
         )
         for op in messages
     ]
+
+
+def _field_extent(field: Message, end: str) -> Optional[Tuple[int, ...]]:
+    extent = _extent(field.get(end))
+    # A sequence counts as an image of width 1.
+    return extent[:1] if extent and not field["is_image"] else extent
 
 
 def _extent(size: Optional[Message]) -> Optional[Tuple[int, int]]:

@@ -10,6 +10,7 @@
 #include "cuda/kernels/host/float_converter.h"
 #include "cuda/kernels/host/gather.h"
 #include "cuda/kernels/program/augment.h"
+#include "cuda/kernels/program/crop.h"
 #include "cuda/kernels/program/host_checkpoint.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
@@ -408,6 +409,23 @@ void CopyEntries(const FieldProgram& field, const int64_t* entries,
   }
 }
 
+// Writes elements first .. first + count of a row that is a crop.
+void CopyCrop(const FieldProgram& field, const RowCrop& crop, int64_t first,
+              int64_t count, uint8_t* to) {
+  // As CropElementBits.
+  if (field.has_length) {
+    StoreAs<int64_t>(to, 0, crop.num_steps);
+    return;
+  }
+  const int64_t num_valid = std::clamp<int64_t>(
+      int64_t{crop.num_steps} * field.step_elements - first, 0, count);
+  if (num_valid > 0) CopyElements(field, crop.data, first, num_valid, to);
+  const int size_bytes = DtypeSizeBytes(field.out_dtype);
+  for (int64_t k = first + num_valid; k < first + count; ++k) {
+    StoreBits(to, size_bytes, k, field.fill);
+  }
+}
+
 int32_t CopyOther(const AugmentProgram& program, const FieldProgram& field,
                   const BatchTask& batch) {
   const MixtureTable& mixture = program.mixture;
@@ -420,14 +438,20 @@ int32_t CopyOther(const AugmentProgram& program, const FieldProgram& field,
     if (!IsOwnRow(mixture, batch, i)) continue;
     uint8_t* const to = batch.slot + field.offset_bytes + i * row_bytes;
     const bool has_entries = field.entry_kind != EntryKind::kNone;
+    const bool has_crop = field.crop_kind != CropKind::kNone;
+    const RowCrop crop =
+        has_crop ? CropRow(program, field, batch, i) : RowCrop();
     const uint8_t* const from =
-        has_entries ? nullptr : SampleData(mixture, field, batch.indices[i]);
+        has_entries || has_crop ? nullptr
+                                : SampleData(mixture, field, batch.indices[i]);
     for (int64_t first = 0; first < elements; first += kPieceElements) {
       if (!GoesOn()) return end;
       const int64_t count = std::min(kPieceElements, elements - first);
       if (has_entries) {
         CopyEntries(field, batch.indices + int64_t{i} * program.row_entries,
                     first, count, to);
+      } else if (has_crop) {
+        CopyCrop(field, crop, first, count, to);
       } else {
         CopyElements(field, from, first, count, to);
       }

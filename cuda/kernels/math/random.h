@@ -52,6 +52,8 @@ inline constexpr uint32_t kMixtureOpIndex = 0xFFFF0002u;
 inline constexpr uint32_t kMixturePartOpIndex = 0xFFFF0100u;
 // Of the order of documents.
 inline constexpr uint32_t kDocumentOpIndex = 0xFFFF0007u;
+// Of the crops of sequences in view 0; those of the next views follow.
+inline constexpr uint32_t kCropOpIndex = 0xFFFF0200u;
 
 // Returns a multiple of 2^-24 in [0, 1).
 DATASETD_HOST_DEVICE inline float UniformFloat(uint32_t word) {

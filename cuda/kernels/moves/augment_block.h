@@ -15,6 +15,7 @@
 #include "cuda/kernels/moves/block_state.h"
 #include "cuda/kernels/moves/pixel_runs.h"
 #include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/crop.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
@@ -383,6 +384,8 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
   const MixtureTable& mixture = plan.program->mixture;
   const int64_t batch_first =
       int64_t{work.first_sample} * field_plan.positions_per_sample;
+  RowCrop crop;
+  int32_t cropped_row = -1;  // of which `crop` is
   for (int32_t i = thread; i < work.num_positions; i += kBlockThreads) {
     const int32_t position = work.first_position + i;
     const int32_t sample = static_cast<int32_t>(
@@ -399,14 +402,19 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
     const FieldProgram& field = plan.program->fields[field_plan.field_index];
     const int32_t row = work.first_sample + sample;
     const int32_t element = position - sample * field_plan.positions_per_sample;
-    const uint64_t bits =
-        field.entry_kind != EntryKind::kNone
-            ? EntryElementBits(
-                  field,
-                  batch.indices + int64_t{row} * plan.program->row_entries,
-                  element)
-            : CastElementBits(SampleData(mixture, field, batch.indices[row]),
-                              field.in_dtype, field.out_dtype, element);
+    uint64_t bits;
+    if (field.crop_kind != CropKind::kNone) {
+      if (row != cropped_row) crop = CropRow(*plan.program, field, batch, row);
+      cropped_row = row;
+      bits = CropElementBits(field, crop, element);
+    } else if (field.entry_kind != EntryKind::kNone) {
+      bits = EntryElementBits(
+          field, batch.indices + int64_t{row} * plan.program->row_entries,
+          element);
+    } else {
+      bits = CastElementBits(SampleData(mixture, field, batch.indices[row]),
+                             field.in_dtype, field.out_dtype, element);
+    }
     sink.Store(batch.slot + field.offset_bytes, DtypeSizeBytes(field.out_dtype),
                batch_first + position, bits);
   }

@@ -10,7 +10,8 @@
 //  | image out     | [B, C, H, W] or [B, H, W, C]; uint8, float16, bfloat16, |
 //  |               | float32                                                 |
 //  | other fields  | [N, in_width] -> [B, in_width]; any dtype as it is; an  |
-//  |               | integer to int64; any to float16, bfloat16, float32     |
+//  |               | integer to int64; any to float16, bfloat16, float32; of |
+//  |               | ragged samples a crop (crop.h)                          |
 //  | limits        | at most kMaxMoves moves, kMaxValueOps value ops; heights|
 //  |               | and widths at least 1; a sample's elements, in, out and |
 //  |               | between moves, below 2^30; epochs and sample indices    |
@@ -32,7 +33,7 @@
 //  | chains        | an image field with steps is run by chain_executor.h, in |
 //  |               | program.scratch; images in may be float16 and bfloat16  |
 //  |               | then. One with a mix writes its labels, too             |
-//  | ragged        | fields are chains; samples lie where field.ragged says, |
+//  | ragged        | images are chains; samples lie where field.ragged says, |
 //  |               | each with its own H and W                               |
 //
 // REQUIRES: a program compiled by server/pipeline/pipeline.h: the sizes of

@@ -250,6 +250,14 @@ DATASETD_HOST_DEVICE inline int64_t EntryPosition(int64_t entry) {
   return entry >> kEntryStepBits;
 }
 
+// Where the crop of a ragged field's sample begins: see crop.h.
+enum class CropKind : uint8_t {
+  kNone = 0,  // there is none
+  kStart = 1,
+  kCenter = 2,
+  kRandom = 3,
+};
+
 // What a field, which is not an image, has of a row's entries.
 enum class EntryKind : uint8_t {
   kNone = 0,      // there are none: indices are of rows
@@ -264,9 +272,9 @@ enum class EntryKind : uint8_t {
 // rounded once to out_dtype; moves and value ops are then steps. A mix follows
 // the steps and precedes the rounding; it requires steps.
 //
-// Ragged fields have samples of different sizes, located by `ragged`. They have
-// steps, of which the first num_sized_steps give all samples the same size;
-// in_height and in_width are the largest.
+// Ragged fields have samples of different sizes, located by `ragged`. Images
+// have steps, of which the first num_sized_steps give all samples the same
+// size; in_height and in_width are the largest. Other fields have crops.
 struct FieldProgram : MoveProgram {
   const RaggedSample* ragged;  // device memory, by sample; null: not ragged
   // In place of `source` and `ragged` where MixtureTable::is_in_place: by part.
@@ -285,6 +293,16 @@ struct FieldProgram : MoveProgram {
   bool fills_starts;
   int32_t first_entry;
   int32_t entry_elements;
+  // A row is crop_length steps of its sample, of step_elements elements each,
+  // and after those the bits `fill`; or if has_length, the number of the
+  // sample's steps among them, as int64. All samples have sample_steps steps;
+  // 0: as many as `ragged` says.
+  CropKind crop_kind;
+  bool has_length;
+  uint32_t crop_op_index;  // Philox counter word
+  int32_t crop_length;
+  int32_t step_elements;
+  int32_t sample_steps;
   uint64_t fill;
   // Estimated cost of one sample (the largest of a ragged field), in units of
   // about one multiply-add. For planning on the host.

@@ -34,6 +34,7 @@ constexpr bool kDerivesClasses = true;
 // Sorted by name. formats_test.py compares it with the Python package.
 constexpr Format kFormats[] = {
     {"arrow"},
+    {"audio_folder"},
     {"cifar10", OpenCifarReader},
     {"cifar100", OpenCifarReader},
     {"cifar100_python", nullptr, "cifar_python"},

@@ -270,3 +270,83 @@ def test_fetch_gives_plain_windows(tokens):
             steps = _TOKENS[first : first + 9].astype(np.int64)
             assert batch.tokens[row].tolist() == steps[:-1].tolist()
             assert batch.targets[row].tolist() == steps[1:].tolist()
+
+
+# -- Rows of whole documents ------------------------------------------------------
+
+
+def whole(length, most):
+    """Rows of whole documents, cut after `most` steps, written out."""
+    rows, row = [], []
+    for begin, size in zip(_STARTS.tolist(), _LENGTHS.tolist()):
+        document = [(begin + i, i) for i in range(min(size, most))]
+        if row and len(row) + len(document) > length:
+            rows.append(row)
+            row = []
+        row += document
+    return [*rows, row]
+
+
+@pytest.mark.parametrize("length, most", [(60, 60), (64, 16), (7, 1), (5000, 9)])
+@pytest.mark.parametrize("ignore_ends", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_rows_begin_at_documents_that_are_cut(
+    tokens, length, most, ignore_ends, shuffle
+):
+    windows = documents(length, max_document=most, ignore_ends=ignore_ends)
+    want = whole(length, most)
+    orders = []
+    with packed(tokens, length, windows=windows, shuffle=shuffle) as job:
+        assert job.num_samples == len(want)
+        for _ in range(3):
+            rows = [
+                (*values, batch.step[i].clone(), int(batch.indices[i]))
+                for batch in job
+                for i, values in enumerate(rows_of([batch]))
+            ]
+            orders.append([row[5] for row in rows])
+            assert sorted(orders[-1]) == [row[0][0] for row in want]
+            for got, targets, positions, cu_seqlens, steps, first in rows:
+                (row,) = [r for r in want if r[0][0] == first]
+                size = len(row)
+                at = [step for step, _ in row]
+                assert steps.tolist() == at + [0] * (length - size)
+                assert got.tolist() == [
+                    *_TOKENS[at].tolist(), *[0] * (length - size)
+                ]  # fmt: skip
+                assert positions[:size].tolist() == [p for _, p in row]
+                begins = [i for i, (_, p) in enumerate(row) if p == 0]
+                assert cu_seqlens.tolist() == begins + [size] * (
+                    length + 1 - len(begins)
+                )
+                after = [
+                    -100 if ignore_ends and p == 0 else int(_TOKENS[step])
+                    for step, p in row[1:]
+                ]
+                assert targets.tolist() == after + [-100] * (
+                    length - len(after)
+                )
+    assert (orders[0] != orders[1]) == (shuffle and len(want) > 1)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_share_rows_of_whole_documents(tokens, ranks):
+    windows = documents(64, max_document=16)
+    with packed(tokens, 64, windows=windows, shuffle=True) as job:
+        batches = iter(job)
+        seen = next(batches).indices.tolist()
+        state = job.state_dict()
+    for rank in range(ranks):
+        with packed(
+            tokens, 64, windows=windows, shuffle=True, batch_size=2,
+            rank=rank, world_size=ranks, pad=False,
+        ) as job:  # fmt: skip
+            job.load_state_dict(state)
+            seen += [i for batch in job for i in batch.indices.tolist()]
+    assert sorted(seen) == [row[0][0] for row in whole(64, 16)]
+
+
+@pytest.mark.parametrize("most", [0, 65, True])
+def test_a_document_fits_a_row(most):
+    with pytest.raises(InvalidArgument, match="max_document"):
+        documents(64, max_document=most)

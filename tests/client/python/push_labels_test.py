@@ -314,7 +314,7 @@ def test_an_iterator_that_raises_is_named(client):
 def test_arrays_of_several_lengths(client, data):
     with pytest.raises(
         datasetd.InvalidArgument,
-        match="pad them to one length and push the lengths as a separate field",
+        match="sequences .* in T; or pad them to one length",
     ):
         client.push_dataset(_name(), data)
 

@@ -1,4 +1,4 @@
-"""Sources and columns of libraries that Debian does not have: runs
+"""Sources and columns of libraries that the other tests do without: runs
 sources_packages.py in environments with those of PyPI."""
 
 import pypi_environment
@@ -6,6 +6,7 @@ import pytest
 
 # NumPy below 2 goes with Debian's torch, and below 1.24 with mxnet.
 _ENVIRONMENTS = {
+    "audio": ["numpy==1.26.4", "soundfile==0.13.1"],
     "common": [
         "numpy==1.26.4", "pyarrow==17.0.0", "datasets==2.21.0",
         "pandas==2.3.3", "safetensors==0.8.0", "zarr==2.18.7",

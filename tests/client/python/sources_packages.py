@@ -128,7 +128,7 @@ elif os.environ["SOURCES_ENVIRONMENT"] == "zarr3":
         with pytest.raises(datasetd.FailedPrecondition, match="'zarr<3'"):
             sources.n5(path)
 
-else:
+elif os.environ["SOURCES_ENVIRONMENT"] == "common":
     import datasets
     import pyarrow
     import pyarrow.ipc
@@ -190,16 +190,61 @@ else:
                 ):
                     read(path, fields)
         for column, words in (
-            (["a", "b"], "'x' is string, which is no number"),
+            (["a", "b"], "'x' is string, which is not a number"),
             ([1, None], "'x' has nulls"),
-            ([[1], [2, 3]], "'x' has lists of 1 to 2 values"),
-            (
-                pyarrow.chunked_array([[[1, 2]], [[3, 4, 5]]]),
-                r"'x' has values of shape \(2,\) and \(3,\): .*pad or cut",
-            ),
+            ([[1], None, [2, 3]], "'x' has nulls"),
+            ([[[1], [2, 3]], [[4]]], "'x' has lists of 1 to 2 values"),
         ):
             with pytest.raises(datasetd.InvalidArgument, match=words):
                 client.push_dataset("wrong", pyarrow.table({"x": column}))
+        for column, words in (
+            (pyarrow.array([[1], [2, 3]]), "'x' has lists of 1 to 2 values"),
+            (
+                pyarrow.chunked_array([[[1, 2]], [[], [3, 4, 5]]]),
+                "'x' has lists of 0 to 3 values|pad or cut",
+            ),
+        ):
+            table = pyarrow.table({"x": column})
+            with pytest.raises(datasetd.InvalidArgument, match=words):
+                client.push_dataset("wrong", table, {"x": "array"})
+            dataset = client.push_dataset(None, table)
+            assert dataset.fields[0].shape == (-1,)
+            rows = [row.tolist() for row in dataset.column("x")]
+            assert rows == column.to_pylist()
+
+    def test_hugging_face_lists_are_sequences(client):
+        import datasets
+
+        rows = [[7, 8, 9], [], [10], [11, 12]]
+        data = datasets.Dataset.from_dict(
+            {"input_ids": rows, "pairs": [[[i, 1]] * i for i in range(4)],
+             "label": [0, 1, 0, 1]},
+            features=datasets.Features(
+                {"input_ids": datasets.Sequence(datasets.Value("int32")),
+                 "pairs": datasets.Sequence(
+                     datasets.Sequence(datasets.Value("float32"), 2)),
+                 "label": datasets.ClassLabel(names=["a", "b"])}
+            ),
+        ).select([3, 0, 1, 2])  # fmt: skip
+        dataset = client.push_dataset("tokenised", data)
+        ids, pairs, _ = dataset.fields
+        assert (ids.dtype, ids.shape, ids.largest) == ("int32", (-1,), (3,))
+        assert (pairs.dtype, pairs.shape) == ("float32", (-1, 2))
+        order = [3, 0, 1, 2]
+        assert [row.tolist() for row in dataset.column("input_ids")] == [
+            rows[i] for i in order
+        ]
+        assert [row.tolist() for row in dataset.column("pairs")] == [
+            [[i, 1]] * i for i in order
+        ]
+        with datasetd.DataLoader(
+            dataset, 4, windows=datasetd.crops(2), framework="numpy"
+        ) as loader:
+            (batch,) = loader
+            assert batch.input_ids.tolist() == [
+                [11, 12], [7, 8], [0, 0], [10, 0]
+            ]  # fmt: skip
+            assert batch.input_ids_lengths.tolist() == [2, 2, 0, 1]
 
     def test_text_labels_of_tables(client):
         texts = [f"class {i}" for i in _LABELS]
@@ -377,3 +422,178 @@ else:
                 datasetd.InvalidArgument, match="'x' are pickles"
             ):
                 read(path)
+
+
+elif os.environ["SOURCES_ENVIRONMENT"] == "audio":
+    import wave
+
+    import soundfile
+
+    def _integers(bits, count, channels=1):
+        """Samples of so many bits, the extremes among them."""
+        most = 2 ** (bits - 1)
+        values = _RANDOM.integers(-most, most, (count, channels))
+        values[:2, 0] = -most, most - 1
+        return values
+
+    def _write_wav(path, bits, values, rate=16000):
+        """By the standard library, not by libsndfile."""
+        with wave.open(str(path), "wb") as file:
+            file.setnchannels(values.shape[1])
+            file.setsampwidth(bits // 8)
+            file.setframerate(rate)
+            if bits == 8:  # unsigned
+                data = (values + 128).astype(np.uint8).tobytes()
+            else:
+                whole = values.astype("<i4").view(np.uint8)
+                data = whole.reshape(-1, 4)[:, : bits // 8].tobytes()
+            file.writeframes(data)
+
+    def _folder(tmp_path, files):
+        """`files`: (class, name, function that writes a path)."""
+        for kind, name, write in files:
+            (tmp_path / kind).mkdir(exist_ok=True)
+            write(tmp_path / kind / name)
+        return tmp_path
+
+    @pytest.mark.parametrize("bits", [8, 16, 24, 32])
+    @pytest.mark.parametrize("channels", [1, 2])
+    def test_wav_files_are_as_torchaudio_has_them(
+        client, tmp_path, bits, channels
+    ):
+        values = [_integers(bits, n, channels) for n in (300, 20, 7)]
+        root = _folder(tmp_path, [
+            ("yes", "b.wav", lambda p: _write_wav(p, bits, values[1])),
+            ("yes", "c.WAV", lambda p: _write_wav(p, bits, values[2])),
+            ("no", "a.wav", lambda p: _write_wav(p, bits, values[0])),
+        ])  # fmt: skip
+        dataset = client.load_dataset(
+            f"wav-{bits}-{channels}", "audio_folder", root
+        )
+        audio, label = dataset.fields
+        assert audio.shape == ((-1,) if channels == 1 else (-1, 2))
+        assert audio.dtype == "float32" and audio.is_sequence
+        assert dataset.class_names == ["no", "yes"]
+        assert list(dataset.column("label")) == [0, 1, 1]
+        assert "16000 samples per second" in " ".join(dataset.notes)
+        for got, want in zip(dataset.column("audio"), values):
+            # Exact up to 24 bits.
+            want = (want / 2 ** (bits - 1)).astype(np.float32)
+            np.testing.assert_array_equal(got, want.reshape(got.shape))
+        if bits in (16, 32):
+            whole = client.push_dataset(
+                None, sources.audio_folder(root, dtype=f"int{bits}")
+            )
+            for got, want in zip(whole.column("audio"), values):
+                np.testing.assert_array_equal(got, want.reshape(got.shape))
+        if channels == 2:
+            mono = client.push_dataset(
+                None, sources.audio_folder(root, mono=True)
+            )
+            for got, want in zip(mono.column("audio"), values):
+                mean = (want / 2 ** (bits - 1)).mean(1)
+                np.testing.assert_allclose(got, mean, atol=1e-7)
+
+    @pytest.mark.parametrize(
+        "name, subtype, dtype",
+        [
+            ("a.flac", "PCM_16", "int16"),
+            ("a.flac", "PCM_24", "float32"),
+            ("a.flac", "PCM_S8", "int16"),
+            ("a.wav", "FLOAT", "float32"),
+            ("a.wav", "DOUBLE", "float32"),
+            ("a.wav", "FLOAT", "float16"),
+        ],
+    )
+    def test_flac_and_floats(client, tmp_path, name, subtype, dtype):
+        values = (_integers(8, 500)[:, 0] / 128).astype(np.float32)
+        for suffix in ("", "2"):
+            (tmp_path / f"k{suffix}").mkdir()
+            soundfile.write(
+                tmp_path / f"k{suffix}" / name,
+                values[: 400 + len(suffix)],
+                8000,
+                subtype,
+            )
+        dataset = client.push_dataset(
+            None, sources.audio_folder(tmp_path, dtype=dtype, sample_rate=8000)
+        )
+        assert dataset.fields[0].dtype == dtype
+        first, second = dataset.column("audio")
+        want = values * (2**15 if dtype == "int16" else 1)
+        np.testing.assert_array_equal(first, want[:400].astype(dtype))
+        np.testing.assert_array_equal(second, want[:401].astype(dtype))
+
+    def _wav(rate=16000, bits=16, channels=1):
+        return lambda path: _write_wav(
+            path, bits, _integers(bits, 50, channels), rate
+        )
+
+    def _text(text):
+        return lambda path: path.write_bytes(text)
+
+    def _cut(path):
+        _wav()(path)
+        path.write_bytes(path.read_bytes()[:-20])
+
+    @pytest.mark.parametrize(
+        "files, arguments, words",
+        [
+            ([_wav(), _wav(8000)], {}, "1.wav has 8000 samples.*0.wav 16000.*"
+             "torchaudio.functional.resample"),
+            ([_wav()], {"sample_rate": 44100}, "16000.*sample_rate is 44100"),
+            ([_wav(), _wav(channels=2)], {}, "1.wav has 2 channels.*mono=True"),
+            ([_wav(bits=24)], {"dtype": "int16"}, "PCM_24, which dtype='int16'"),
+            ([_wav()], {"dtype": "float64"}, "dtype='float64'; expected one"),
+            ([_wav()], {"dtype": "int16", "mono": True}, "mean is not an int"),
+            ([_wav(), _text(b"RIFF")], {}, "1.wav"),
+            ([_wav(), _text(b"")], {}, "1.wav: it is empty"),
+            ([_wav(), _text(b"no sound" * 99)], {}, "1.wav"),
+            ([_wav(), _cut], {}, "1.wav.*ends"),
+        ],
+        ids=lambda value: str(value)[:30],
+    )  # fmt: skip
+    def test_wrong_audio_is_named(client, tmp_path, files, arguments, words):
+        root = _folder(
+            tmp_path,
+            [("k", f"{i}.wav", write) for i, write in enumerate(files)],
+        )
+        with pytest.raises(datasetd.errors.Error, match=words):
+            client.push_dataset("wrong", sources.audio_folder(root, **arguments))
+        names = [d["name"] for d in client.list_datasets()]
+        assert "wrong" not in names
+
+    def test_keyword_spotting(client, tmp_path):
+        """The example of docs/sequences.md, with clips of several lengths."""
+        clips = {
+            (kind, i): _integers(16, int(_RANDOM.integers(3000, 17000)))
+            for kind in ("down", "up")
+            for i in range(20)
+        }
+        root = _folder(tmp_path, [
+            (kind, f"{i:02}.wav", lambda p, v=v: _write_wav(p, 16, v))
+            for (kind, i), v in clips.items()
+        ])  # fmt: skip
+        data = client.load_dataset("commands", "audio_folder", root)
+        windows = datasetd.crops(16000, "random")
+        seen = 0
+        with datasetd.DataLoader(
+            data, 8, shuffle=True, windows=windows, framework="numpy"
+        ) as loader:
+            for batch in loader:
+                assert batch.audio.shape[1:] == (16000,)
+                for audio, label, length, index in zip(
+                    batch.audio, batch.label, batch.lengths, batch.indices
+                ):
+                    kind, i = list(clips)[index]
+                    want = clips[kind, i][:, 0] / 2**15
+                    assert data.class_names[label] == kind
+                    assert length == min(len(want), 16000)
+                    assert not audio[length:].any()
+                    starts = range(len(want) - length + 1)
+                    assert any(
+                        np.array_equal(audio[:length], want[s : s + length])
+                        for s in starts
+                    )
+                    seen += 1
+        assert seen == 40

@@ -16,9 +16,11 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "cuda/kernels/math/random.h"
 #include "cuda/kernels/program/augment_plan.h"
 #include "cuda/kernels/program/host_checkpoint.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
@@ -649,6 +651,109 @@ TEST(AugmentTest, EntriesNameTheSampleOfEachStep) {
       ASSERT_EQ(numbers[at], 100 * row + i);
     }
     ASSERT_EQ(static_cast<int64_t>(slot[4096 + row]), row);
+  }
+}
+
+// Crops of sequences that have a length each: steps, two of them wide, and
+// lengths.
+TEST(AugmentTest, CropsHaveStepsAndThenTheFill) {
+  constexpr int32_t kSteps = 300;
+  constexpr int32_t kRows = 5;
+  // The last one has no bytes to read.
+  const std::vector<int32_t> lengths = {0, 299, 300, 1000, 0};
+  std::vector<uint16_t> stream(2000);
+  std::iota(stream.begin(), stream.end(), uint16_t{7});
+  std::vector<RaggedSample> index;
+  int64_t offset = 0;
+  for (const int32_t length : lengths) {
+    index.push_back({.offset_bytes = offset, .height = length, .width = 1});
+    offset += (length * 2 + 15) / 16 * 16;
+  }
+  const std::vector<int64_t> samples = {3, 4, 1, 2, 0};
+  AugmentProgram program = {};
+  program.seed = 9;
+  program.num_fields = 5;
+  for (int f = 0; f < 5; ++f) {
+    FieldProgram& field = program.fields[f];
+    field.source = reinterpret_cast<const uint8_t*>(stream.data());
+    field.ragged = index.data();
+    field.in_dtype = field.out_dtype = Dtype::kUint16;
+    field.in_height = field.out_height = 1;
+    field.in_width = field.out_width = kSteps;
+    field.channels = field.out_channels = 1;
+    field.crop_kind = CropKind::kRandom;
+    field.crop_op_index = kCropOpIndex;
+    field.crop_length = kSteps;
+    field.step_elements = 1;
+    field.fill = 0xFFFE;
+    field.offset_bytes = f * 16384;
+  }
+  program.fields[1].out_dtype = Dtype::kInt64;
+  program.fields[1].crop_kind = CropKind::kCenter;
+  program.fields[1].fill = static_cast<uint64_t>(int64_t{-100});
+  program.fields[2].has_length = true;
+  program.fields[2].in_dtype = program.fields[2].out_dtype = Dtype::kInt64;
+  program.fields[2].in_width = program.fields[2].out_width = 1;
+  // 20 samples of 100 steps, of two elements each in the first.
+  for (const int f : {3, 4}) {
+    program.fields[f].ragged = nullptr;
+    program.fields[f].crop_kind = CropKind::kStart;
+    program.fields[f].step_elements = f == 3 ? 2 : 1;
+    program.fields[f].sample_steps = 100;
+    program.fields[f].sample_stride_bytes = 200 * (f == 3 ? 2 : 1);
+    program.fields[f].crop_length = f == 3 ? 150 : 7;
+    program.fields[f].in_width = program.fields[f].out_width = f == 3 ? 300 : 7;
+  }
+  program.indices_offset_bytes = 5 * 16384;
+  constexpr size_t kSlotBytes = 6 * 16384;
+  std::vector<uint64_t> host(kSlotBytes / 8 + 32);
+  std::vector<uint64_t> blocks(host.size());
+  const auto aligned = [](std::vector<uint64_t>& memory) {
+    const auto at = reinterpret_cast<uintptr_t>(memory.data());
+    return memory.data() + (256 - at % 256) % 256 / 8;
+  };
+  BatchTask batch = {.slot = reinterpret_cast<uint8_t*>(aligned(host)),
+                     .indices = samples.data(),
+                     .num_samples = kRows,
+                     .epoch = 3};
+  AugmentHost(program, batch);
+  batch.slot = reinterpret_cast<uint8_t*>(aligned(blocks));
+  StoreCounts counts;
+  counts[batch.slot].resize(kSlotBytes);
+  RunAugmentBlocks(
+      program, {batch},
+      {{stream.data(), static_cast<int64_t>(stream.size() * 2)},
+       {index.data(), static_cast<int64_t>(index.size() * sizeof(index[0]))},
+       {samples.data(), kRows * 8},
+       {batch.slot, static_cast<int64_t>(kSlotBytes), /*may_write=*/true}},
+      &counts);
+  const uint64_t* const slot = aligned(host);
+  EXPECT_EQ(std::memcmp(slot, aligned(blocks), kSlotBytes), 0);
+  const auto at = [&](int f) {
+    return reinterpret_cast<const uint8_t*>(slot) + f * 16384;
+  };
+  for (int row = 0; row < kRows; ++row) {
+    const int64_t sample = samples[row];
+    const int32_t length = lengths[sample];
+    const int32_t left_out = std::max(0, length - kSteps);
+    const Words4 words =
+        Draw(9, 0, kCropOpIndex, 3, static_cast<uint32_t>(sample));
+    const int32_t starts[] = {
+        static_cast<int32_t>((uint64_t{words.word[0]} * (left_out + 1)) >> 32),
+        left_out / 2};
+    const int64_t first = 7 + index[sample].offset_bytes / 2;
+    for (int i = 0; i < kSteps; ++i) {
+      ASSERT_EQ(LoadAs<uint16_t>(at(0), row * kSteps + i),
+                i < length ? first + starts[0] + i : 0xFFFE);
+      ASSERT_EQ(LoadAs<int64_t>(at(1), row * kSteps + i),
+                i < length ? first + starts[1] + i : -100);
+      ASSERT_EQ(LoadAs<uint16_t>(at(3), row * kSteps + i),
+                i < 200 ? 7 + sample * 200 + i : 0xFFFE);
+    }
+    ASSERT_EQ(LoadAs<int64_t>(at(2), row), std::min(length, kSteps));
+    for (int i = 0; i < 7; ++i) {
+      ASSERT_EQ(LoadAs<uint16_t>(at(4), row * 7 + i), 7 + sample * 100 + i);
+    }
   }
 }
 

@@ -37,6 +37,7 @@ constexpr uint64_t kBudgetBytes = 48 << 20;
 constexpr uint64_t kMaxSlabBytes = 8 << 20;
 constexpr uint64_t kSession = 7;
 constexpr size_t kMaxExplained = 4;
+constexpr char kSequences[] = "s";
 constexpr absl::Duration kTimeout = absl::Seconds(20);
 const Caller kCaller = {.session_id = kSession, .uid = 1000, .pid = 1};
 
@@ -85,6 +86,42 @@ class Samples : public SampleSource {
   SourceInfo info_;
 };
 
+// Sequences of 0 to 11 steps, and a label. Read once, from the first sample on.
+class Sequences : public SampleSource {
+ public:
+  Sequences() {
+    info_.num_samples = kNumSamples;
+    info_.is_sequential = true;
+    info_.fields = {
+        {.name = "sound", .dtype = Dtype::kFloat32, .shape = {kAnyExtent}},
+        {.name = "words", .dtype = Dtype::kUint16, .shape = {kAnyExtent, 2}},
+        {.name = "label", .dtype = Dtype::kInt64, .shape = {}},
+    };
+    for (size_t f = 0; f < 2; ++f) Index(f).Describe(&info_.fields[f]);
+    info_.files = {{.path = "s", .size_bytes = 1}};
+  }
+  const SourceInfo& info() const override { return info_; }
+  absl::StatusOr<RaggedIndex> ReadIndex(size_t field) override {
+    return Index(field);
+  }
+  absl::Status Read(int64_t, int64_t,
+                    absl::Span<const absl::Span<uint8_t>> fields) override {
+    for (const absl::Span<uint8_t> field : fields) {
+      std::fill(field.begin(), field.end(), uint8_t{0});
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  RaggedIndex Index(size_t field) const {
+    RaggedIndex index(PixelBytes(info_.fields[field]));
+    for (int64_t i = 0; i < kNumSamples; ++i) index.Add({i, 1});
+    return index;
+  }
+
+  SourceInfo info_;
+};
+
 class World {
  public:
   World() {
@@ -97,12 +134,13 @@ class World {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     datasets_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{}, devices_.get(),
-        [](const v1::DatasetSpec&, std::shared_ptr<SourceScan>)
+        [](const v1::DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          if (spec.name() == kSequences) return std::make_unique<Sequences>();
           return std::make_unique<Samples>();
         },
         &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
-    for (const char* const name : {"a", "c"}) {
+    for (const char* const name : {"a", "c", kSequences}) {
       Check(testing::Load(*datasets_, testing::NamedSpec(name), Caller()).ok(),
             "load");
       const auto loaded = testing::AwaitLoaded(*datasets_, name, kTimeout);
@@ -161,11 +199,16 @@ class World {
     return request;
   }
 
+  static const char* DatasetOf(const std::string& name) {
+    return name == kSequences ? kSequences : "a";
+  }
+
   void OpenFeed(const std::string& message) {
     v1::OpenFeedRequest request;
     if (!request.ParseFromString(message)) return;
     const v1::FeedOptions& options = request.options();
-    request.mutable_options()->set_dataset(options.has_mixture() ? "" : "a");
+    request.mutable_options()->set_dataset(
+        options.has_mixture() ? "" : DatasetOf(options.dataset()));
     const auto opened = feeds_->Open(request, kCaller);
     if (!opened.ok()) return;
     Check(opened->slab().size_bytes() <= kMaxSlabBytes,
@@ -192,7 +235,7 @@ class World {
   void Explain(const std::string& message) {
     v1::ExplainTransformsRequest request;
     if (!request.ParseFromString(message)) return;
-    request.set_dataset("a");
+    request.set_dataset(DatasetOf(request.dataset()));
     if (request.indices_size() > static_cast<int>(kMaxExplained)) {
       request.mutable_indices()->Truncate(kMaxExplained);
     }
@@ -204,7 +247,7 @@ class World {
   void Read(const std::string& message) {
     v1::ReadSamplesRequest request;
     if (!request.ParseFromString(message)) return;
-    request.set_dataset("a");
+    request.set_dataset(DatasetOf(request.dataset()));
     request.clear_content_hash();
     uint64_t announced = 0;
     uint64_t sent = 0;
@@ -289,13 +332,13 @@ class World {
   }
 
   // What a client sends as the arrays of a feed: of weights, of their samples,
-  // of a subset, or of documents.
+  // of a subset, of documents, or of rows of whole ones.
   void ReadArrays(const std::string& message) {
     if (message.empty()) return;
     const std::string numbers = message.substr(1);
     const auto size = static_cast<int64_t>(numbers.size() / 8);
     if (size == 0) return;
-    const int kind = static_cast<uint8_t>(message[0]) % 4;
+    const int kind = static_cast<uint8_t>(message[0]) % 5;
     v1::OpenFeedRequest open = SmallFeed();
     v1::FeedOptions& options = *open.mutable_options();
     if (kind < 2) {
@@ -305,11 +348,16 @@ class World {
     } else {
       options.set_subset_size(static_cast<uint64_t>(size));
     }
-    if (kind == 3) {
+    if (kind >= 3) {
       options.add_field_names("label");
       options.set_shuffle(true);
       options.mutable_window_order()->set_length(5);
-      options.mutable_window_order()->mutable_documents();
+      v1::DocumentOrder& documents =
+          *options.mutable_window_order()->mutable_documents();
+      if (kind == 4) {
+        documents.set_max_document(2);
+        documents.set_num_rows(static_cast<uint64_t>((size + 1) / 2));
+      }
     }
     const auto opened = feeds_->Open(open, kCaller);
     if (kind >= 2 && size > kNumSamples) {

@@ -74,6 +74,27 @@ TEST(CacheEntryTest, PackedFieldsHaveAnIndexBehindAllSamples) {
   EXPECT_EQ(layout->file_bytes, layout->places[2].offset_bytes + 2000 * 16);
 }
 
+TEST(CacheEntryTest, SequencesAreKept) {
+  CacheHeader header = PackedHeader();
+  header.fields[0].is_image = false;
+  header.fields[0].shape = {kAnyExtent};
+  header.fields[0].smallest = {0, 1};
+  header.fields[0].largest = {1 << 25, 1};
+  const auto decoded = DecodeCacheHeader(Bytes(EncodeCacheHeader(header)));
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(*decoded, header);
+  EXPECT_THAT(LayOutCacheEntry(header), IsOk());
+  header.fields[0].shape = {kAnyExtent, 2};
+  EXPECT_THAT(LayOutCacheEntry(header), IsOk());
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{kAnyExtent, 0},
+                                            {kAnyExtent, -1},
+                                            {kAnyExtent, 2, 2}}) {
+    header.fields[0].shape = shape;
+    EXPECT_THAT(LayOutCacheEntry(header),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+}
+
 TEST(CacheEntryTest, WhatIsEncodedIsDecoded) {
   CacheHeader header = Header();
   header.class_names.assign(100, std::string(60'000, '\xff'));

@@ -99,6 +99,47 @@ TEST(DocumentOrderTest, RowsHaveStepsPositionsAndSequences) {
                           kNoEntry, 0, 1, 1, 1, 1));
 }
 
+TEST(DocumentOrderTest, PackedRowsHaveWholeDocumentsThatAreCut) {
+  // Documents of 3, 1, 5, 2 and 1 steps, of which at most 3 are used.
+  const auto table = [](int64_t num_rows) {
+    auto made = std::make_shared<DocumentTable>(
+        DocumentTable::Options{.num_documents = 5,
+                               .num_steps = 12,
+                               .dataset = "a",
+                               .max_document = 3,
+                               .row_length = 4,
+                               .num_rows = num_rows});
+    EXPECT_THAT(made->Append({0, 3, 4, 9, 11}), IsOk());
+    return made;
+  };
+  for (const int64_t num_rows : {1, 2, 4}) {
+    EXPECT_THAT(table(num_rows)->Finish(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("make 3 rows of 4 steps")));
+  }
+  const auto made = table(3);
+  ASSERT_THAT(made->Finish(), IsOk());
+  const DocumentPlan plan = {.table = made,
+                             .num_documents = 5,
+                             .num_steps = 12,
+                             .length = 4,
+                             .has_sequences = true,
+                             .num_packed_rows = 3};
+  EXPECT_EQ(plan.num_rows(), 3);
+  EXPECT_EQ(DocumentOrder::SizeBytes(plan), 0);
+  DocumentOrder order(plan, 1);
+  EXPECT_EQ(order.NanosecondsLeft(0), 0);
+  EXPECT_THAT(EntriesOf(order, plan, 0, 0),
+              ElementsAre(MakeEntry(0, 0), MakeEntry(1, 1), MakeEntry(2, 2),
+                          MakeEntry(3, 0), kNoEntry, 0, 3, 4, 4, 4));
+  EXPECT_THAT(EntriesOf(order, plan, 7, 1),
+              ElementsAre(MakeEntry(4, 0), MakeEntry(5, 1), MakeEntry(6, 2),
+                          kNoEntry, kNoEntry, 0, 3, 3, 3, 3));
+  EXPECT_THAT(EntriesOf(order, plan, 0, 2),
+              ElementsAre(MakeEntry(9, 0), MakeEntry(10, 1), MakeEntry(11, 0),
+                          kNoEntry, kNoEntry, 0, 2, 3, 3, 3));
+}
+
 // Other feeds wait while a piece is made.
 TEST(DocumentOrderTest, AnOrderIsMadeInPieces) {
   std::vector<int64_t> starts(10'000);

@@ -75,6 +75,9 @@ TEST(NpyHeaderTest, OtherDtypesAreNamed) {
   EXPECT_THAT(DictError("{'descr': '>f4', 'fortran_order': False, 'shape': "
                         "(1,)}"),
               HasSubstr("big-endian"));
+  EXPECT_THAT(DictError("{'descr': '|O', 'fortran_order': False, 'shape': "
+                        "(1,)}"),
+              HasSubstr("ragged=True"));
   EXPECT_THAT(DictError("{'descr': [('x', '<f4')], 'fortran_order': False, "
                         "'shape': (1,)}"),
               AllOf(HasSubstr("[('x"), HasSubstr("structured")));

@@ -121,7 +121,7 @@ TEST(CheckPushedInfoTest, NamesWhatIsWrong) {
   }
   for (const std::vector<int64_t>& shape :
        std::vector<std::vector<int64_t>>{{0},
-                                         {-1},
+                                         {-2},
                                          {1, 1, 1, 1, 1, 1, 1, 1, 1},
                                          {int64_t{1} << 31},
                                          {int64_t{1} << 62, 4},
@@ -287,7 +287,88 @@ TEST(CheckPushedInfoTest, WhatAPackedFieldDeclaresMustBePossible) {
   EXPECT_THAT(error_of(info), HasSubstr("C of 1 to 4"));
   info.fields[0].shape = {kAnyExtent, kAnyExtent, 2};
   info.fields[0].is_image = false;
-  EXPECT_THAT(error_of(info), HasSubstr("every extent is at least 1"));
+  EXPECT_THAT(error_of(info), HasSubstr("sequences as (-1) or (-1, C)"));
+}
+
+// Sequences of 2 bytes a step.
+SourceInfo SequenceInfo(int64_t num_samples, int64_t largest,
+                        int64_t num_steps) {
+  SourceInfo info = RaggedInfo(num_samples, {largest, 1}, num_steps);
+  info.fields[0].is_image = false;
+  info.fields[0].shape = {kAnyExtent, 2};
+  return info;
+}
+
+TEST(PushedSourceTest, SequencesHaveAnyNumberOfSteps) {
+  SourceInfo info = SequenceInfo(4, 3, 5);
+  ASSERT_THAT(CheckPushedInfo(&info), IsOk());
+  PushedSource source(info, Blocks({SizesText({{2, 1}, {0, 1}, {3, 1}, {0, 1}}),
+                                    "aabb0", "1ccddee2", "3"}));
+  const auto index = source.ReadIndex(0);
+  ASSERT_THAT(index, IsOk());
+  EXPECT_EQ(index->size_bytes(), 32);
+  EXPECT_EQ(index->size(1), (ImageSize{0, 1}));
+  std::string steps(32, 'x');
+  std::string label(4, 'x');
+  const absl::Span<uint8_t> fields[] = {
+      {reinterpret_cast<uint8_t*>(steps.data()), 32},
+      {reinterpret_cast<uint8_t*>(label.data()), 4}};
+  ASSERT_THAT(source.Read(0, 4, fields), IsOk());
+  const std::string zeros(16, '\0');
+  EXPECT_EQ(steps, "aabb" + zeros.substr(4) + "ccddee" + zeros.substr(6));
+  EXPECT_EQ(label, "0123");
+  FieldSpec described = info.fields[0];
+  index->Describe(&described);
+  EXPECT_EQ(described.smallest, (ImageSize{0, 1}));
+  EXPECT_EQ(described.largest, (ImageSize{3, 1}));
+  EXPECT_EQ(described.num_pixels, 5);
+  // As a cache has it.
+  const auto checked = RaggedIndex::Check(info.fields[0], index->samples());
+  ASSERT_THAT(checked, IsOk());
+  EXPECT_EQ(checked->size_bytes(), 32);
+}
+
+TEST(PushedSourceTest, LengthsThatTheHeaderDoesNotAllowAreNamed) {
+  for (const auto& [first, words] :
+       {std::pair<std::pair<int32_t, int32_t>, const char*>{{2, 2},
+                                                            "2x2 (steps x 1)"},
+        {{-1, 1}, "-1x1"},
+        {{4, 1}, "largest 3x1"},
+        {{0, 0}, "0x0"},
+        {{3, 1}, "have not the 5 steps"}}) {
+    SourceInfo info = SequenceInfo(2, 3, 5);
+    ASSERT_THAT(CheckPushedInfo(&info), IsOk());
+    PushedSource source(info, Blocks({SizesText({first, {3, 1}})}));
+    EXPECT_THAT(source.ReadIndex(0),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+  }
+}
+
+TEST(CheckPushedInfoTest, WhatSequencesDeclareMustBePossible) {
+  const auto expect = [](SourceInfo info, const char* words) {
+    EXPECT_THAT(CheckPushedInfo(&info),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+  };
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  expect(SequenceInfo(2, 4, 0), "no steps at all");
+  expect(SequenceInfo(2, 4, -1), "num_pixels is -1");
+  expect(SequenceInfo(2, 4, 12), "cannot have");
+  expect(SequenceInfo(2, -1, 1), "largest is -1 x 1");
+  expect(SequenceInfo(2, kMost, 1), "expected steps x 1");
+  expect(SequenceInfo(2, 1 << 28, 1 << 28), "bytes a sample");
+  SourceInfo info = SequenceInfo(2, 4, 5);
+  info.fields[0].largest.width = 2;
+  expect(info, "largest is 4 x 2");
+  info = SequenceInfo(2, 4, 5);
+  for (const int64_t channels : {int64_t{0}, int64_t{-1}, kMost}) {
+    info.fields[0].shape = {kAnyExtent, channels};
+    expect(info, "sequences as (-1) or (-1, C)");
+  }
+  info.fields[0].shape = {kAnyExtent, 2, 2};
+  expect(info, "sequences as (-1) or (-1, C)");
+  info.fields[0].shape = {kAnyExtent, 2};
+  info.fields[0].is_mask = true;
+  expect(info, "a mask, and no image");
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ from .._datasets.reading import read
 from .._datasets.subset import Samples, whole_of
 from .._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
 from .._feed.options import chosen_fields, fields_message, image_field
+from .._order.crops import Crops
 from .._order.sampling import index_array
 from .._push import encoded, push
 from .._push.data import with_kinds
@@ -349,7 +350,8 @@ class Client:
             An image named `mask` is a mask, and so are grey ones with other
             names of masks (docs/formats.md). "label" turns text into classes,
             as "auto" does in fields called label, class, target, category,
-            species or y. PIL images of 16 or 32 bits become int32, those of
+            species or y. "sequence" is [T] or [T, C], with a T of each sample's
+            own. PIL images of 16 or 32 bits become int32, those of
             mode F float32. Keys that are not valid field names are converted:
             "a (b)" becomes a__b_.
           pretransforms: as in load_dataset, except that a list applies to the
@@ -370,8 +372,11 @@ class Client:
           ignore_other_classes: omits samples of classes that are not in
             class_names; otherwise they are errors.
           ragged: images may differ in height and width. They keep their sizes,
-            and the transforms of a loader must give them one size. All samples
-            are first written to a temporary file.
+            and the transforms of a loader must give them one size. Arrays [T]
+            and [T, C] may differ in T: they are sequences (docs/sequences.md),
+            as fields of the kind "sequence" always are, and columns of lists of
+            several lengths in a table. Samples are first written to a temporary
+            file.
           if_exists: if the name is taken: "same" attaches if the content is
             equal and else raises AlreadyExists; "keep" attaches without a
             comparison; "replace" unloads the old dataset first; "error" raises
@@ -514,16 +519,18 @@ class Client:
         seed: int = 0,
         epoch: int = 0,
         indices: Iterable[int] = (0,),
+        windows: Optional[Crops] = None,
     ) -> List[List[DrawnOp]]:
-        """Returns the random parameters of a loader with `transforms` and
-        `seed` in `epoch`.
+        """Returns the random parameters of a loader with `transforms`, `seed`
+        and `windows`, if these are crops, in `epoch`.
 
-        The result has a list for each sample of `indices`: the operations on
-        its images in order of execution, field by field.
+        The result has a list for each sample of `indices`: the crops of its
+        sequences, and the operations on its images in order of execution, field
+        by field.
         """
         whole, subset = _whole_of("explain", dataset)
         masks = [field.name for field in whole.fields if field.is_mask]
-        fields = {
+        fields: Dict[str, Any] = {
             field: {"transforms": ops}
             for field, ops in pipelines_message(
                 "transforms",
@@ -533,6 +540,14 @@ class Client:
                 masks,
             ).items()
         }
+        if windows is not None:
+            if not isinstance(windows, Crops):
+                raise InvalidArgument(
+                    f"explain: windows={windows!r}; expected "
+                    "datasetd.crops(length): others draw no parameters"
+                )
+            for field, options in windows.cropped(whole.fields).items():
+                fields.setdefault(field, {}).update(options)
         try:
             numbers = map(operator.index, indices)
             wanted = [str(i if subset is None else subset[i]) for i in numbers]

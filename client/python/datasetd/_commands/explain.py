@@ -34,7 +34,7 @@ def run(client: Client, arguments: argparse.Namespace, as_json: bool) -> str:
     height = width = 1
     with client._described(arguments.name) as dataset:
         for field in dataset.fields:
-            if field.name == arguments.field and len(field.shape) >= 2:
+            if field.name == arguments.field and field.is_image:
                 height, width = transforms_text.size_of(field)
         ops = transforms_text.parse(arguments.transforms, height, width)
         with transforms_text.errors_of_form():

@@ -23,7 +23,8 @@ _EXPECTED = (
 def size_of(field: Field) -> Tuple[int, int]:
     """Returns height and width of an image, on which presets depend; the
     smallest if they differ."""
-    return field.smallest or (field.shape[0], field.shape[1])
+    height, width = (field.smallest or field.shape)[:2]
+    return height, width
 
 
 def parse(text: str, height: int, width: int) -> List[Message]:

@@ -299,6 +299,8 @@ def kind_of(field: Field) -> str:
     """The field's kind, as push_dataset names it."""
     if field.is_mask:
         return "mask"
+    if field.is_sequence:
+        return "sequence"
     return "image" if field.is_image else "array"
 
 

@@ -94,19 +94,31 @@ class _Read:
         offset = int(message["offset_bytes"])
         if -1 not in info.shape:
             return make(info, offset, True)
-        count, channels = info.shape[:2]
+        count = info.shape[0]
         begin = int(field["sizes_offset_bytes"])
         sizes = memoryview(self.memory).cast("B")[begin : begin + 8 * count]
         numbers = iter(sizes.cast("I"))
         result = []
         for height, width in zip(numbers, numbers):
-            one = info._replace(
-                shape=(channels, height, width),
-                strides=(1, width * channels, channels),
-            )
+            one = _of_size(info, height, width)
             result.append(make(one, offset, False))
             offset += math.prod(one.shape) * item_bytes(info.dtype)
         return result
+
+
+def _of_size(info: FieldInfo, height: int, width: int) -> FieldInfo:
+    """Returns one sample of a field whose samples differ in size: [N, C, -1,
+    -1], or sequences [N, -1] or [N, -1, C]."""
+    if len(info.shape) == 4:
+        channels = info.shape[1]
+        return info._replace(
+            shape=(channels, height, width),
+            strides=(1, width * channels, channels),
+        )
+    inner = info.shape[2:]
+    return info._replace(
+        shape=(height, *inner), strides=(math.prod(inner), 1)[: 1 + len(inner)]
+    )
 
 
 def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:

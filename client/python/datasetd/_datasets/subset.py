@@ -87,7 +87,7 @@ class Samples(Fixed):
     Batch; `samples[i]` is a Batch without the batch axis: `image, label =
     samples[i]`. Both are copies in host memory, as torch tensors if torch is
     installed, else as NumPy arrays. Images are [N, C, H, W] or [C, H, W];
-    several images that differ in size are a list. Negative indices count from
+    several samples that differ in size are a list. Negative indices count from
     the end. Each access is a call to the daemon: for training use DataLoader.
     """
 
@@ -173,9 +173,9 @@ class Samples(Fixed):
 
     def column(self, field: str) -> Any:
         """Returns a field of every sample as one NumPy array [N, ...], in
-        host memory; bfloat16 becomes float32. Images are [N, C, H, W]; if they
-        differ in size, the result is an array of objects, one array for each
-        image."""
+        host memory; bfloat16 becomes float32. Images are [N, C, H, W]. If
+        samples differ in size, the result is an array of objects, one array for
+        each sample."""
         import numpy
 
         whole = self._whole()
@@ -426,7 +426,7 @@ def _largest_bytes(field: Field) -> int:
     shape = field.shape
     if -1 in shape:
         largest = field.largest or (1 << 12, 1 << 12)
-        shape = tuple(largest) + tuple(shape[2:])
+        shape = tuple(largest) + tuple(shape[len(largest) :])
     return size_bytes(field.dtype, shape)
 
 

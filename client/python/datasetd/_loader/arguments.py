@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Optional, Tuple, Union
 
 from .._arguments import checked_int, checked_seconds, device_name
 from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.mixture import Mixture, Whole, as_mixture
 from .._datasets.subset import whole_of
 from .._feed.options import chosen_fields, fields_message
+from .._order.crops import Crops
 from .._order.windows import GivenWindows, Windows, as_windows
 from ..errors import InvalidArgument
 
@@ -44,10 +45,10 @@ def dataset_of(given: Any) -> Tuple[Whole, Optional[Any]]:
 
 def check_order(
     dataset: Whole, windows: GivenWindows, **arguments: Any
-) -> Optional[Windows]:
+) -> Union[None, Windows, Crops]:
     """Checks that at most one of DataLoader's arguments determines the order,
-    and returns the windows. Those that are None or False are not given;
-    `own_subset` is the indices of a Subset as dataset."""
+    and returns the windows or crops. Those that are None or False are not
+    given; `own_subset` is the indices of a Subset as dataset."""
     given = {
         name: value is not None and value is not False
         for name, value in arguments.items()
@@ -103,6 +104,8 @@ def check_order(
     if windows is None:
         return None
     cut = as_windows(windows)
+    if isinstance(cut, Crops):
+        return cut
     if isinstance(dataset, Mixture):
         raise InvalidArgument("windows= and a mixture exclude each other")
     given["subset"] = given["subset"] or given["own_subset"]
@@ -125,16 +128,23 @@ def feed_options(
     transforms: Any,
     layout: Any,
     prefetch: Optional[int],
-    windows: Optional[Windows] = None,
+    windows: Union[None, Windows, Crops] = None,
 ) -> Tuple[Dict[str, Any], FrozenSet[str]]:
     """Returns FeedOptions without the order, and the names of a batch's
     images."""
     options: Dict[str, Any] = {"name": name}
     derived = {} if windows is None else windows.derived(dataset.fields)
     chosen = chosen_fields(dataset, fields, views, derived)
+    more = dict(derived)
+    if isinstance(windows, Crops):
+        more.update(windows.cropped(dataset.fields))
 
     def message(ops: Any) -> Dict[str, Any]:
-        return fields_message(dataset, chosen, ops, layout, views)
+        found = fields_message(dataset, chosen, ops, layout, views)
+        for field in chosen:
+            if field.name in more:
+                found.setdefault(field.name, {}).update(more[field.name])
+        return found
 
     if not isinstance(dataset, Mixture):
         options["dataset"] = dataset.name
@@ -143,11 +153,6 @@ def feed_options(
         own = dataset.transforms_of_parts(transforms)
         options["mixture"] = dataset.message(own and list(map(message, own)))
         options["fields"] = message(() if own else transforms)
-    for field in chosen:
-        if field.name in derived:
-            options["fields"].setdefault(field.name, {}).update(
-                derived[field.name]
-            )
     if prefetch is not None:
         options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
     if fields is not None or views is not None or derived:

@@ -10,6 +10,7 @@ from .._datasets.mixture import Mixture
 from .._datasets.reading import read
 from .._feed.feeds import Feeds
 from .._feed.reconnecting_feed import BatchPosition, ReconnectingFeed
+from .._order.crops import ROW_FIELD
 from .._order.sampling import index_array
 from ..errors import (
     FailedPrecondition,
@@ -143,11 +144,11 @@ def fetch(
             "part"
         )
     samples = index_array("indices", wanted)
-    # A window that is fetched is not a row of documents.
+    # A window that is fetched is not a row of documents; lengths are of crops.
     fields = {
         name: of_field
         for name, of_field in message["fields"].items()
-        if "row_field" not in of_field
+        if of_field.get("row_field", ROW_FIELD) == ROW_FIELD
     }
     left_out = message["fields"].keys() - fields.keys()
     names = [

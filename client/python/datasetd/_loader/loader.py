@@ -23,6 +23,7 @@ from .._datasets.mixture import Mixture
 from .._datasets.subset import Samples
 from .._feed.feeds import Feeds, Options
 from .._feed.options import FieldNames, Layout
+from .._order.crops import Crops
 from .._order.groups import GroupBy
 from .._order.sampling import Given
 from .._order.weights import Weights
@@ -169,8 +170,9 @@ class DataLoader(BaseLoader[ArrayT]):
         of it, or with a sampler windows that begin at its indices. A field is
         then [batch_size, length, ...], integers are int64, and `targets` are
         the steps after those of `tokens`. Batch.indices are the windows' first
-        steps. Excludes images, weights, subset, partition and groups
-        (docs/sequences.md).
+        steps. Excludes images, weights, subset, partition and groups. Or
+        datasetd.crops(length): a row is a crop of each sample's sequences of
+        several lengths, which excludes nothing (docs/sequences.md).
       subset: distinct sample indices: the loader behaves as if the dataset
         held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
@@ -359,7 +361,7 @@ class DataLoader(BaseLoader[ArrayT]):
         framework = frameworks.resolve(framework)
         if not isinstance(name, str):
             raise InvalidArgument(f"name={name!r}; expected a str")
-        cut = check_order(
+        rows = check_order(
             whole,
             windows,
             sampler=sampler,
@@ -382,14 +384,16 @@ class DataLoader(BaseLoader[ArrayT]):
         if seed is not None and generator is not None:
             raise InvalidArgument("seed= and generator= exclude each other")
         message, images = feed_options(
-            whole, name, fields, views, transforms, layout, prefetch, cut
+            whole, name, fields, views, transforms, layout, prefetch, rows
         )
         message["device"] = loader_device(whole, device)
         if with_valid:
             check_valid(message.get("field_names"), whole)
+        cut = None if isinstance(rows, Crops) else rows
         if cut is not None and cut.are_documents:
             assert isinstance(whole, Dataset)
             subset = cut.first_steps(whole.column)
+            cut = cut.with_rows(subset, whole.num_samples)
         order = Order(
             whole,
             subset,

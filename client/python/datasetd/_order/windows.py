@@ -7,6 +7,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
 from .._arguments import checked_int
 from .._descriptions import Field
 from ..errors import InvalidArgument
+from .crops import Crops
 
 # The field whose next step is predicted, and the field of those steps.
 _TOKENS, TARGETS = "tokens", "targets"
@@ -103,6 +104,18 @@ class Windows(NamedTuple):
         ends = numpy.flatnonzero(values[:-1] == self.ends) + 1
         return numpy.concatenate([[0], ends]).astype(numpy.int64)
 
+    def with_rows(self, starts: Any, num_steps: int) -> Windows:
+        """Returns the windows with what the daemon is to know of documents
+        that begin at `starts`."""
+        documents = self.order["documents"]
+        if "max_document" not in documents:
+            return self
+        num_rows = _count_rows(
+            starts, num_steps, int(documents["max_document"]), self.length
+        )
+        order = {"documents": {**documents, "num_rows": str(num_rows)}}
+        return self._replace(order=order)
+
     def target_field(self, fields: Sequence[Field]) -> Optional[str]:
         """Returns the name of the field whose next steps are `targets`; None:
         there are no targets."""
@@ -123,6 +136,23 @@ class Windows(NamedTuple):
                 f'{TARGETS!r} of its own: use targets=""'
             )
         return source
+
+
+def _count_rows(
+    starts: Any, num_steps: int, max_document: int, length: int
+) -> int:
+    """Returns how many rows have whole documents, as many as fit."""
+    import numpy
+
+    sizes = numpy.diff(starts, append=num_steps).clip(0, max_document)
+    ends = numpy.cumsum(sizes)
+    num_rows = first = used = 0
+    while first < len(ends):
+        # Those that end within `length` steps of the row's first one.
+        first = int(numpy.searchsorted(ends, used + length, "right"))
+        used = int(ends[first - 1])
+        num_rows += 1
+    return num_rows
 
 
 def _windows(length: Any, targets: Any, **order: Any) -> Windows:
@@ -200,6 +230,7 @@ def documents(
     ignore_ends: bool = False,
     ignore_index: int = -100,
     targets: Optional[str] = None,
+    max_document: Optional[int] = None,
 ) -> Windows:
     """Rows of documents of a stream, for DataLoader(windows=).
 
@@ -210,6 +241,11 @@ def documents(
     [B, length + 1]: the places at which the documents of a row begin, and
     then, repeated, its number of steps. fields= leaves out what is not needed.
 
+    With max_document a row begins at a document's start, and has whole ones, of
+    which each is cut after so many steps: as many consecutive documents as fit.
+    Its last steps may be empty, and are zeros, with ignore_index as targets.
+    Shuffle then permutes the rows, whose documents stay together.
+
     Args:
       length: steps of a row.
       ends: the token that ends a document, and belongs to it.
@@ -219,6 +255,8 @@ def documents(
         the first step of the document behind it.
       ignore_index: the target where there is no next step.
       targets: as of blocks; the field must be of integers.
+      max_document: steps that a document has at most, up to length; None: rows
+        are cut wherever they are full, and every step comes.
     """
     if (ends is None) == (starts is None):
         raise InvalidArgument(
@@ -233,21 +271,26 @@ def documents(
         ),
         "ignores_ends": bool(ignore_ends),
     }
+    if max_document is not None:
+        order["max_document"] = str(
+            checked_int("max_document", max_document, 1, length)
+        )
     windows = _windows(length, targets, documents=order)
     return windows._replace(field=field, ends=ends, starts=starts)
 
 
-def as_windows(given: Any) -> Windows:
+def as_windows(given: Any) -> Union[Windows, Crops]:
     """Returns DataLoader's windows=, checked."""
-    if isinstance(given, Windows):
+    if isinstance(given, (Windows, Crops)):
         return given
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise InvalidArgument(
             f"windows={given!r}; expected a length, datasetd.blocks(length), "
-            "datasetd.random_windows(length) or datasetd.documents(length)"
+            "datasetd.random_windows(length), datasetd.documents(length) or "
+            "datasetd.crops(length)"
         )
     return Windows(checked_int("windows", given, 1, _MAX))
 
 
 # Of DataLoader(windows=).
-GivenWindows = Union[None, int, Windows]
+GivenWindows = Union[None, int, Windows, Crops]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Iterator, List, Mapping, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
 
 from ..errors import InvalidArgument
 from . import encoded
 from .field_names import FieldNames
-from .rows import joined
+from .rows import SequenceRows, joined
 from .samples import (
     Report,
     Spec,
@@ -16,6 +16,7 @@ from .samples import (
     make_spec,
     numpy_dtype,
     progress_message,
+    sizes_message,
 )
 
 _BLOCK_BYTES = 1 << 20
@@ -64,8 +65,46 @@ class Columns:
             for spec, column in zip(self._specs, self._rows):
                 if spec.is_encoded:
                     column.is_mask = spec.is_mask
-        self.fields = [field_message(spec) for spec in self._specs]
-        self._has_encoded = any(spec.is_encoded for spec in self._specs)
+        # Samples are sent part by part.
+        self._has_parts = any(
+            spec.is_encoded or spec.is_sequence for spec in self._specs
+        )
+
+    @property
+    def fields(self) -> List[Dict[str, Any]]:
+        """The Field messages of a PushHeader."""
+        messages = []
+        for spec, column in zip(self._specs, self._rows):
+            message = field_message(spec)
+            if spec.is_sequence:
+                lengths = self._lengths(spec, column).tolist()
+                message.update(
+                    sizes_message(spec, [(length, 1) for length in lengths])
+                )
+            messages.append(message)
+        return messages
+
+    def _lengths(self, spec: Spec, column: Any) -> Any:
+        """Returns the lengths of the sequences that are sent."""
+        import numpy
+
+        if not isinstance(column, SequenceRows):
+            return numpy.full(self.total, spec.shape[0])
+        return numpy.concatenate(
+            [column.lengths[begin:end] for begin, end in self._ranges]
+        )
+
+    def _sizes(self) -> bytes:
+        """Returns the sizes, which precede the samples."""
+        import numpy
+
+        tables = []
+        for spec, column in zip(self._specs, self._rows):
+            if spec.is_sequence:
+                table = numpy.ones((self.total, 2), numpy.int32)
+                table[:, 0] = self._lengths(spec, column)
+                tables.append(table.tobytes())
+        return b"".join(tables)
 
     def restrict(self, ranges: List[Tuple[int, int]]) -> None:
         """Sends only these ranges, (begin, end), of the rows that it has sent
@@ -77,8 +116,9 @@ class Columns:
 
     def content(self) -> Iterator[Any]:
         """Yields all bytes of all samples."""
-        if self._has_encoded:
-            for _, data in self._encoded_blocks():
+        if self._has_parts:
+            yield self._sizes()
+            for _, data in self._part_blocks():
                 yield data
             return
         for arrays in self._blocks():
@@ -95,8 +135,9 @@ class Columns:
 
     def _sent_blocks(self, sender: Any) -> Iterator[Tuple[int, int]]:
         """Yields the samples and the bytes of each block once it is sent."""
-        if self._has_encoded:
-            for rows, data in self._encoded_blocks():
+        if self._has_parts:
+            sender.write(self._sizes())
+            for rows, data in self._part_blocks():
                 sender.write_block(data)
                 yield rows, len(data)
             return
@@ -113,7 +154,7 @@ class Columns:
             for spec in self._specs
         )
 
-    def _encoded_blocks(self) -> Iterator[Tuple[int, bytes]]:
+    def _part_blocks(self) -> Iterator[Tuple[int, bytes]]:
         """Yields the number of samples in a block and its bytes, about 1 MiB
         at a time."""
         rows = encoded.ROWS_AT_ONCE
@@ -132,7 +173,7 @@ class Columns:
 
     def _blocks(self) -> Iterator[List[Any]]:
         """Yields the fields' rows, about 1 MiB at a time. REQUIRES: none is
-        encoded."""
+        encoded, nor of sequences."""
         rows = max(1, _BLOCK_BYTES // max(1, self._row_bytes()))
         for pieces in self._pieces(rows):
             count = sum(end - begin for begin, end in pieces)
@@ -193,7 +234,21 @@ def _parts(spec: Spec, values: Any, count: int) -> List[List[bytes]]:
     if spec.is_encoded:
         files = encoded.files_for_daemon(values, spec.shape[2])
         return [encoded.size_parts(files), files]
+    if isinstance(values, list):
+        return [[_sequence(spec, value).tobytes() for value in values]]
     return [encoded.array_parts(contiguous(_block(spec, values, count)))]
+
+
+def _sequence(spec: Spec, value: Any) -> Any:
+    if (
+        value.shape[1:] != spec.shape[1:]
+        or value.dtype.name != numpy_dtype(spec)
+    ):
+        raise InvalidArgument(
+            f"column {spec.name!r}: its first sequence is {spec.dtype} "
+            f"{spec.shape}, and one read later is {value.dtype} {value.shape}"
+        )
+    return value
 
 
 def _block(spec: Spec, array: Any, count: int) -> Any:

@@ -41,10 +41,14 @@ def columns(data: Mixture, names: FieldNames) -> Columns:
         if -1 in field.shape:
             raise FailedPrecondition(
                 f"concat: the samples of {field.name!r} differ in size, and "
-                "cannot be pushed: load their files as one dataset, or give "
-                "them one size, as with pretransforms=[T.Resize(224), "
-                "T.CenterCrop(224)]. A DataLoader takes the datasets as they "
-                "are"
+                "cannot be pushed: load their files as one dataset"
+                + (
+                    ", or push their data at once"
+                    if field.is_sequence
+                    else ", or give them one size, as with "
+                    "pretransforms=[T.Resize(224), T.CenterCrop(224)]"
+                )
+                + ". A DataLoader takes the datasets as they are"
             )
     chosen: Mapping[str, Field] = names.choose(
         {field.name: field for field in data.fields}, "the dataset"

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from .._arguments import has_items_of
 from .._datasets.parts import Part
 from ..errors import InvalidArgument
-from ..sources._base import Note, Source
+from ..sources._base import Note, SampleSource, Source
 from ..sources._csv import NUMBER
 from . import concat, encoded
 from .columns import Columns
@@ -110,6 +110,15 @@ def _as_array(value: Any, where: str) -> Any:
     return array
 
 
+def _is_of_lists(value: Any) -> bool:
+    """True for a list whose values are lists or arrays."""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and (isinstance(value[0], (list, tuple)) or _is_array(value[0]))
+    )
+
+
 def _texts(value: Any) -> Optional[Sequence[Any]]:
     """Returns the texts of a column of text; None for another column."""
     is_array = _is_array(value)
@@ -151,6 +160,8 @@ def _of_mapping(
         text = _texts(value)
         if text is not None and names.is_label(name):
             texts[name] = text
+        elif names.has_own_size(name) and _is_of_lists(value):
+            arrays[name] = None  # of objects, whose lengths may differ
         else:
             arrays[name] = _as_array(value, where)
     rows = {
@@ -261,7 +272,9 @@ def columns_of(data: Any, names: FieldNames) -> Any:
         found = _of_mapping(
             {}, names, {name: data.iloc[:, i] for name, i in places.items()}
         )
-        if isinstance(found, _Zipped):
+        if isinstance(found, _Zipped) and not (
+            names.is_ragged or names.has_sequences
+        ):
             raise InvalidArgument(_objects_text(data, names))
         return found
     data = _of_pandas(data, "the column")
@@ -343,14 +356,19 @@ def _objects_text(frame: Any, names: Optional[FieldNames]) -> str:
 def with_kinds(data: Any, fields: Fields) -> Fields:
     """Returns `fields` with the kinds that a result of datasetd.sources has,
     where none are given."""
-    if not isinstance(data, Source) or not data.kinds:
+    if not isinstance(data, (Source, SampleSource)) or not data.kinds:
         return fields
     kinds = data.kinds
     if isinstance(fields, str):
         fields = [fields]
     has_all = fields is None or isinstance(fields, Kinds)
-    names = list(data) if has_all else list(fields or ())
     given = fields if isinstance(fields, Mapping) else {}
+    if isinstance(data, Source) and has_all:
+        names = list(data)
+    elif has_all:
+        return Kinds({**kinds, **given})
+    else:
+        names = list(fields or ())
     return {
         name: kinds.get(name, "auto")
         if given.get(name, "auto") == "auto"

@@ -23,7 +23,7 @@ class FieldNames:
     """Names and kinds of the values of a sample, how its encoded images are
     decoded, and which classes its labels are.
 
-    Attributes: images, labels, notes.
+    Attributes: images, labels, notes, is_ragged.
     """
 
     def __init__(
@@ -32,8 +32,10 @@ class FieldNames:
         images: encoded.ImageOptions = encoded.DEFAULTS,
         labels: Optional[Labels] = None,
         notes: Optional[List[Note]] = None,
+        is_ragged: bool = False,
     ) -> None:
         self.images = images
+        self.is_ragged = is_ragged
         self.notes: List[Note] = [] if notes is None else notes
         # The rows of columns that are sent, as booleans; None: all.
         self.kept: Any = None
@@ -53,6 +55,21 @@ class FieldNames:
                     f"fields[{name!r}] is {kind!r}, expected one of "
                     f"{', '.join(KINDS)}"
                 )
+
+    def has_own_size(self, name: str) -> bool:
+        """True if samples may have a size of their own."""
+        return self.is_ragged or self.kind(name) == "sequence"
+
+    @property
+    def has_sequences(self) -> bool:
+        return "sequence" in self._kinds.values()
+
+    def make_sequence(self, name: str) -> bool:
+        """Makes a field whose kind is not given one of sequences. Returns
+        whether it is one."""
+        if self.kind(name) == "auto":
+            self._kinds[name] = "sequence"
+        return self.kind(name) == "sequence"
 
     def kind(self, name: str) -> str:
         return self._kinds.get(name, "auto")
@@ -215,7 +232,7 @@ def _shape_of(
     """Returns the channels that a value has as an image, _PALETTE of what has
     a palette or may be a mask's file, 0 if it is none, and whether it is
     uint8."""
-    if isinstance(value, str) or kind in ("array", "label"):
+    if isinstance(value, str) or kind in ("array", "sequence", "label"):
         return 0, False
     if encoded.is_image_file(value):
         data = encoded.to_bytes(value, name, may_open=True)

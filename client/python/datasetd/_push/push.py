@@ -142,7 +142,6 @@ class _SampleData:
         name: Optional[str],
         samples: Any,
         names: FieldNames,
-        is_ragged: bool,
         is_part: bool,
         stack: contextlib.ExitStack,
         most_bytes: Callable[[], float],
@@ -151,7 +150,8 @@ class _SampleData:
         or classes are unknown: at most most_bytes(), the memory for them."""
         self._name = name
         self._labels = names.labels
-        self._encoder = SampleEncoder(names, is_ragged)
+        is_ragged = names.is_ragged or names.has_sequences
+        self._encoder = SampleEncoder(names, names.is_ragged)
         self._encoded = self._encode(samples)
         self._spool: Any = None
         self.total: int
@@ -498,7 +498,7 @@ def push(
         notes = notes_of(data)
         own, own_field = classes_of(data)
         labels = Labels(class_names, own, own_field, ignores_others, notes)
-        names = FieldNames(fields, images, labels, notes)
+        names = FieldNames(fields, images, labels, notes, ragged)
         columns = columns_of(data, names)
         if part is not None:
             columns = part_of(columns, part)
@@ -509,7 +509,6 @@ def push(
                 name,
                 columns,
                 names,
-                ragged,
                 part is not None,
                 stack,
                 most_bytes,

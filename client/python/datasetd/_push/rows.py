@@ -11,6 +11,7 @@ from .samples import LENGTHS_TEXT, plain, tensor_to_numpy, to_array
 
 _READ_BYTES = 4 << 20
 _MAX_READ_BYTES = 256 << 20
+_ROWS_AT_ONCE = 1 << 16
 
 
 def module_of(value: Any) -> str:
@@ -157,6 +158,72 @@ class ArrowRows:
         return plain(
             _arrow_to_numpy(self._read(begin, end), self._where), self._where
         )
+
+
+class SequenceRows:
+    """A pyarrow column of lists of several lengths, `lengths`."""
+
+    def __init__(
+        self, lengths: Any, read: Callable[[int, int], Any], where: str
+    ) -> None:
+        self.lengths = lengths
+        self.length = len(lengths)
+        self._read = read
+        self._where = where
+
+    def first(self) -> Any:
+        return self.read(0, 1)[0]
+
+    def read(self, begin: int, end: int) -> List[Any]:
+        """Returns an array of each row."""
+        import numpy
+
+        parts: List[Any] = []
+        for chunk in chunks_of(self._read(begin, end)):
+            flat = plain(_arrow_to_numpy(chunk.flatten(), self._where),
+                         self._where)  # fmt: skip
+            lengths = self.lengths[begin + len(parts) :][: len(chunk)]
+            parts += numpy.split(flat, numpy.cumsum(lengths)[:-1])
+        return parts
+
+
+def sequence_rows(
+    length: int, read: Callable[[int, int], Any], where: str, is_asked: bool
+) -> Any:
+    """Returns SequenceRows of a column of lists, whose lengths differ or that
+    `is_asked` for; else ArrowRows."""
+    import numpy
+
+    parts = [numpy.zeros(0, numpy.int64)]
+    for begin in range(0, length, _ROWS_AT_ONCE):
+        for chunk in chunks_of(read(begin, min(length, begin + _ROWS_AT_ONCE))):
+            if chunk.null_count:
+                return ArrowRows(length, read, where)  # whose error it is
+            parts.append(numpy.diff(chunk.offsets.to_numpy()))
+    lengths = numpy.concatenate(parts).astype(numpy.int64)
+    if is_asked or (length and lengths.min() != lengths.max()):
+        return SequenceRows(lengths, read, where)
+    return ArrowRows(length, read, where)
+
+
+def chunks_of(values: Any) -> List[Any]:
+    """Returns the parts of a pyarrow column, without extension types."""
+    import pyarrow
+
+    chunks = values.chunks if hasattr(values, "chunks") else [values]
+    return [
+        chunk.storage if isinstance(chunk, pyarrow.ExtensionArray) else chunk
+        for chunk in chunks
+    ]
+
+
+def is_list_type(kind: Any) -> bool:
+    """True for Arrow's lists, whose lengths may differ."""
+    import pyarrow
+
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        kind = kind.storage_type
+    return _is_list(kind)
 
 
 def is_arrow_numeric(kind: Any) -> bool:

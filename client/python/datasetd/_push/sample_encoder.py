@@ -13,6 +13,8 @@ from .samples import (
     Spec,
     field_message,
     make_spec,
+    numpy_array,
+    sizes_message,
     to_value,
 )
 
@@ -25,7 +27,8 @@ class SampleEncoder:
         self._labels = names.labels
         self._specs: List[Spec] = []
         self.num_samples = 0
-        # With `ragged`: height and width of each sample, by image field.
+        # Height and width of each sample by image field, with `ragged`; steps
+        # and 1 by field of sequences.
         self._is_ragged = ragged
         self._sizes: "Dict[str, IntArray[int]]" = {}
 
@@ -35,12 +38,8 @@ class SampleEncoder:
             message = field_message(spec)
             sizes = self._ragged_sizes(spec)
             if sizes is not None:
-                heights, widths = sizes[::2], sizes[1::2]
-                message.update(
-                    shape=[-1, -1, spec.shape[2]],
-                    largest={"height": max(heights), "width": max(widths)},
-                    num_pixels=sum(h * w for h, w in zip(heights, widths)),
-                )
+                pairs = list(zip(sizes[::2], sizes[1::2]))
+                message.update(sizes_message(spec, pairs))
             messages.append(message)
         return messages
 
@@ -50,10 +49,13 @@ class SampleEncoder:
         return b"".join(t.tobytes() for t in tables if t is not None)
 
     def _ragged_sizes(self, spec: Spec) -> "Optional[IntArray[int]]":
-        """Returns None if all samples have the size of the first."""
+        """Returns None if all samples have the size of the first, and the field
+        was not declared to be one of sequences."""
         sizes = self._sizes.get(spec.name)
-        first = IntArray("i", spec.shape[:2])
-        if sizes is None or sizes == first * self.num_samples:
+        first = IntArray("i", _size_of(spec, spec.shape))
+        if sizes is None or (
+            not spec.is_sequence and sizes == first * self.num_samples
+        ):
             return None
         return sizes
 
@@ -103,16 +105,31 @@ class SampleEncoder:
                 value = value.transpose(1, 2, 0)
             if spec.is_image and value.ndim == 2:
                 value = value[:, :, None]
+            has_own_size = self._has_own_size(spec)
+            if (
+                has_own_size
+                and not spec.is_image
+                and _is_empty_list(values[spec.name])
+            ):
+                # An empty list has no dtype, and no inner axis.
+                value = numpy_array(spec, (0,) + spec.shape[1:])
+                dtype = spec.dtype
             shape = value.shape
-            if self._is_ragged and spec.is_image and value.ndim == 3:
+            if has_own_size and len(shape) == len(spec.shape):
                 sizes = self._sizes.setdefault(spec.name, IntArray("i"))
-                sizes.extend(shape[:2])
-                shape = spec.shape[:2] + shape[2:]
+                sizes.extend(_size_of(spec, shape))
+                axes = 2 if spec.is_image else 1
+                shape = spec.shape[:axes] + shape[axes:]
             if dtype != spec.dtype or shape != spec.shape:
                 raise self._unequal(spec, where, dtype, value.shape)
             parts.append(value.tobytes())
         self.num_samples += 1
         return parts
+
+    def _has_own_size(self, spec: Spec) -> bool:
+        return spec.is_sequence or (
+            self._is_ragged and (spec.is_image or len(spec.shape) in (1, 2))
+        )
 
     def _index(self, name: str, value: Any, is_text: bool) -> Optional[int]:
         where = f"sample {self.num_samples}, field {name!r}"
@@ -146,6 +163,12 @@ class SampleEncoder:
             text += "image.convert('RGB') does"
         elif is_image and dtype == spec.dtype and not self._is_ragged:
             text += f"{one}; resize them before, or push with ragged=True"
+        elif dtype == spec.dtype and self._has_own_size(spec):
+            text += (
+                ": sequences are [T] or [T, C], and differ in T alone; a "
+                "waveform (C, T), as torchaudio has it, is transposed before: "
+                "waveform.T"
+            )
         elif dtype == spec.dtype:
             text += f": {LENGTHS_TEXT}"
         else:
@@ -162,6 +185,22 @@ class SampleEncoder:
         if isinstance(sample, Mapping):
             return self._names.choose(sample, where)
         values = sample if isinstance(sample, (tuple, list)) else (sample,)
+        if self._is_ragged or self._names.has_sequences:
+            # A list of numbers is a sequence, not a number by field.
+            is_list = isinstance(sample, list)
+            if is_list and all(isinstance(v, (int, float)) for v in sample[:1]):
+                values = (sample,)
         return self._names.give(
             values, where, getattr(sample, "_fields", ())
         )
+
+
+def _size_of(spec: Spec, shape: Tuple[int, ...]) -> Tuple[int, int]:
+    """Returns height and width of an image, steps and 1 of a sequence."""
+    if spec.is_image:
+        return shape[0], shape[1]
+    return (shape[0] if shape else 1), 1
+
+
+def _is_empty_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and not value

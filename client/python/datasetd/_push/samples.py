@@ -32,10 +32,11 @@ _CASTS = {
 }
 _IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
 LENGTHS_TEXT = (
-    "all samples have one shape: pad them to one length and push the lengths "
-    "as a separate field; images may differ in size with ragged=True"
+    "all samples have one shape, unless they are pushed with ragged=True: then "
+    "images differ in height and width, and sequences [T] or [T, C] in T; or "
+    "pad them to one length"
 )
-KINDS = ("auto", "image", "image_chw", "mask", "array", "label")
+KINDS = ("auto", "image", "image_chw", "mask", "array", "sequence", "label")
 _EXACT_FLOAT = 1 << 53  # float64 has all integers up to it
 
 
@@ -51,6 +52,8 @@ class Spec(NamedTuple):
     is_chw: bool
     # Sent as files; the shape is (-1, -1, C).
     is_encoded: bool = False
+    # Each sample has a length of its own; the shape is that of the first.
+    is_sequence: bool = False
 
 
 def check_dtype(dtype: Any, where: str) -> None:
@@ -259,6 +262,11 @@ def make_spec(
         elif len(shape) == 2:
             is_image = dtype == "uint8" or name in ("image", "mask")
         is_mask = is_image and name == "mask"
+    if kind == "sequence" and len(shape) not in (1, 2):
+        raise InvalidArgument(
+            f"{where} has shape {tuple(shape)}, expected a sequence, [T] or "
+            "[T, C]"
+        )
     if is_image:
         if dtype not in _IMAGE_DTYPES:
             raise InvalidArgument(
@@ -281,7 +289,7 @@ def make_spec(
             shape = (shape[1], shape[2], shape[0])
     return Spec(
         name, kind, dtype, tuple(int(n) for n in shape), is_image, is_mask,
-        is_chw,
+        is_chw, is_sequence=kind == "sequence",
     )
 
 
@@ -296,6 +304,13 @@ def numpy_dtype(spec: Spec) -> str:
     return "int16" if spec.dtype == "bfloat16" else spec.dtype
 
 
+def numpy_array(spec: Spec, shape: Tuple[int, ...]) -> Any:
+    """Returns an array of zeros as the field's values have them."""
+    import numpy
+
+    return numpy.zeros(shape, numpy_dtype(spec))
+
+
 def field_message(spec: Spec) -> Dict[str, Any]:
     """Returns the Field of a PushHeader."""
     message = {
@@ -308,6 +323,26 @@ def field_message(spec: Spec) -> Dict[str, Any]:
     if spec.is_encoded:
         message["is_encoded"] = True
     return message
+
+
+def sizes_message(
+    spec: Spec, sizes: Sequence[Tuple[int, int]]
+) -> Dict[str, Any]:
+    """Returns what the Field of a PushHeader has of samples that differ in
+    size: of images (height, width), of sequences (steps, 1)."""
+    heights = [height for height, _ in sizes]
+    widths = [width for _, width in sizes]
+    if not any(heights):
+        raise InvalidArgument(
+            f"field {spec.name!r}: its sequences have no steps at all: leave "
+            "it out with fields="
+        )
+    axes = 2 if spec.is_image else 1
+    return {
+        "shape": [-1] * axes + list(spec.shape[axes:]),
+        "largest": {"height": max(heights), "width": max(widths)},
+        "num_pixels": sum(h * w for h, w in sizes),
+    }
 
 
 def progress_message(count: int, total: int, sent: int) -> Dict[str, Any]:

@@ -9,7 +9,14 @@ from ..errors import InvalidArgument
 from . import encoded
 from .columns import Columns
 from .field_names import FieldNames
-from .rows import ArrowRows, Rows, is_arrow_numeric
+from .rows import (
+    ArrowRows,
+    Rows,
+    SequenceRows,
+    is_arrow_numeric,
+    is_list_type,
+    sequence_rows,
+)
 
 
 def _arrow_rows(
@@ -34,6 +41,16 @@ def _arrow_rows(
             where,
             may_open,
         )
+    if (
+        names.kind(name) in ("auto", "sequence")
+        and is_list_type(kind)
+        and is_arrow_numeric(kind)
+    ):
+        is_asked = names.kind(name) == "sequence"
+        rows = sequence_rows(length, read, where, is_asked)
+        if isinstance(rows, SequenceRows):
+            names.make_sequence(name)
+        return rows
     return ArrowRows(length, read, where)
 
 

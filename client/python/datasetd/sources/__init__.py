@@ -8,6 +8,7 @@ library is missing, the error names it. `fields` maps fields to names in the
 file. By default every array of the file is a field with the same name.
 """
 
+from ._audio import audio_folder
 from ._cifar_python import cifar_python
 from ._csv import csv
 from ._csv_pixels import csv_pixels
@@ -24,6 +25,7 @@ from ._zarr import n5, zarr
 
 __all__ = [
     "arrow",
+    "audio_folder",
     "cifar_python",
     "csv",
     "csv_pixels",

@@ -74,6 +74,18 @@ class Source(Dict[str, Any]):
         self.label = label
 
 
+class SampleSource:
+    """Samples that are read one by one: has len() and [i].
+
+    Attributes as of Source.
+    """
+
+    classes: List[str]
+    kinds: Dict[str, str]
+    notes: List[Note]
+    label = "label"
+
+
 def listed(names: Iterable[Any], most: int = 8) -> str:
     """Returns the names for a message; of more than `most` the first ones and
     the number of the others."""

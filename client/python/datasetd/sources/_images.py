@@ -2,20 +2,11 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, Dict, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from ..errors import DataLoss, InvalidArgument
-from ._base import (
-    Note,
-    Path,
-    class_list,
-    existing,
-    index_of,
-    library,
-    listed,
-    unlisted,
-)
-from ._folders import walk
+from ._base import Note, Path, existing, library
+from ._folders import class_files
 
 
 def decode_image(data: bytes, mode: Optional[str] = "RGB") -> Any:
@@ -90,10 +81,6 @@ class _Folder:
         return image if label is None else (image, label)
 
 
-def _refuse(error: OSError) -> NoReturn:
-    raise error
-
-
 def image_folder(
     path: Path,
     extensions: Optional[Sequence[str]] = None,
@@ -120,77 +107,7 @@ def image_folder(
     root = existing(path)
     if extensions is None:
         extensions = list(pillow.registered_extensions())
-    endings = tuple(ending.lower() for ending in extensions)
-    names = class_list(classes)
-    folders = sorted(e.name for e in os.scandir(root) if e.is_dir())
-    hidden = [name for name in folders if name.startswith(".")]
-    notes = []
-    if hidden:
-        notes.append(Note(f"left out: hidden directories, {listed(hidden)}"))
-    folders = [name for name in folders if name not in hidden]
-    loose = sorted(
-        e.name
-        for e in os.scandir(root)
-        if e.is_file() and e.name.lower().endswith(endings)
+    root, names, files, notes = class_files(
+        root, extensions, ("image", "images"), classes, ignore_other_classes
     )
-    if not folders and loose and names is None:
-        notes.append(Note("there are no directories of classes: no labels"))
-        unlabelled: List[Tuple[str, Optional[int]]] = [
-            (name, None) for name in loose
-        ]
-        return _Folder(root, [], unlabelled, mode, notes)
-    if not folders:
-        raise InvalidArgument(
-            f"{root} contains no directory, expected one for each class"
-            + ("" if names is None else f" of {listed(names)}")
-        )
-    if loose:
-        notes.append(
-            Note(
-                f"left out: {len(loose)} images outside of the directories of "
-                "classes",
-                True,
-            )
-        )
-    if names is None:
-        names = folders
-    index_of(names, "classes")
-    others = [name for name in folders if name not in names]
-    if others and not ignore_other_classes:
-        raise unlisted(
-            others[0], os.path.join(root, others[0]), names, "classes"
-        )
-    if others:
-        notes.append(
-            Note(
-                "left out: directories of classes that are not listed, "
-                + listed(others)
-            )
-        )
-    files: List[Tuple[str, Optional[int]]] = []
-    left_out: Dict[str, int] = {}  # files by ending
-    for label, kind in enumerate(names):
-        top = os.path.join(root, kind)
-        before = len(files)
-        walked = walk(top, _refuse) if kind in folders else ()
-        for folder, inner in sorted(walked):
-            for name in inner:
-                if name.lower().endswith(endings):
-                    path = os.path.join(folder, name)
-                    files.append((os.path.relpath(path, root), label))
-                else:
-                    ending = os.path.splitext(name)[1].lower() or name
-                    left_out[ending] = left_out.get(ending, 0) + 1
-        if len(files) == before:
-            notes.append(Note(f"class {kind!r} has no image"))
-    if not files:
-        raise InvalidArgument(
-            f"{root}: no image in the directories of its classes, "
-            f"{listed(names)}; images end in {', '.join(endings[:8])}, ..."
-        )
-    if left_out:
-        counts = [f"{count} {ending}" for ending, count in left_out.items()]
-        notes.append(
-            Note(f"left out: files of other kinds, {', '.join(counts[:8])}")
-        )
     return _Folder(root, names, files, mode, notes)

@@ -44,7 +44,8 @@ _ENUM_PREFIXES = {
 Message = Dict[str, Any]
 # By field: a list of Transform messages.
 Transforms = Dict[str, List[Message]]
-# By field that is a view of another one: source and view of FieldOptions.
+# By field that is a view of another one, or a crop: source and view, or crop,
+# of FieldOptions.
 Sources = Dict[str, Message]
 
 
@@ -77,7 +78,10 @@ def samples(client: Client, request: Request) -> Message:
             for index in indices
         ]
         _originals(dataset, request, indices, views, notes)
-        if any(transforms.values()):
+        has_transforms = any(transforms.values()) or any(
+            "crop" in options for options in sources.values()
+        )
+        if has_transforms:
             _augmented(
                 dataset,
                 request,
@@ -98,7 +102,7 @@ def samples(client: Client, request: Request) -> Message:
             "samples": views,
             "notes": notes,
             "num_samples": dataset.num_samples,
-            "has_transforms": any(transforms.values()),
+            "has_transforms": has_transforms,
             "transforms": _counted_names(transforms),
         }
 
@@ -138,7 +142,8 @@ def _transforms(
         of_feed = client._session.call(
             "GetFeedTransforms", feed_id=str(request.feed_id)
         )["fields"]
-        # Fields of windows have no samples of their own.
+        # Fields of windows have no samples of their own, and lengths of crops
+        # are seen in these.
         shown = {
             name: one
             for name, one in of_feed.items()
@@ -147,15 +152,24 @@ def _transforms(
         return (
             {name: list(one["transforms"]) for name, one in shown.items()},
             {
-                name: {"source": one["source"], "view": one["view"]}
+                name: _source_of(one)
                 for name, one in shown.items()
-                if one["source"]
+                if one["source"] or one.get("crop")
             },
         )
     if not request.pasted.strip():
         return {}, {}
     images = [field.name for field in fields if field.is_image]
     return parse_transforms(request.pasted, images), {}
+
+
+def _source_of(options: Message) -> Message:
+    source: Message = {}
+    if options["source"]:
+        source.update(source=options["source"], view=options["view"])
+    if options.get("crop"):
+        source["crop"] = options["crop"]
+    return source
 
 
 def _with_views(fields: List[Field], sources: Sources) -> List[Field]:
@@ -165,7 +179,7 @@ def _with_views(fields: List[Field], sources: Sources) -> List[Field]:
         views = [
             field._replace(name=name)
             for name, options in sources.items()
-            if options["source"] == field.name
+            if options.get("source") == field.name
         ]
         result += views or [field]
     return result
@@ -339,7 +353,7 @@ def _augmented(
             **sources.get(field.name, {}),
         }
         for field in fields
-        if field.is_image or transforms.get(field.name)
+        if field.is_image or transforms.get(field.name) or field.name in sources
     }
     is_mixed = any(
         op_of(op)[0] in ("mix_up", "mixUp", "cut_mix", "cutMix")

@@ -88,6 +88,13 @@ def view_of(
         return _mask(value)
     if field.is_image and value.ndim == 3:
         return _image(field, value, scale, notes)
+    if field.is_sequence and value.ndim == 2 and value.shape[1]:
+        _add(
+            notes,
+            f"Of {field.name}, with {value.shape[1]} channels, the first is "
+            "shown.",
+        )
+        return {**_numbers(value[:, 0]), "shape": list(value.shape)}
     return _numbers(value)
 
 
