@@ -4,7 +4,8 @@
 
 SOURCE is a file or a folder.
 
-Fails if a file needs a newer glibc than TAG promises. Needs readelf.
+Fails if a file needs a newer glibc than TAG promises, or takes a C++ name from
+whatever else is in the process. Needs readelf.
 """
 
 import base64
@@ -28,24 +29,29 @@ def glibc_of(tag):
     return tuple(map(int, re.search(r"manylinux_(\d+)_(\d+)_", tag).groups()))
 
 
-def glibc_needed(path):
-    """The newest version of glibc's symbols that an ELF file needs."""
+def check(path, tag):
+    """Ends the program if an ELF file is not fit for a wheel."""
     text = subprocess.run(
-        ["readelf", "-W", "-V", str(path)], check=True, text=True,
-        stdout=subprocess.PIPE).stdout
-    return max((tuple(map(int, version.split(".")))
-                for version in re.findall(r"Name: GLIBC_([\d.]+)", text)),
-               default=(0,))
+        ["readelf", "-W", "-V", "--dyn-syms", str(path)], check=True,
+        text=True, stdout=subprocess.PIPE).stdout
+    # The newest version of glibc's symbols that it needs.
+    needed = max((tuple(map(int, version.split(".")))
+                  for version in re.findall(r"Name: GLIBC_([\d.]+)", text)),
+                 default=(0,))
+    if needed > glibc_of(tag):
+        sys.exit(f"make_wheel: {path} needs glibc "
+                 f"{'.'.join(map(str, needed))}, newer than {tag}")
+    names = re.findall(r" UND (_Z\S+)", text)
+    if names:
+        sys.exit(f"make_wheel: {path} takes {' '.join(names)} from another "
+                 "library; see the end of third_party/glibc/shim.c")
 
 
 def read(source, tag):
     """The bytes of a file, checked."""
     data = source.read_bytes()
     if data[:4] == b"\x7fELF":
-        needed = glibc_needed(source)
-        if needed > glibc_of(tag):
-            sys.exit(f"make_wheel: {source} needs glibc "
-                     f"{'.'.join(map(str, needed))}, newer than {tag}")
+        check(source, tag)
     return data
 
 

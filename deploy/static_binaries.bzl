@@ -150,9 +150,7 @@ def _static_arguments(argv, built, shim, stubs):
     if is_library:
         kept += [
             "-Wl,-soname,libdatasetd.so." + ABI,
-            # What is weak and defined nowhere stays so in a process that has
-            # another gRPC; what an archive defines is taken from there.
-            "-Wl,-z,nodynamic-undefined-weak",
+            # It is weak: what an archive defines is taken from there.
             "-Wl,-u,__cxa_pure_virtual",
         ]
     return kept + ["-nodefaultlibs", "-Wl,-s", "-Wl,--start-group"] + names.keys() + [

@@ -16,7 +16,8 @@
 #   --full  every test, in its long form; each source compiled by itself; all C++ tests under
 #           Address- and UBSanitizer, and the tests of wrong, hostile and dying
 #           clients with a daemon under them; all tests with threads under ThreadSanitizer;
-#           fuzzers; as root, the build from source in a fresh Debian 13
+#           fuzzers; as root, the build from source in a fresh Debian 13, and the wheel
+#           for aarch64 in an emulator
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -137,14 +138,19 @@ printf '\n== docs\n'
 /usr/bin/python3 tests/docs/links.py "$events/docs"
 passes+=(docs)
 
-if $full && [[ $EUID -eq 0 ]]; then
-  printf '\n== debian13: built from source there\n'
-  if tests/deploy/source_build.sh; then
-    echo '{"case": "debian13", "result": "passed"}' >"$events/debian13"
+# system NAME SCRIPT: a script of tests/deploy that needs root.
+system() {
+  printf '\n== %s: %s\n' "$1" "$2"
+  if "$2"; then
+    echo "{\"case\": \"$1\", \"result\": \"passed\"}" >"$events/$1"
   else
-    echo '{"case": "debian13", "result": "failed"}' >"$events/debian13"
+    echo "{\"case\": \"$1\", \"result\": \"failed\"}" >"$events/$1"
   fi
-  passes+=(debian13)
+  passes+=("$1")
+}
+if $full && [[ $EUID -eq 0 ]]; then
+  system debian13 tests/deploy/source_build.sh
+  system aarch64 tests/deploy/aarch64.sh
 fi
 
 if $full && [[ -x tests/fuzz/run.sh ]]; then

@@ -74,6 +74,10 @@ except datasetd.NotFound:
 _OTHERS = """import ctypes
 for name in ("libgrpc++.so.1.51", "libprotobuf.so.32"):
     ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)"""
+_ALL = f"import torch\ntorch.ones(9999).sum()\n{_OTHERS}"
+# Both take from the fixed space for thread-local variables, too.
+_PRELOADED = ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 "
+              "/usr/lib/x86_64-linux-gnu/libgomp.so.1")
 
 # As its user: the sandbox has no other.
 _SHARING = """
@@ -337,12 +341,13 @@ class ReleaseTest(unittest.TestCase):
         self.check_client(
             after=f"datasetd._connection.library.load()\n{_OTHERS}")
 
-    def test_python_client_with_jemalloc_and_openmp(self):
-        """Both take from the fixed space for thread-local variables."""
+    def test_python_client_after_all_of_these(self):
+        self.check_client(before=_ALL, LD_PRELOAD=_PRELOADED)
+
+    def test_python_client_before_all_of_these(self):
         self.check_client(
-            before="import torch\ntorch.ones(9999).sum()",
-            LD_PRELOAD="/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 "
-                       "/usr/lib/x86_64-linux-gnu/libgomp.so.1")
+            after=f"datasetd._connection.library.load()\n{_ALL}",
+            LD_PRELOAD=_PRELOADED)
 
     def test_the_sharing_probes_copy_runs(self):
         text = run(

@@ -441,17 +441,29 @@ class WheelTest(unittest.TestCase):
         self.assertIn("-manylinux_2_28_x86_64.whl", self.wheel.name)
         self.assertLessEqual(max(needed.values()), (2, 28), needed)
 
-    def test_a_tag_that_promises_too_much_is_refused(self):
-        program = self.directory / "program"
-        shutil.copy("/bin/true", program)
-        tag = "py3-none-manylinux_2_5_x86_64"
+    def refusal(self, program, tag):
+        """What make_wheel.py says of a wheel with `program`."""
         metadata = self.directory / "METADATA"
         metadata.write_text("Name: datasetd\n")
-        text = harness.run(
+        return harness.run(
             harness.PYTHON, "-I", harness.runfile("deploy/make_wheel.py"),
             self.directory / "x.whl", "0", tag, metadata, metadata,
             f"datasetd/bin/program={program}", code=1)
-        self.assertIn(f"newer than {tag}", text)
+
+    def test_a_tag_that_promises_too_much_is_refused(self):
+        tag = "py3-none-manylinux_2_5_x86_64"
+        self.assertIn(f"newer than {tag}", self.refusal("/bin/true", tag))
+
+    def test_names_of_another_library_are_refused(self):
+        """Of a gRPC, say, that the process has, too."""
+        source = self.directory / "weak.cc"
+        source.write_text("extern thread_local int other;\n"
+                          "int Other() { return other; }\n")
+        library = self.directory / "libweak.so"
+        harness.run("g++", "-shared", "-fPIC", "-o", library, source)
+        self.assertIn(
+            "libweak.so takes _ZTH5other from another library",
+            self.refusal(library, "py3-none-manylinux_2_36_x86_64"))
 
     def test_its_pages_and_licences(self):
         unpacked = self.directory / "pages"

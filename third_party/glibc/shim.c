@@ -199,3 +199,14 @@ HIDDEN int __libc_start_main(Main* main, int argc, char** argv,
   return StartMain(main, argc, argv, RunConstructors, NULL, rtld_fini, stack);
 }
 #endif  // DATASETD_PROGRAM
+
+// --- Not of glibc: what another gRPC or Abseil in the process could define ---
+
+// Before each use of a thread-local variable a program calls its initialiser, if
+// there is one. Debian's gRPC and Abseil have none for these.
+#define NO_INITIALIZER(name) \
+  HIDDEN __attribute__((weak)) void name(void) {}
+NO_INITIALIZER(_ZTHN4absl7debian313cord_internal17cordz_next_sampleE)
+NO_INITIALIZER(_ZTHN9grpc_core26ApplicationCallbackExecCtx18callback_exec_ctx_E)
+NO_INITIALIZER(_ZTHN9grpc_core7ExecCtx9exec_ctx_E)
+NO_INITIALIZER(_ZTHN9grpc_core8Activity19g_current_activity_E)
