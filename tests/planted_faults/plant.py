@@ -36,7 +36,8 @@ _ROOMS = {
         *(_PYTEST + name + "_test.py" for name in (
             "state", "loader", "iterators", "elastic", "held",
             "weights", "seeds", "groups", "mix", "mixture", "wait",
-            "scenarios", "explain", "partition", "views")),
+            "scenarios", "explain", "partition", "views", "from_torch",
+            "windows", "documents")),
         _LOADER + "fields_test.py", _LOADER + "resume_test.py",
         _LOADER + "sampling_test.py",
     ],
@@ -49,7 +50,7 @@ _ROOMS = {
     _CLIENT + "_order": [
         *(_PYTEST + name + "_test.py" for name in (
             "weights", "groups", "partition", "elastic", "iterators",
-            "loader")),
+            "loader", "windows", "documents")),
         _LOADER + "sampling_test.py",
     ],
     _CLIENT + "_batches": [
