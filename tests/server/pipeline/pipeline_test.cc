@@ -663,7 +663,7 @@ TEST(PipelineTest, OtherFieldsTakeOneToDtype) {
 
 TEST(PipelineTest, OtherFieldsOutOfRange) {
   for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
-           {0}, {-1}, {1 << 16, 1 << 15}, {int64_t{1} << 62, 4}}) {
+           {0}, {-2}, {1 << 16, 1 << 15}, {int64_t{1} << 62, 4}}) {
     EXPECT_THAT(Compile(Other(Dtype::kUint8, shape), {}),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          StartsWith("field 'label': ")));
