@@ -1,11 +1,11 @@
-#include "tests/emulated_gpu/driver/fault_plan.h"
+#include "tests/emulated_gpu/driver/error_plan.h"
 
 #include <cstdio>
 #include <sstream>
 
 namespace datasetd::emulated_driver {
 
-bool FaultPlan::Set(const std::string& text) {
+bool ErrorPlan::Set(const std::string& text) {
   functions_.clear();
   std::istringstream items(text);
   std::string item;
@@ -28,13 +28,13 @@ bool FaultPlan::Set(const std::string& text) {
   return true;
 }
 
-CUresult FaultPlan::Next(const std::string& function, int device) {
+CUresult ErrorPlan::Next(const std::string& function, int device) {
   const CUresult own = Count(std::to_string(device) + "/" + function);
   const CUresult any = Count(function);
   return own == CUDA_SUCCESS ? any : own;
 }
 
-CUresult FaultPlan::Count(const std::string& name) {
+CUresult ErrorPlan::Count(const std::string& name) {
   const auto it = functions_.find(name);
   if (it == functions_.end()) return CUDA_SUCCESS;
   const uint64_t call = ++it->second.num_calls;

@@ -36,77 +36,48 @@ def dataset_of(given: Any) -> Tuple[Whole, Optional[Any]]:
     return whole, own_subset
 
 
-def chosen_subset(
-    own_subset: Optional[Any],
-    sampler: Any,
-    batch_sampler: Any,
-    weights: Any,
-    subset: Any,
-    shuffle: bool,
-    drop_last: bool,
-    pad: bool,
-    partition: Any,
-    group_size: Optional[int],
-    group_by: Any,
-) -> Any:
-    """Returns the indices of the samples that the loader is for; None: all, or
-    a sampler's choice. `own_subset` is that of a Subset. Checks that at most
-    one argument determines the order."""
-    has_sampler = sampler is not None
-    has_batch_sampler = batch_sampler is not None
-    if partition is not None and (has_sampler or has_batch_sampler):
+def check_order(**arguments: Any) -> None:
+    """Checks that at most one of DataLoader's arguments determines the order.
+    Those that are None or False are not given; `own_subset` is the indices of a
+    Subset as dataset."""
+    given = {
+        name: value is not None and value is not False
+        for name, value in arguments.items()
+    }
+
+    def exclude(argument: str, *names: str) -> None:
+        _exclude(argument, **{name: given[name] for name in names})
+
+    if given["partition"] and (given["sampler"] or given["batch_sampler"]):
         raise InvalidArgument(
             "partition= and a sampler exclude each other: a sampler's indices "
             "are this rank's already, and give each rank as many"
         )
-    if not pad:
-        _exclude(
-            "pad=False",
-            drop_last=drop_last,
-            sampler=has_sampler,
-            batch_sampler=has_batch_sampler,
-            partition=partition is not None,
+    if not given["pad"]:
+        exclude(
+            "pad=False", "drop_last", "sampler", "batch_sampler", "partition"
         )
-    if weights is not None:
-        _exclude(
-            "weights=",
-            sampler=has_sampler,
-            batch_sampler=has_batch_sampler,
-            shuffle=shuffle,
-        )
-    if group_size is not None:
-        _exclude("group_size=", sampler=has_sampler)
-        if not has_batch_sampler:
-            _exclude(
-                "group_size=",
-                shuffle=shuffle,
-                weights=weights is not None,
-                partition=partition is not None,
-            )
-    if group_by is not None:
-        if group_size is None:
+    if given["weights"]:
+        exclude("weights=", "sampler", "batch_sampler", "shuffle")
+    if given["group_size"]:
+        exclude("group_size=", "sampler")
+        if not given["batch_sampler"]:
+            exclude("group_size=", "shuffle", "weights", "partition")
+    if given["group_by"]:
+        if not given["group_size"]:
             raise InvalidArgument(
                 "group_by= needs group_size=, the samples of a group"
             )
-        _exclude("group_by=", batch_sampler=has_batch_sampler)
-    if has_batch_sampler:
-        _exclude(
-            "batch_sampler=",
-            sampler=has_sampler,
-            shuffle=shuffle,
-            drop_last=drop_last,
-            subset=subset is not None,
-        )
-    if has_sampler:
-        _exclude("sampler=", shuffle=shuffle, subset=subset is not None)
-    if own_subset is None:
-        return subset
-    if subset is not None:
+        exclude("group_by=", "batch_sampler")
+    if given["batch_sampler"]:
+        exclude("batch_sampler=", "sampler", "shuffle", "drop_last", "subset")
+    if given["sampler"]:
+        exclude("sampler=", "shuffle", "subset")
+    if given["own_subset"] and given["subset"]:
         raise InvalidArgument(
             "subset= and a Subset as dataset exclude each other: use "
             "select(indices) of the Subset"
         )
-    return None if has_sampler or has_batch_sampler else own_subset
 
 
 def check_mixture(dataset: Whole, **others: Any) -> None:

@@ -4,8 +4,8 @@
 // its stream gets there. "1/kernel@2=700" counts those of device 1 alone. Not
 // thread-safe.
 
-#ifndef DATASETD_TESTS_EMULATED_GPU_DRIVER_FAULT_PLAN_H_
-#define DATASETD_TESTS_EMULATED_GPU_DRIVER_FAULT_PLAN_H_
+#ifndef DATASETD_TESTS_EMULATED_GPU_DRIVER_ERROR_PLAN_H_
+#define DATASETD_TESTS_EMULATED_GPU_DRIVER_ERROR_PLAN_H_
 
 #include <cuda.h>
 
@@ -16,7 +16,7 @@
 
 namespace datasetd::emulated_driver {
 
-class FaultPlan {
+class ErrorPlan {
  public:
   // Replaces the plan and counts anew. False for a text that is not of the
   // form; the plan is then empty.
@@ -45,4 +45,4 @@ class FaultPlan {
 
 }  // namespace datasetd::emulated_driver
 
-#endif  // DATASETD_TESTS_EMULATED_GPU_DRIVER_FAULT_PLAN_H_
+#endif  // DATASETD_TESTS_EMULATED_GPU_DRIVER_ERROR_PLAN_H_
