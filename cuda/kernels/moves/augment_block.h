@@ -44,7 +44,8 @@ DATASETD_HOST_DEVICE inline void LocateBlock(const AugmentPlan& plan,
   const FieldPlan& field = plan.fields[work.plan_index];
   const int64_t first =
       int64_t{block - plan.first_block[low]} * field.positions_per_block;
-  const int64_t end = int64_t{plan.batches[work.batch_index].num_samples} *
+  const BatchTask& batch = plan.batches[work.batch_index];
+  const int64_t end = int64_t{RowsOfField(field.is_in_parts, batch)} *
                       field.positions_per_sample;
   const int64_t left = end - first;
   work.num_positions = left < field.positions_per_block
@@ -53,6 +54,7 @@ DATASETD_HOST_DEVICE inline void LocateBlock(const AugmentPlan& plan,
   work.first_sample = static_cast<int32_t>(first / field.positions_per_sample);
   work.first_position = static_cast<int32_t>(
       first - int64_t{work.first_sample} * field.positions_per_sample);
+  work.first_sample += FirstRow(field.is_in_parts, batch);
   const uint32_t last = static_cast<uint32_t>(work.first_position) +
                         static_cast<uint32_t>(work.num_positions) - 1;
   work.num_samples =

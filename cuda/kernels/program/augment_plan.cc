@@ -131,11 +131,10 @@ bool MakeAugmentPlan(const DeviceProgram* device_program,
   *plan = {};
   plan->program = device_program;
   plan->num_batches = num_batches;
-  const auto rows_of = [](const BatchTask& batch) -> int64_t {
-    return IsLastPart(batch) ? std::max(batch.num_samples, 0) : 0;
-  };
   int64_t num_samples = 0;
-  for (int b = 0; b < num_batches; ++b) num_samples += rows_of(batches[b]);
+  for (int b = 0; b < num_batches; ++b) {
+    num_samples += RowsOfField(/*is_in_parts=*/false, batches[b]);
+  }
   // So many need blocks of the largest size, whatever they are.
   num_samples = std::min(num_samples, kNumFillingBlocks * kMaxBlockPixels);
   const bool is_for_all = host_program.mixture.own_parts == 0;
@@ -146,6 +145,8 @@ bool MakeAugmentPlan(const DeviceProgram* device_program,
     plan->fields[plan->num_fields++] =
         field.is_image ? PlanImage(field, i, num_samples, is_for_all)
                        : PlanElements(field.in_width, i);
+    plan->fields[plan->num_fields - 1].is_in_parts =
+        field.crop_kind != CropKind::kNone;
   }
   if (host_program.indices_offset_bytes >= 0) {
     plan->fields[plan->num_fields++] = PlanElements(1, kIndicesField);
@@ -157,7 +158,8 @@ bool MakeAugmentPlan(const DeviceProgram* device_program,
     for (int f = 0; f < plan->num_fields; ++f) {
       const FieldPlan& field = plan->fields[f];
       const int64_t positions =
-          rows_of(batches[b]) * field.positions_per_sample;
+          int64_t{RowsOfField(field.is_in_parts, batches[b])} *
+          field.positions_per_sample;
       *first_block++ = static_cast<uint32_t>(block);
       block += (positions + field.positions_per_block - 1) /
                field.positions_per_block;

@@ -43,6 +43,19 @@ struct DeviceProgram : AugmentProgram {
 
 std::unique_ptr<DeviceProgram> MakeDeviceProgram(const AugmentProgram& program);
 
+// Returns the first row of a field, or of the indices, that the launch writes.
+DATASETD_HOST_DEVICE inline int32_t FirstRow(bool is_in_parts,
+                                             const BatchTask& batch) {
+  return is_in_parts ? batch.first_row : 0;
+}
+
+// Returns how many rows those are.
+DATASETD_HOST_DEVICE inline int32_t RowsOfField(bool is_in_parts,
+                                                const BatchTask& batch) {
+  if (is_in_parts) return NumRows(batch);
+  return IsLastPart(batch) && batch.num_samples > 0 ? batch.num_samples : 0;
+}
+
 // Part of the launch that writes one field, or the indices, of all batches.
 struct FieldPlan {
   int32_t field_index;  // kIndicesField: the sample indices
@@ -60,6 +73,9 @@ struct FieldPlan {
   Divider row_divider;     // by the positions of an output row
   // True if a block maps its columns once, in shared memory; else per pixel.
   bool has_column_map;
+  // True if each part of a batch writes its own rows; else the last one writes
+  // all. Of ragged samples, which may be staged for a part alone.
+  bool is_in_parts;
 };
 
 inline constexpr int32_t kIndicesField = -1;

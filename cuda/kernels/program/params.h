@@ -372,7 +372,7 @@ struct BatchTask {
   int32_t draw_group;
   // A batch may be launched in parts of num_rows rows (0: all remaining) from
   // first_row on. Parts are launched in order. The last one may write all rows
-  // of the indices and of fields without steps.
+  // of the indices and of fields without steps, but not of ragged ones.
   int32_t first_row;
   int32_t num_rows;
 };

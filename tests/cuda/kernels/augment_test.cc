@@ -729,6 +729,30 @@ TEST(AugmentTest, CropsHaveStepsAndThenTheFill) {
       &counts);
   const uint64_t* const slot = aligned(host);
   EXPECT_EQ(std::memcmp(slot, aligned(blocks), kSlotBytes), 0);
+  // In parts, of which each finds its own samples alone.
+  std::vector<uint64_t> parts(host.size());
+  for (const int32_t first_row : {0, 2}) {
+    std::vector<RaggedSample> own(
+        index.size(), {.offset_bytes = 1 << 30, .height = 1 << 20, .width = 1});
+    const int32_t end = first_row == 0 ? 2 : kRows;
+    for (int32_t row = first_row; row < end; ++row) {
+      own[samples[row]] = index[samples[row]];
+    }
+    for (int f = 0; f < 3; ++f) program.fields[f].ragged = own.data();
+    batch.slot = reinterpret_cast<uint8_t*>(aligned(parts));
+    batch.first_row = first_row;
+    batch.num_rows = first_row == 0 ? 2 : 0;
+    StoreCounts part_counts;
+    part_counts[batch.slot].resize(kSlotBytes);
+    RunAugmentBlocks(
+        program, {batch},
+        {{stream.data(), static_cast<int64_t>(stream.size() * 2)},
+         {own.data(), static_cast<int64_t>(own.size() * sizeof(own[0]))},
+         {samples.data(), kRows * 8},
+         {batch.slot, static_cast<int64_t>(kSlotBytes), /*may_write=*/true}},
+        &part_counts);
+  }
+  EXPECT_EQ(std::memcmp(slot, aligned(parts), kSlotBytes), 0);
   const auto at = [&](int f) {
     return reinterpret_cast<const uint8_t*>(slot) + f * 16384;
   };

@@ -173,7 +173,8 @@ class SampleEncoder:
             text += f": {LENGTHS_TEXT}"
         else:
             text += f"{one}; cast them before, as float(value) or int(value)"
-        if self.num_samples == 1 and not spec.is_image:
+        has_own_size = spec.is_image or self._has_own_size(spec)
+        if self.num_samples == 1 and not has_own_size:
             text += (
                 ". Columns are pushed as a tuple (X, y) or as a dict "
                 "{'x': X, 'y': y}, not as a list"
