@@ -202,8 +202,8 @@ HIDDEN int __libc_start_main(Main* main, int argc, char** argv,
 
 // --- Not of glibc: what another gRPC or Abseil in the process could define ---
 
-// Before each use of a thread-local variable a program calls its initialiser, if
-// there is one. Debian's gRPC and Abseil have none for these.
+// Before each use of a thread-local variable a program calls its initialiser,
+// if there is one. Debian's gRPC and Abseil have none for these.
 #define NO_INITIALIZER(name) \
   HIDDEN __attribute__((weak)) void name(void) {}
 NO_INITIALIZER(_ZTHN4absl7debian313cord_internal17cordz_next_sampleE)
