@@ -120,7 +120,7 @@ absl::Status Validate(const SamplerOptions& options) {
        options.num_draws.has_value())) {
     return absl::InvalidArgumentError(
         "rows_per_epoch sets the number of rows: unpadded, first_position and "
-        "weights must not be set with it; for weights, set num_draws");
+        "weights must not be set with it; num_draws is for weights");
   }
   if (options.rows_per_epoch.value_or(0) > kMaxNumSamples) {
     return absl::InvalidArgumentError(
