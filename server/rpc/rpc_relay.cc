@@ -24,10 +24,7 @@ RpcRelay::Preface RpcRelay::LookForPreface() const {
       recv(fd(Side::kClient), head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
   if (size < 0) return errno == EAGAIN ? Preface::kPartial : Preface::kWrong;
   const absl::string_view sent(head, static_cast<size_t>(size));
-  // End of file counts as wrong.
-  if (sent.empty() || sent != kHttp2Preface.substr(0, sent.size())) {
-    return Preface::kWrong;
-  }
+  if (sent != kHttp2Preface.substr(0, sent.size())) return Preface::kWrong;
   return sent.size() == kHttp2Preface.size() ? Preface::kComplete
                                              : Preface::kPartial;
 }

@@ -45,7 +45,8 @@ class RpcRelay {
   int fd(Side side) const { return fds_[Index(side)].get(); }
 
   enum class Preface { kPartial, kComplete, kWrong };
-  // Peeks at what the client has sent. REQUIRES: not connected.
+  // Peeks at what the client has sent; at the end of file that is partial, and
+  // the socket's event tells of the end. REQUIRES: not connected.
   Preface LookForPreface() const;
 
   // Moves at most buffer.size() bytes; of the client's only those that open no
