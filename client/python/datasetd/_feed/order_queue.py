@@ -40,8 +40,6 @@ class OrderQueue:
 
     def __init__(self, order: SamplerOrder) -> None:
         self.order = order
-        self._block_size = 1
-        self._capacity = 0
         self._pending: Deque[Drawn] = collections.deque()
         # The block after those, if send() raised this error for it.
         self._unsent: List[Drawn] = []

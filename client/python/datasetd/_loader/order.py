@@ -153,7 +153,7 @@ class Order:
 
     def feed_options(self) -> Dict[str, Any]:
         """Returns what FeedOptions says of the order."""
-        is_sent = self.new_queue() is not None
+        is_sent = self.given is not None
         options: Dict[str, Any] = {
             "batch_size": self.batch_size * self.group_rows,
             "shuffle": self.shuffle,
