@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/host/host_backend.h"
 
 namespace datasetd {

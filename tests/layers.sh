@@ -52,11 +52,12 @@ floors=(
   'server/feed'
   'server/registry'
   'server/load'
-  'server/cache server/pipeline server/readers'
+  'server/cache server/order server/pipeline server/readers'
   'server/dataset'
   'server/files'
   'cuda:backends'
   'cuda/device cuda/host'
+  'cuda/backend'
   'cuda/kernels/host'
   'cuda/kernels/chain cuda/kernels/moves'
   'cuda/kernels/ops'
@@ -102,11 +103,11 @@ rule "the arithmetic that kernels share knows no library" \
 rule "cuda knows neither gRPC nor protobuf" \
   //cuda/... '^//third_party/(grpc|protobuf|spdlog)'
 rule "the client knows of cuda the table of the driver's functions only" \
-  //client/... '^//cuda(:|/(host|kernels)|/device:(backend|device|cuda_|augment))'
+  //client/... '^//cuda(:|/(backend|host|kernels)|/device:(device|cuda_|augment))'
 rule "what is below the services knows neither gRPC nor spdlog" \
   '//server/files/... + //server/dataset/... + //server/pipeline/... +
    //server/cache/... + //server/load/... + //server/registry/... +
-   //server/feed/...' '^//third_party/(grpc|spdlog)'
+   //server/order/... + //server/feed/...' '^//third_party/(grpc|spdlog)'
 rule "readers know no gRPC" \
   //server/readers/... '^//third_party/grpc'
 rule "server/attach knows no gRPC" \

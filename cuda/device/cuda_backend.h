@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 
 namespace datasetd {
 

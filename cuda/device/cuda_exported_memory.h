@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/device/cuda_context.h"
 #include "cuda/device/cuda_memory.h"
 

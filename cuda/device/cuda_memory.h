@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/unique_handle.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/device/cuda_context.h"
 
 namespace datasetd {

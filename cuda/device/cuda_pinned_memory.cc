@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cuda/backend/device_failure.h"
+#include "cuda/backend/host_memory.h"
 #include "cuda/device/cuda_memory.h"
-#include "cuda/device/device_failure.h"
 #include "cuda/device/driver_api.h"
 #include "cuda/device/status.h"
-#include "cuda/host/host_memory.h"
 
 namespace datasetd {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 #include "cuda/device/driver_api.h"
 
 namespace datasetd {

@@ -9,8 +9,8 @@
 //   INTERNAL            all else
 //
 // An error that ends the context, as every later call returns it, is marked as
-// a device failure (cuda/device/device_failure.h). CUDA_ERROR_UNKNOWN is one if
-// the context does no other work either, which is tried: CudaStatus may then
+// a device failure (cuda/backend/device_failure.h). CUDA_ERROR_UNKNOWN is one
+// if the context does no other work either, which is tried: CudaStatus may then
 // wait for the device.
 
 #ifndef DATASETD_CUDA_DEVICE_STATUS_H_

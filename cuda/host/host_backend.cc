@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/host/host_memory.h"
+#include "cuda/backend/host_memory.h"
 #include "cuda/host/host_stream.h"
 #include "cuda/host/host_thread_pool.h"
 #include "cuda/kernels/program/augment.h"

@@ -13,7 +13,7 @@
 
 #include <memory>
 
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 
 namespace datasetd {
 

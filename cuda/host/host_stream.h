@@ -22,7 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/host/host_thread_pool.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/program/augment.h"

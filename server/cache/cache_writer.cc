@@ -8,7 +8,7 @@
 
 #include "absl/types/span.h"
 #include "base/status_macros.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/dataset/field_memory.h"
 
 namespace datasetd {

@@ -7,7 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 
 namespace datasetd {
 

@@ -20,7 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/config/yaml_to_proto.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/dataset/device_list.h"

@@ -23,7 +23,7 @@
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/field_memory.h"
 #include "server/dataset/field_spec.h"

@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 
 namespace datasetd {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/dataset/dataset.h"
 
 namespace datasetd {

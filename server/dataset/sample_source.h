@@ -1,5 +1,5 @@
 // A source of samples that a dataset is loaded from. Readers
-// (server/readers/formats.h) are sample sources.
+// (server/readers/formats/formats.h) are sample sources.
 //
 // A source is plain or encoded (info().is_encoded):
 //

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 
 namespace datasetd {
 

@@ -27,17 +27,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "proto/feed_ring.h"
 #include "proto/ring_protocol.h"
 #include "server/dataset/dataset.h"
-#include "server/feed/client_order.h"
 #include "server/feed/feed_channel.h"
-#include "server/feed/feed_position.h"
 #include "server/feed/latency_histogram.h"
-#include "server/feed/sampler.h"
 #include "server/feed/scratch_pool.h"
 #include "server/feed/stager.h"
+#include "server/order/client_order.h"
+#include "server/order/sampler.h"
 
 namespace datasetd {
 

@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "server/dataset/mixture.h"
 #include "server/feed/feed_options.h"
-#include "server/feed/mixture_order.h"
+#include "server/order/mixture_order.h"
 
 namespace datasetd {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/dataset.h"

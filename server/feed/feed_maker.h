@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/device_table.h"
@@ -21,10 +21,10 @@
 #include "server/feed/feed_info.h"
 #include "server/feed/feed_plan.h"
 #include "server/feed/feed_record.h"
-#include "server/feed/order_arrays.h"
 #include "server/feed/producer.h"
 #include "server/feed/scratch_pool.h"
-#include "server/feed/weight_table.h"
+#include "server/order/order_arrays.h"
+#include "server/order/weight_table.h"
 #include "server/registry/dataset_registry.h"
 
 namespace datasetd {

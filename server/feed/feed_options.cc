@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/program/params.h"
-#include "server/feed/client_order.h"
+#include "server/order/client_order.h"
 
 namespace datasetd {
 namespace {

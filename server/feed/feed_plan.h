@@ -13,13 +13,13 @@
 #include "absl/status/statusor.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset.h"
-#include "server/feed/client_order.h"
-#include "server/feed/document_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_fields.h"
-#include "server/feed/group_table.h"
-#include "server/feed/subset.h"
-#include "server/feed/weight_table.h"
+#include "server/order/client_order.h"
+#include "server/order/document_order.h"
+#include "server/order/group_table.h"
+#include "server/order/subset.h"
+#include "server/order/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {

@@ -9,17 +9,17 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/user_places.h"
-#include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_datasets.h"
 #include "server/feed/feed_info.h"
-#include "server/feed/order_arrays.h"
 #include "server/feed/producer.h"
-#include "server/feed/weight_table.h"
+#include "server/order/client_order.h"
+#include "server/order/order_arrays.h"
+#include "server/order/weight_table.h"
 
 namespace datasetd {
 

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 
 namespace datasetd {
 namespace {

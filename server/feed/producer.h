@@ -45,7 +45,7 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/feed/feed.h"
 #include "server/feed/poll_backoff.h"
 
@@ -76,7 +76,7 @@ class Producer {
   static PollTime RealPollTime();
 
   // Called on the producer's thread: with a device failure
-  // (cuda/device/device_failure.h) and feed 0 once, and nothing is published
+  // (cuda/backend/device_failure.h) and feed 0 once, and nothing is published
   // from then on; with any other error when a launch of the feed was refused,
   // which is stopped then.
   using FailureFunction = std::function<void(uint64_t feed_id, absl::Status)>;

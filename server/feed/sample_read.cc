@@ -16,8 +16,8 @@
 #include "base/status_macros.h"
 #include "server/dataset/field_memory.h"
 #include "server/dataset/ragged_index.h"
-#include "server/feed/client_order.h"
-#include "server/feed/sampler.h"
+#include "server/order/client_order.h"
+#include "server/order/sampler.h"
 
 namespace datasetd {
 namespace {

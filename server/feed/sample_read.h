@@ -24,7 +24,7 @@
 #include "absl/types/span.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/feed/feed_channel.h"
 #include "server/feed/feed_fields.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 
 namespace datasetd {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 
 namespace datasetd {
 

@@ -26,7 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/stage_copy.h"
 #include "server/dataset/dataset.h"

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/field_memory.h"
 #include "server/load/placement.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 #include "server/dataset/load_cancelled.h"
 
 namespace datasetd {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/decode_budget.h"
 #include "server/dataset/memory_budget.h"

@@ -24,7 +24,7 @@
 #include "absl/types/span.h"
 #include "base/digest.h"
 #include "base/mutex.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/decode_budget.h"
 #include "server/dataset/memory_budget.h"

@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "base/require.h"
 #include "base/status_macros.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/kernels/program/value.h"
 
 namespace datasetd {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/dataset.h"
 

@@ -20,7 +20,6 @@
 #include "server/readers/images/pushed_images.h"
 #include "server/readers/pushed_source.h"
 #include "server/service/grpc_status.h"
-#include "server/service/page_size.h"
 #include "server/service/proto_convert.h"
 
 namespace datasetd {

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/service/grpc_status.h"
-#include "server/service/page_size.h"
 #include "server/service/proto_convert.h"
 
 namespace datasetd {

@@ -5,6 +5,8 @@
 #define DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,6 +33,15 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
 void HistogramToProto(
     const LatencyHistogram::Snapshot& snapshot,
     google::protobuf::RepeatedPtrField<v1::DurationBucket>* buckets);
+
+// A page of a list request with this size fits in one message, however long the
+// names are.
+inline constexpr size_t kMaxPageSize = 256;
+
+// The page size for a request of `wanted` items; 0: the maximum.
+inline size_t PageSize(uint32_t wanted) {
+  return wanted == 0 || wanted > kMaxPageSize ? kMaxPageSize : wanted;
+}
 
 }  // namespace datasetd
 

@@ -6,7 +6,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/shared_mapping.h"
-#include "cuda/host/host_memory.h"
+#include "cuda/backend/host_memory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/huge_pages.h"

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/export_peer.h"
 

@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/file_descriptor.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 
 namespace datasetd::testing {
 

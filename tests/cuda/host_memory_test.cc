@@ -1,4 +1,4 @@
-#include "cuda/host/host_memory.h"
+#include "cuda/backend/host_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 
 #include <cuda.h>
 
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"

@@ -140,7 +140,7 @@ def _opened(fd, flags):
         os.close(fd)
 
 
-# Some of what tests/server/feed/order_arrays_test.cc refuses.
+# Some of what tests/server/order/order_arrays_test.cc refuses.
 @pytest.mark.parametrize("options, make, words", [
     (_SUBSET, list, ["has 0 descriptors", "call for 1: subset"]),
     (_SUBSET, lambda: [wire.memfd(_SOME)] * 250, ["has 250 descriptors"]),

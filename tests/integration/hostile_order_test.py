@@ -66,7 +66,7 @@ def test_an_honest_block_is_made(world):
                     == world.planes[5].reshape(-1)).all()
 
 
-# Some of what tests/server/feed/client_order_test.cc refuses.
+# Some of what tests/server/order/client_order_test.cc refuses.
 @pytest.mark.parametrize("sizes, indices, code, words", [
     ([1], [_NUM_SAMPLES], _OUT_OF_RANGE, ["2000", "indices[0]"]),
     ([2], [0, -1], _OUT_OF_RANGE, ["-1", "indices[1]"]),

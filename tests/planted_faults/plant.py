@@ -61,6 +61,7 @@ _ROOMS = {
         *(_PYTEST + name + "_test.py" for name in (
             "dataset", "mixture", "views", "concat", "groups", "weights")),
     ],
+    "server/order": ["//tests/server/order:order_test"],
     "server/feed": ["//tests/server/feed:feed_test",
                     "//tests/server/feed:plan_test"],
     "server/registry": ["//tests/server/registry:registry_test"],

@@ -28,7 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/device/cuda_backend.h"
 #include "cuda/device/cuda_context.h"
 #include "cuda/device/cuda_exported_memory.h"

@@ -31,7 +31,7 @@
 #include "absl/types/span.h"
 #include "base/dtype.h"
 #include "base/status_macros.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/device/cuda_backend.h"
 #include "cuda/device/driver_api.h"
 #include "cuda/device/status.h"

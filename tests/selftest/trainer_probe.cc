@@ -26,7 +26,7 @@
 #include "absl/strings/escaping.h"
 #include "base/dtype.h"
 #include "base/status_macros.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/device/cuda_backend.h"
 #include "cuda/device/driver_api.h"
 #include "cuda/device/status.h"

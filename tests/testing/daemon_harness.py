@@ -22,9 +22,15 @@ import time
 import numpy as np
 
 from tests.testing import attach_wire, pytest_file
+from tests.testing.processes import (  # noqa: F401
+    DEADLINE_SECONDS,
+    await_end,
+    is_running,
+    poll_until,
+    stop,
+)
 
 CIFAR_RECORD_BYTES = 1 + 3 * 32 * 32
-DEADLINE_SECONDS = 60.0
 # CPU time that an idle daemon may use in a second.
 IDLE_CPU_SECONDS = 0.2
 
@@ -55,40 +61,9 @@ def use_python_package():
         sys.path.insert(0, package)
 
 
-def poll_until(condition, what, timeout=DEADLINE_SECONDS):
-    """Waits until condition() is true, and returns what it gave."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {timeout} s: {what}")
-        pause(0.005)  # between two looks; its length changes no result
-
-
 def pause(seconds):
     """Lets others go on."""
     select.select([], [], [], seconds)
-
-
-def is_running(pid):
-    """False once all threads have ended, also if init has yet to reap them."""
-    try:
-        process = os.pidfd_open(int(pid))
-    except ProcessLookupError:
-        return False
-    poll = select.poll()
-    poll.register(process, select.POLLIN)
-    try:
-        return not poll.poll(0)
-    finally:
-        os.close(process)
-
-
-def await_end(pid):
-    """Waits for the end of any process."""
-    poll_until(lambda: not is_running(pid), f"the end of {pid}")
 
 
 def daemons_of(directory):
@@ -209,12 +184,6 @@ class ProcessView:
             return self.cpu_seconds() - before < most_cpu_seconds
 
         poll_until(is_idle, "an idle process", 15.0)
-
-
-def stop(process):
-    """SIGSTOP to a child, and its effect: no thread of it runs any more."""
-    process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
 
 class Daemon(ProcessView):

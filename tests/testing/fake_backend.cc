@@ -172,7 +172,7 @@ FakeBackend::~FakeBackend() {
   if (const int alive = device_->num_live_objects(); alive != 0) {
     std::fprintf(
         stderr,
-        "FakeBackend: breach of cuda/device/backend.h: %d objects outlive "
+        "FakeBackend: breach of cuda/backend/backend.h: %d objects outlive "
         "their backend\n",
         alive);
     std::abort();

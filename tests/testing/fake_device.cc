@@ -9,14 +9,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 #include "cuda/kernels/program/augment.h"
 
 namespace datasetd {
 namespace {
 
 [[noreturn]] void Breach(const char* what) {
-  std::fprintf(stderr, "FakeBackend: breach of cuda/device/backend.h: %s\n",
+  std::fprintf(stderr, "FakeBackend: breach of cuda/backend/backend.h: %s\n",
                what);
   std::abort();
 }

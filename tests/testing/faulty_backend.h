@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "tests/testing/fault_plan.h"
 
 namespace datasetd::testing {

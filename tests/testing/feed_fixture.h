@@ -7,13 +7,13 @@
 #include <functional>
 #include <memory>
 
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "server/dataset/dataset.h"
-#include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_channel.h"
 #include "server/feed/scratch_pool.h"
 #include "server/files/mapped_file.h"
+#include "server/order/client_order.h"
 #include "tests/testing/memory_channel.h"
 
 namespace datasetd::testing {

@@ -1,4 +1,4 @@
-// The sums of a resize for the lanes of a CUDA thread: see chain_resize.h.
+// The sums of a resize for the lanes of a CUDA thread: see resize_passes.h.
 //
 // A sum starts with -0, to which adding a number gives the number's own bits.
 
@@ -15,8 +15,8 @@
 #include "base/dtype.h"
 #include "cuda/kernels/chain/block_lanes.h"
 #include "cuda/kernels/chain/chain_lanes.h"
-#include "cuda/kernels/chain/chain_resize.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/resize_passes.h"
 #include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/host_device.h"
 

@@ -12,9 +12,9 @@
 
 #include "cuda/kernels/chain/block_lanes.h"
 #include "cuda/kernels/chain/chain_lanes.h"
-#include "cuda/kernels/chain/chain_sources.h"
 #include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/chain/chain_warps.h"
+#include "cuda/kernels/chain/host_sources.h"
 #include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/chain/chain_resize.h"
+#include "cuda/kernels/chain/resize_passes.h"
 #include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/host_device.h"
 

@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "cuda/kernels/chain/chain_lanes.h"
-#include "cuda/kernels/chain/chain_resize.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/resize_passes.h"
 #include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/axis_taps.h"
 #include "cuda/kernels/math/elementary.h"

@@ -109,7 +109,7 @@ class FeistelPermutation {
   uint64_t keys_[kRounds];
 };
 
-// Two and four rounds fail tests/server/feed/sampler_quality_test.cc, six pass
+// Two and four rounds fail tests/server/order/sampler_quality_test.cc, six pass
 // it.
 using KeyedPermutation = FeistelPermutation<8>;
 

@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
-#include "server/feed/sampler.h"
+#include "server/order/sampler.h"
 
 namespace datasetd {
 namespace {

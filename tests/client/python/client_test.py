@@ -4,7 +4,7 @@ import pickle
 
 import datasetd
 import pytest
-from conftest import NUM_SAMPLES, STOP, load, loader, run_python
+from conftest import NUM_SAMPLES, load, loader, run_python
 from datasetd import _descriptions
 from datasetd._connection import library
 
@@ -78,7 +78,8 @@ def test_the_time_to_connect_is_checked(timeout):
         datasetd.connect("/nowhere", timeout=timeout)
 
 
-_CLOSES_MEANWHILE = STOP + """
+_CLOSES_MEANWHILE = """
+from tests.testing.processes import stop
 import os, signal, sys, threading
 import datasetd
 with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:

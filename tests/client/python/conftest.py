@@ -1,18 +1,21 @@
 """A private daemon on the host backend, and small datasets for it."""
 
-import inspect
 import os
 import pathlib
 import re
-import select
-import signal
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
+
+from tests.testing.processes import (  # noqa: F401
+    await_end,
+    is_running,
+    poll_until,
+    stop,
+)
 
 # Bazel names them relative to the working directory.
 for name in (
@@ -86,15 +89,6 @@ def indices_of(batches):
     return np.concatenate([np.asarray(batch.indices) for batch in batches])
 
 
-def poll_until(condition, what, timeout=30):
-    """Waits until condition() is true."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        # A pause between two looks; its length changes no result.
-        time.sleep(0.005)
-
-
 def run_python(*arguments, **options):
     """A process of Python that has ended, with what it wrote."""
     return subprocess.run(
@@ -121,48 +115,6 @@ def run_examples(page, daemon, **options):
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     return printed
-
-
-def states(pid):
-    """The states of a process's threads, apart from those that end."""
-    found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        try:
-            text = (task / "stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        found.append(text.rsplit(")", 1)[1].split()[0])
-    return found
-
-
-def is_alive(pid):
-    """False once all threads have ended, also if init has yet to reap them."""
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    poll = select.poll()
-    poll.register(process, select.POLLIN)
-    try:
-        return not poll.poll(0)
-    finally:
-        os.close(process)
-
-
-def await_end(pid):
-    poll_until(lambda: not is_alive(pid), f"the end of {pid}")
-
-
-def stop(process):
-    """SIGSTOP, and its effect: no thread of it runs any more."""
-    os.kill(process.pid, signal.SIGSTOP)
-    poll_until(lambda: set(states(process.pid)) == {"T"}, "the stop")
-
-
-# stop(), for scripts.
-STOP = "import os, pathlib, signal, time\n" + "".join(
-    map(inspect.getsource, (poll_until, states, stop))
-)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from conftest import NUM_SAMPLES
 from datasetd import transforms as T
-from datasetd._batches import held
-from datasetd._feed import feed
+from datasetd._feed import feed, feeds
 
 N = 70  # more than one call tells of
 PAIR = ["image", "mask"]
@@ -258,14 +257,9 @@ def test_every_op_runs(client, paired):
 def test_the_daemon_refuses_colour_ops_on_masks(client, paired, op):
     # As a client that does not look would send it.
     fields = {"mask": {"transforms": [op.to_message()]}}
+    message = {"dataset": paired.name, "batch_size": 1, "fields": fields}
+    options = feeds.Options(paired, message, "numpy")
     with pytest.raises(
         datasetd.InvalidArgument, match="field 'mask', transforms.*is a mask"
     ):
-        feed.Feed(
-            client._session,
-            {"dataset": paired.name, "batch_size": 1, "fields": fields},
-            "numpy",
-            (),
-            held.Held("error", "a loader"),
-            feed.Waited(),
-        )
+        feed.Feed(feeds.Feeds(options), message)

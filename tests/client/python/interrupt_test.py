@@ -92,7 +92,7 @@ def test_an_interrupted_opening_is_made_up_for(dataset, monkeypatch):
         dataset, batch_size=10, shuffle=True, seed=5, framework="numpy"
     ) as other:
         loader.load_state_dict(dict(loader.state_dict(), seed=5))
-        feed = type(loader._feeds.newest)
+        feed = type(loader._newest)
         open_feed = feed._open
 
         def interrupt(_):

@@ -234,17 +234,6 @@ def test_a_look_that_the_job_knows_of_is_not_said(dataset, tiny, unsaid):
                 next(iter(batches))
 
 
-def test_a_loop_within_a_loop(dataset, epochs):
-    with loader(dataset) as batches:
-        outer, inner = [], []
-        for batch in batches:
-            outer += batch.indices.tolist()
-            if batch.index == 3:
-                inner = rows(batches)
-        assert (outer, inner) == (epochs[0], epochs[1])
-        assert rows(batches) == epochs[2]
-
-
 def test_iterators_of_a_sampler(dataset):
     sampler = Counting()
     with loader(dataset, shuffle=False, sampler=sampler) as batches:

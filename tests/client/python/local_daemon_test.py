@@ -15,7 +15,7 @@ import pytest
 from conftest import (
     NUM_SAMPLES,
     await_end,
-    is_alive,
+    is_running,
     load,
     loader,
     poll_until,
@@ -49,11 +49,11 @@ def test_a_loader_keeps_its_daemon(data_root):
     gc.collect()
     for _ in range(3):
         assert sum(batch.num_samples for batch in batches) == NUM_SAMPLES
-    assert is_alive(pid)
+    assert is_running(pid)
     start = time.monotonic()
     del batches
     gc.collect()
-    assert not is_alive(pid)
+    assert not is_running(pid)
     assert time.monotonic() - start < KILL_SECONDS
 
 
@@ -76,7 +76,7 @@ def test_a_dataset_and_a_client_keep_their_daemon(data_root):
     assert again.list_datasets() == []
     del again
     gc.collect()
-    assert not is_alive(pid)
+    assert not is_running(pid)
 
 
 def test_garbage_of_a_cycle_ends_it_quickly(data_root):
@@ -88,7 +88,7 @@ def test_garbage_of_a_cycle_ends_it_quickly(data_root):
         del batches, ring
         start = time.monotonic()
         gc.collect()
-        assert not is_alive(pid)
+        assert not is_running(pid)
         assert time.monotonic() - start < KILL_SECONDS
 
 
@@ -116,7 +116,7 @@ def test_close_closes_the_loaders_first(data_root):
     start = time.monotonic()
     daemon.close()
     assert time.monotonic() - start < KILL_SECONDS
-    assert not is_alive(daemon.pid)
+    assert not is_running(daemon.pid)
     assert (batch.image[0] == row).all()
     for use in (lambda: next(iterator), client.status, batches.__iter__,
                 lambda: loader(dataset)):
@@ -170,7 +170,7 @@ def test_close_ends_another_threads_wait(data_root):
 
     thread = threading.Thread(target=draw)
     thread.start()
-    poll_until(batches._feeds.newest._feed.is_used, "the wait")
+    poll_until(batches._newest._feed.is_used, "the wait")
     os.kill(daemon.pid, signal.SIGCONT)
     daemon.close()
     thread.join(30)
@@ -209,7 +209,7 @@ def test_the_end_of_a_script_is_quick(data_root):
     output = process.communicate("\n", timeout=60)
     assert time.monotonic() - start < KILL_SECONDS
     assert output == ("", "") and process.returncode == 0
-    assert not is_alive(pid)
+    assert not is_running(pid)
 
 
 def test_it_ends_with_its_process(data_root):

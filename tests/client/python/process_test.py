@@ -281,7 +281,7 @@ threads = [threading.Thread(target=call, daemon=True)
            for call in (iterator.__next__, client.status)]
 for thread in threads:
     thread.start()
-feed, connection = loader._feeds.newest._feed, client._session.connection()
+feed, connection = loader._newest._feed, client._session.connection()
 while not (feed.is_used() and connection.is_used()):
     assert all(thread.is_alive() for thread in threads)
 print("ends")

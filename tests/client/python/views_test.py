@@ -94,25 +94,12 @@ def test_fields_choose_views_too(images):
         assert next(iter(loader)).keys() == ("label", "b", "a")
 
 
-def test_fetch_and_resume(images):
-    views = {"a": STRONG, "b": STRONG}
-    with make(images, views=views) as loader:
-        iterator = iter(loader)
-        next(iterator)
-        state = loader.state_dict()
-        second = next(iterator)
-        fetched = loader.fetch(second.indices.tolist(), epoch=0)
-        assert torch.equal(fetched.a, second.a)
-        assert torch.equal(fetched.b, second.b)
-        with make(images, views=views) as again:
-            again.load_state_dict(state)
-            batch = next(iter(again))
-            assert torch.equal(batch.a, second.a)
-            assert torch.equal(batch.b, second.b)
-        with make(images, views={"a": STRONG, "c": STRONG}) as other, \
-                pytest.raises(datasetd.FailedPrecondition,
-                              match="transforms_hash"):
-            other.load_state_dict(state)
+def test_fetch_has_the_views(images):
+    with make(images, views={"a": STRONG, "b": STRONG}) as loader:
+        for batch in loader:
+            fetched = loader.fetch(batch.indices.tolist(), epoch=0)
+            assert torch.equal(fetched.a, batch.a)
+            assert torch.equal(fetched.b, batch.b)
 
 
 def test_layout_by_view(images):

@@ -8,7 +8,7 @@ import threading
 
 import datasetd
 import pytest
-from conftest import STOP, load, loader, poll_until, run_python, stop
+from conftest import load, loader, poll_until, run_python, stop
 
 # A stopped daemon makes no batch, and its connections stay.
 WAIT_SCRIPT = """
@@ -157,7 +157,8 @@ def test_an_iterator_goes_on_after_a_timeout_of_its_indices(
             assert batches.state_dict()["epoch"] == 2
 
 
-_WAITS = STOP + """
+_WAITS = """
+from tests.testing.processes import stop
 import os, signal, sys
 import datasetd
 with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
@@ -216,7 +217,8 @@ def test_ctrl_c_while_the_daemon_does_not_answer(data_root, wait):
         process.wait()
 
 
-_HANDLER = STOP + """
+_HANDLER = """
+from tests.testing.processes import stop
 import os, signal, sys
 import datasetd
 with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
@@ -246,7 +248,7 @@ def test_close_ends_another_threads_wait(data_root):
         dataset = load(client, data_root)
         batches = loader(dataset, prefetch=1, name="closed")
         iterator = iter(batches)
-        is_used = batches._feeds.newest._feed.is_used
+        is_used = batches._newest._feed.is_used
         errors = []
 
         def take():

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/emulated_gpu/driver/controls.h"
-#include "tests/emulated_gpu/driver/fault_plan.h"
+#include "tests/emulated_gpu/driver/error_plan.h"
 #include "tests/emulated_gpu/driver/in_process.h"
 
 namespace datasetd::emulated_driver {
@@ -21,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(FaultTest, PlansAreParsed) {
-  FaultPlan plan;
+  ErrorPlan plan;
   ASSERT_TRUE(plan.Set("a@2=801,b@1+=2,a@3=700"));
   EXPECT_EQ(plan.Next("a"), CUDA_SUCCESS);
   EXPECT_EQ(plan.Next("a"), CUDA_ERROR_NOT_SUPPORTED);

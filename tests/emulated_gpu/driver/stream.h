@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/emulated_gpu/driver/fault_plan.h"
+#include "tests/emulated_gpu/driver/error_plan.h"
 #include "tests/emulated_gpu/driver/journal.h"
 #include "tests/emulated_gpu/driver/kernel_engine.h"
 
@@ -37,7 +37,7 @@ struct Scheduling {
   uint64_t seed = 0;
   int max_delay_us = 0;
   uint64_t num_streams = 0;
-  FaultPlan faults;
+  ErrorPlan faults;
   Journal* journal = nullptr;
   // The process ends: nothing starts any more.
   bool is_ending = false;

@@ -19,7 +19,7 @@
 #include "proto/attach_protocol.h"
 #include "proto/feed_ring.h"
 #include "server/attach/ring_channel.h"
-#include "server/feed/client_order.h"
+#include "server/order/client_order.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/feed_fixture.h"
 

@@ -411,12 +411,6 @@ def test_broken_states_are_named(open_loader, change, error, words):
 # -- Iterating --------------------------------------------------------------
 
 
-def test_epochs_follow_each_other(open_loader, golden):
-    loader = open_loader()
-    for epoch in range(3):
-        assert_same(harness.take_epoch(loader), golden[epoch])
-
-
 @pytest.mark.parametrize("prefetch", [1, 4, 30])
 def test_early_break_then_the_next_epoch(open_loader, golden, prefetch):
     loader = open_loader(prefetch=prefetch)

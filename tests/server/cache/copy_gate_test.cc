@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "gtest/gtest.h"
 
 namespace datasetd {

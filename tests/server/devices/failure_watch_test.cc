@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/dataset/device_list.h"

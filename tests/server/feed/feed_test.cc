@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "server/dataset/memory_budget.h"
 #include "server/feed/scratch_pool.h"
-#include "server/feed/weight_table.h"
+#include "server/order/weight_table.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"

@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/require.h"
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

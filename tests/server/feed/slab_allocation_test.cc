@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/device/device_failure.h"
+#include "cuda/backend/device_failure.h"
 #include "cuda/host/host_backend.h"
 #include "datasetd/v1/feed.pb.h"
 #include "gmock/gmock.h"

@@ -36,7 +36,7 @@ SourceInfo SourceOf(int num_fields) {
 }
 
 // More fields than a feed carries, which ended the daemon.
-TEST(LoadPlannerTest, EveryFieldMayHavePretransforms) {
+TEST(LoadPlanTest, EveryFieldMayHavePretransforms) {
   const int last = kMaxDatasetFields - 1;
   v1::DatasetSpec spec = NamedSpec("a");
   SetPretransforms(spec, absl::StrCat("f", last),
@@ -48,7 +48,7 @@ TEST(LoadPlannerTest, EveryFieldMayHavePretransforms) {
   EXPECT_EQ(plan->fields[last].resident.shape, (std::vector<int64_t>{2, 2, 1}));
 }
 
-TEST(LoadPlannerTest, ADatasetHasSoManyFieldsAtMost) {
+TEST(LoadPlanTest, ADatasetHasSoManyFieldsAtMost) {
   EXPECT_THAT(Plan(NamedSpec("a"), SourceOf(kMaxDatasetFields + 1)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("the source has 257 fields; a dataset has at "
@@ -64,7 +64,7 @@ SourceInfo OneField(int64_t num_samples, std::vector<int64_t> shape) {
 }
 
 // The shape of ragged images is not known before they are here.
-TEST(LoadPlannerTest, SamplesThatAreStillToComeAreNotTransformed) {
+TEST(LoadPlanTest, SamplesThatAreStillToComeAreNotTransformed) {
   SourceInfo source = SourceOf(2);
   source.is_encoded = source.is_awaited = true;
   source.fields[0].is_ragged = true;
@@ -85,7 +85,7 @@ TEST(LoadPlannerTest, SamplesThatAreStillToComeAreNotTransformed) {
 }
 
 // A chunk is read into host memory as it is.
-TEST(LoadPlannerTest, ASampleMustFitIntoItsMemory) {
+TEST(LoadPlanTest, ASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;
   const v1::DatasetSpec spec = NamedSpec("a");
@@ -100,7 +100,7 @@ TEST(LoadPlannerTest, ASampleMustFitIntoItsMemory) {
 }
 
 // The limit holds for a sample as read and as transformed: each has a buffer.
-TEST(LoadPlannerTest, BothFormsOfASampleMustFitIntoItsMemory) {
+TEST(LoadPlanTest, BothFormsOfASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;
   const auto plan = [&](int64_t height, const std::string& op) {

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/dataset/decode_budget.h"
-#include "server/readers/formats.h"
+#include "server/readers/formats/formats.h"
 #include "tests/server/readers/generated_data.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/testing/dataset_specs.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
-#include "server/readers/formats.h"
+#include "server/readers/formats/formats.h"
 
 namespace datasetd::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "server/readers/formats.h"
+#include "server/readers/formats/formats.h"
 #include "tests/server/readers/allocation_meter.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/testing/dataset_specs.h"

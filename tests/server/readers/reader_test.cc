@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/readers/formats.h"
+#include "server/readers/formats/formats.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/status_matchers.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/readers/formats.h"
+#include "server/readers/formats/formats.h"
 #include "server/readers/images/encoded_field.h"
 #include "tests/server/readers/deflate.h"
 #include "tests/server/readers/memory_file_system.h"

@@ -18,7 +18,7 @@
 #include "gtest/gtest.h"
 #include "server/cache/dataset_cache.h"
 #include "server/feed/feed_table.h"
-#include "server/readers/formats.h"
+#include "server/readers/formats/formats.h"
 #include "server/registry/dataset_registry.h"
 #include "tests/testing/dataset_specs.h"
 #include "tests/testing/fault_plan.h"

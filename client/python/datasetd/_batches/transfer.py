@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Container, List, Optional
+from typing import Any, Callable, Container, List, Optional
 
 from .._connection import library
+from . import held
 from .batch import Batch, Origin, batch_class
 from .dlpack import CUDA, HANDLE_BYTES, FieldInfo, Handle
 from .frameworks import Framework, copy_of
-from .held import Held
 
 
 class Transfer:
@@ -31,13 +31,16 @@ class Transfer:
         framework: Framework,
         fields: List[FieldInfo],
         images: Container[str],
-        held: Held,
+        copies_held: bool,
         num_slots: int,
+        warn_of_held: Callable[[int, int], None],
         is_mixture: bool = False,
     ) -> None:
+        """`copies_held`: batches are copies while the job holds many of the
+        slots, and warn_of_held() is called with the number and of how many."""
         self._framework = framework
         self._fields = fields
-        self._held = held
+        self._warn_of_held = warn_of_held
         self._num_slots = num_slots
         self._small = [
             i
@@ -53,7 +56,7 @@ class Transfer:
         self._is_small = len(self._small) == len(fields)
         if self._is_small:
             self._most_held = self._most_lent
-        elif framework.can_copy:
+        elif framework.can_copy and copies_held:
             self._most_held = held.most(num_slots)
         else:
             self._most_held = num_slots
@@ -139,7 +142,7 @@ class Transfer:
         )
         if is_copy and not self._is_small:
             # May raise; the batch is returned by the next call then.
-            self._held.warn(handle.num_held - 1, self._num_slots)
+            self._warn_of_held(handle.num_held - 1, self._num_slots)
         if has_copies and (is_copy or copied != self._all_small):
             for i in range(len(arrays)) if is_copy else self._small:
                 if not copied >> i & 1:

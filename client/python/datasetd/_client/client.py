@@ -49,17 +49,17 @@ from ..errors import FailedPrecondition, InvalidArgument, NotFound, OutOfRange
 from ..transforms._pipeline import Pipelines, pipelines_message
 from . import folders, formats, loading
 from .folders import Paths
-from .loading import Progress
+from .loading import Classes, LoadOptions, Progress
 from .progress import make_progress
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
 
 SYSTEM_ADDRESS = "/run/datasetd/datasetd.sock"
 # Samples per call.
 _EXPLAINED_AT_ONCE = 64
 
-Classes = Union[None, str, Samples, Sequence[str]]
 Device = Union[
     None, str, "torch.device", Sequence[Union[str, "torch.device"]]
 ]
@@ -109,16 +109,7 @@ class Client:
         bad_samples: str = ...,
         max_bad_samples: Optional[int] = ...,
         dry_run: Literal[False] = ...,
-        *,
-        residency: str = ...,
-        device_bytes: Optional[int] = ...,
-        part: Optional[nodes.Given] = ...,
-        part_epoch: Optional[int] = ...,
-        part_seed: int = ...,
-        private: bool = ...,
-        pin: bool = ...,
-        classes: Classes = ...,
-        ignore_other_classes: bool = ...,
+        **more: Unpack[LoadOptions],
     ) -> Dataset: ...
 
     @overload
@@ -136,15 +127,7 @@ class Client:
         max_bad_samples: Optional[int] = ...,
         *,
         dry_run: Literal[True],
-        residency: str = ...,
-        device_bytes: Optional[int] = ...,
-        part: Optional[nodes.Given] = ...,
-        part_epoch: Optional[int] = ...,
-        part_seed: int = ...,
-        private: bool = ...,
-        pin: bool = ...,
-        classes: Classes = ...,
-        ignore_other_classes: bool = ...,
+        **more: Unpack[LoadOptions],
     ) -> LoadEstimate: ...
 
     def load_dataset(

@@ -17,14 +17,17 @@ from typing import (
     Optional,
     Sequence,
     Set,
+    TypedDict,
     Union,
 )
 
 from .._arguments import absolute, device_name, encode
 from .._connection import library
 from .._connection.session import Session
+from .._datasets.subset import Samples
 from .._descriptions import fields_of, summary_of
 from .._feed.options import check_one_image, image_field, warn_of_kinds
+from .._ranks import nodes
 from .._warnings import warn
 from ..errors import Error, FailedPrecondition, InvalidArgument, NotFound
 from ..transforms._pipeline import (
@@ -41,7 +44,24 @@ _POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 0.5
 _RESIDENCIES = ("device", "pinned", "split", "auto", "mapped")
 
+Classes = Union[None, str, Samples, Sequence[str]]
 Progress = Union[bool, Callable[[Dict[str, Any]], None]]
+
+
+class LoadOptions(TypedDict, total=False):
+    """Client.load_dataset's options that have no position, for type checkers.
+    The signatures of load_dataset, datasetd.load and, where pushes have the
+    option, push_dataset name it, too."""
+
+    residency: str
+    device_bytes: Optional[int]
+    part: Optional[nodes.Given]
+    part_epoch: Optional[int]
+    part_seed: int
+    private: bool
+    pin: bool
+    classes: Classes
+    ignore_other_classes: bool
 
 
 def dataset_spec(

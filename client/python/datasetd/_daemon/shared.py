@@ -14,8 +14,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from .._arguments import checked_seconds, device_name
 from .._client import folders, formats
-from .._client.client import SYSTEM_ADDRESS, Classes, Client
+from .._client.client import SYSTEM_ADDRESS, Client
 from .._client.loading import (
+    Classes,
     Progress,
     dataset_spec,
     names_of_classes,

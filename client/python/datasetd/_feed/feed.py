@@ -7,33 +7,26 @@ import ctypes
 import threading
 import time
 import weakref
-from typing import Any, Callable, Container, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .._arguments import encode, nanoseconds
 from .._batches import dlpack, frameworks
 from .._batches.batch import Batch
-from .._batches.held import Held
 from .._batches.transfer import Transfer
 from .._connection import library as _library
 from .._connection.at_exit import close_at_exit
-from .._connection.session import Session
 from .._descriptions import dtype_of
 from .._order.groups import ClassGroups
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
 from ..errors import Closed, DeadlineExceeded, Error, FailedPrecondition
+from .feeds import Feeds
 
 _DEADLINE_EXCEEDED = 4
 # Python runs signal handlers between waits.
 _WAIT_STEP_NS = 100_000_000
 
 _addressof = ctypes.addressof
-
-
-class Waited:
-    """Time that a loader has waited for batches."""
-
-    seconds = 0.0
 
 
 class Feed:
@@ -51,19 +44,14 @@ class Feed:
 
     def __init__(
         self,
-        session: Session,
-        options: Dict[str, Any],
-        framework: str,
-        images: Container[str],
-        held: Held,
-        waited: Waited,
-        subset: "Optional[array.array[int]]" = None,
+        feeds: Feeds,
+        message: Dict[str, Any],
         weighted: Optional[Weighted] = None,
-        groups: Optional[ClassGroups] = None,
     ) -> None:
-        """Opens the feed; `options` is a FeedOptions message, `images` the
-        names of the fields that are images. `subset`, `weighted` and `groups`
-        restrict, weight and group the daemon's order. Errors as DataLoader."""
+        """Opens one of the feeds of a loader; `message` is its FeedOptions.
+        Errors as DataLoader."""
+        options = feeds.options
+        session = options.dataset._session
         self._library = library = _library.load()
         dlpack.bind(library)
         # Looked up once, since it is called for every batch.
@@ -77,7 +65,7 @@ class Feed:
         self._closed = ""  # why, once close() was called
         # send() raised: the next one begins where seek() says.
         self.needs_seek = False
-        self._waited = waited
+        self._feeds = feeds
         # Before the handle exists, since Ctrl-C may come right after.
         self._free = weakref.finalize(self, _free, library, handle)
         self._free.atexit = False
@@ -85,8 +73,10 @@ class Feed:
         info = _library.parse_answer(
             session.call_text(
                 "feed_open",
-                encode(options),
-                ctypes.byref(_arrays(subset, weighted, groups)),
+                encode(message),
+                ctypes.byref(
+                    _arrays(options.subset, weighted, options.groups)
+                ),
                 ctypes.byref(handle),
             )
         )
@@ -96,7 +86,7 @@ class Feed:
         self.transforms_hash: str = info["transforms_hash"]
         self.prefetch = int(info["prefetch"])
         self.order_capacity = int(info["order_capacity"])
-        group_size = int(options.get("group_order", {}).get("group_size", 0))
+        group_size = int(message.get("group_order", {}).get("group_size", 0))
         self.fields = [
             dlpack.FieldInfo(
                 field["name"],
@@ -113,7 +103,7 @@ class Feed:
         self.device = (kind.value, number.value)  # as of DLPack
         try:
             self._framework = frameworks.make(
-                framework, self.device, self.fields
+                options.framework, self.device, self.fields
             )
         except BaseException:
             self._free()
@@ -121,17 +111,18 @@ class Feed:
         self._transfer = Transfer(
             self._framework,
             self.fields,
-            images,
-            held,
+            options.images,
+            options.copies_held,
             self.prefetch + 2,
-            "mixture" in options,
+            feeds.warn_of_held,
+            "mixture" in message,
         )
         close_at_exit(self._free, session.address)
 
     # -- Batches ------------------------------------------------------------
 
-    def take(self, timeout: Optional[float]) -> Batch[Any]:
-        """Returns the next batch, within `timeout` seconds; None: no limit.
+    def take(self) -> Batch[Any]:
+        """Returns the next batch, within the loader's timeout.
 
         Raises DeadlineExceeded; AllSlotsHeld; DaemonGone, DaemonDraining,
         DatasetUnloaded, FeedEvicted or DeviceFailed if the feed has ended;
@@ -158,18 +149,17 @@ class Feed:
                         transfer.copied,
                         self._error_address,
                     ):
-                        self._wait(handle, timeout)
+                        self._wait(handle)
                     batch = transfer.finish(handle)
             return batch
         finally:
             if self._closed:
                 self.close()
 
-    def _wait(
-        self, handle: dlpack.Handle, timeout: Optional[float]
-    ) -> None:
+    def _wait(self, handle: dlpack.Handle) -> None:
         """Handles what the first attempt could not."""
         transfer = self._transfer
+        timeout = self._feeds.timeout
         start = time.monotonic()
         try:
             while self._error.code == _DEADLINE_EXCEEDED:
@@ -196,7 +186,7 @@ class Feed:
                     return
             raise self._error.to_exception()
         finally:
-            self._waited.seconds += time.monotonic() - start
+            self._feeds.waited_seconds += time.monotonic() - start
 
     # -- Order --------------------------------------------------------------
 
@@ -213,7 +203,7 @@ class Feed:
                 raise self._error.to_exception()
             self.needs_seek = False
 
-    def send(self, block: List[Drawn], timeout: Optional[float]) -> None:
+    def send(self, block: List[Drawn]) -> None:
         """Appends batches to a client's order.
 
         Raises InvalidArgument, OutOfRange, DeadlineExceeded if the daemon did
@@ -226,7 +216,6 @@ class Feed:
         sizes = array.array("I", [len(drawn.indices) for drawn in block])
         if self._give(
             self._library.feed_send_indices,
-            timeout,
             indices.buffer_info()[0],
             len(indices),
             sizes.buffer_info()[0],
@@ -235,11 +224,9 @@ class Feed:
             0,
         ):
             self.needs_seek = True
-            raise self._refusal("the sampler's indices", timeout)
+            raise self._refusal("the sampler's indices")
 
-    def set_weights(
-        self, weighted: Weighted, timeout: Optional[float]
-    ) -> None:
+    def set_weights(self, weighted: Weighted) -> None:
         """Draws by these weights from the next seek() on, also one to the
         present position.
 
@@ -249,21 +236,16 @@ class Feed:
         """
         if self._give(
             self._library.feed_set_weights,
-            timeout,
             weighted.weights.ctypes.data,
             len(weighted.weights),
         ):
-            raise self._refusal("the weights", timeout)
+            raise self._refusal("the weights")
 
-    def _give(
-        self,
-        function: Callable[..., int],
-        timeout: Optional[float],
-        *arguments: Any,
-    ) -> bool:
+    def _give(self, function: Callable[..., int], *arguments: Any) -> bool:
         """Calls a function of the library that waits for the daemon's answer.
         Returns true if it failed; self._error says why."""
         self.check_free()
+        timeout = self._feeds.timeout
         raised: List[BaseException] = []
         on_wait = _library.WaitFunction(
             _library.catching(lambda _: self._check_open(), raised)
@@ -286,11 +268,11 @@ class Feed:
             raise raised[0]
         return bool(failed)
 
-    def _refusal(self, what: str, timeout: Optional[float]) -> Error:
+    def _refusal(self, what: str) -> Error:
         if self._error.code == _DEADLINE_EXCEEDED:
             return DeadlineExceeded(
-                f"the daemon did not accept {what} within {timeout} s "
-                "(timeout=)"
+                f"the daemon did not accept {what} within "
+                f"{self._feeds.timeout} s (timeout=)"
             )
         return self._error.to_exception()
 

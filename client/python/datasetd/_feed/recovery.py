@@ -50,6 +50,63 @@ _NOT_QUITE_THERE = (
 )
 
 
+def described(
+    dataset: Union[Dataset, Mixture],
+) -> Dict[str, Dict[str, Any]]:
+    """Returns the messages of the daemon's datasets of these names, as far as
+    they are known."""
+    try:
+        response = dataset._session.call("ListDatasets")
+    except Error:
+        return {}
+    names = {one.name for one in dataset._datasets_in_use()}
+    return {
+        message["name"]: dict(message)
+        for message in response["datasets"]
+        if message["name"] in names
+    }
+
+
+def check_replaced(
+    whole: Union[Dataset, Mixture], content_hash: Optional[str] = None
+) -> None:
+    """Raises FailedPrecondition if the daemon's datasets have other samples
+    than the Datasets, whose length, classes and indices a loader uses.
+    `content_hash` is that of a feed; None: the daemon is asked."""
+    is_known = content_hash is not None and isinstance(whole, Dataset)
+    messages = {} if is_known else described(whole)
+    for dataset in whole._datasets_in_use():
+        name, ours = dataset.name, dataset.content_hash
+        found = messages.get(name, {}).get("content_hash", "")
+        if is_known:
+            found = content_hash
+        # A Dataset that is described while it is loading has no hash yet.
+        if ours and found and found != ours:
+            raise FailedPrecondition(
+                f"dataset '{name}' was replaced by other samples since this "
+                f"Dataset was made: call get_dataset({name!r}) and make its "
+                f"subsets and loaders again (content_hash {found}, was {ours})"
+            )
+
+
+def is_yet_to_come(
+    dataset: Union[Dataset, Mixture],
+    error: Error,
+    connection: Optional[Connection],
+) -> bool:
+    """True if no feed can be opened because another daemon than that of
+    `connection`, which another loader has found, does not have the dataset yet;
+    from its own it was unloaded."""
+    if connection is dataset._session.connection():
+        return False
+    if isinstance(error, FailedPrecondition):
+        return any(
+            message.get("state") == "DATASET_STATE_LOADING"
+            for message in described(dataset).values()
+        )
+    return isinstance(error, NotFound)
+
+
 class Recovery:
     """Implements `reconnect` of loaders, for at most `seconds`."""
 

@@ -57,17 +57,17 @@ class EpochIterator(Iterator[Batch[Any]]):
         if feed.queue is not None:
             feed.queue.top_up(feed.send)
             return self._of_sampler(feed)
-        if feed.position[0] != self.epoch:
+        if feed.position.epoch != self.epoch:
             self.is_done = True
             raise StopIteration
         batch = feed.take()
         self._loader._move(feed)
-        self.is_done = feed.position[0] != self.epoch
+        self.is_done = feed.position.epoch != self.epoch
         return batch
 
     def _first(self) -> Batch[Any]:
         feed = self._loader._next_feed()
-        epoch, index = feed.position
+        epoch, index = feed.position[:2]
         if feed.queue is not None:
             # An error that the sampler raises belongs to this epoch, too.
             self._begin(feed, epoch, index)
@@ -78,7 +78,7 @@ class EpochIterator(Iterator[Batch[Any]]):
             raise StopIteration
         batch = feed.take()
         self._begin(feed, epoch, index)
-        self.is_done = feed.position[0] != epoch
+        self.is_done = feed.position.epoch != epoch
         return batch
 
     def _begin(self, feed: ReconnectingFeed, epoch: int, index: int) -> None:
@@ -94,8 +94,9 @@ class EpochIterator(Iterator[Batch[Any]]):
         if not feed.queue.has_more():
             self.is_done = True
             raise StopIteration
+        batch = feed.take()
         self._loader._move(feed)
-        return feed.take()
+        return batch
 
     def __len__(self) -> int:
         """Batches left; of a sampler's, according to that."""
@@ -104,14 +105,14 @@ class EpochIterator(Iterator[Batch[Any]]):
             return 0
         if feed is None:
             return self._loader._num_left()
-        epoch, index = feed.position
+        epoch, index = feed.position[:2]
         return max(0, len(feed) - (index if epoch == self.epoch else len(feed)))
 
     def __del__(self) -> None:
         feed = self._feed
         if feed is None or self.is_done:
             return
-        if feed.position == (self.epoch, self._first_index + 1):
+        if feed.position[:2] == (self.epoch, self._first_index + 1):
             self._loader._look(self.epoch)
 
     def __reduce__(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""JobLoader: iterates over the epochs of an open job."""
+"""JobLoader: iterates over the epochs of a loader."""
 
 from __future__ import annotations
 
@@ -20,28 +20,23 @@ from typing import (
 from .._arguments import checked_int, loader_timeout
 from .._attributes import Fixed
 from .._batches.batch import ArrayT, Batch
-from .._datasets.parts import whole_name
-from .._feed.reconnecting_feed import Job, ReconnectingFeed
+from .._feed.feeds import Feeds
+from .._feed.reconnecting_feed import BatchPosition, ReconnectingFeed
 from .._order.weights import Weights
-from .._ranks.agreement import Agreement
-from .._warnings import warn_once
 from ..errors import FailedPrecondition, InvalidArgument
-from . import accelerate, benchmark, torch_loader
-from .collective import Collective
+from . import accelerate, benchmark, collective, torch_loader
 from .epochs import EpochIterator
-from .feeds import Feeds
-from .job_order import JobOrder
-from .next_epoch import NextEpoch
+from .feeds import fetch, indices, next_feed, peek
+from .order import Order
+from .position import Position
 from .resume import (
     ORDER_KEYS,
     VERSION,
-    batches_per_epoch,
     check_state,
     checked_order_state,
     checked_position,
 )
 from .samplers import LoaderBatchSampler, LoaderSampler
-from .share import Share
 
 if TYPE_CHECKING:
     import torch
@@ -76,35 +71,21 @@ class JobLoader(Fixed, Generic[ArrayT]):
     multiprocessing_context = None
     collate_fn = staticmethod(_make_no_batch)
 
-    def __init__(
-        self,
-        job: Job,
-        share: Share,
-        order: JobOrder,
-        feeds: Feeds,
-        generator: Any,
-    ) -> None:
+    def __init__(self, feeds: Feeds, order: Order, generator: Any) -> None:
         """`generator` is that of the seed."""
         self.generator = generator
         self.batch_size = order.batch_size
         self.shuffle = order.shuffle
         self.drop_last = order.drop_last
-        self._job = job
-        self._share = share
-        self._order = order
         self._feeds = feeds
-        self._start = NextEpoch()
-        # The epoch of an iterator that was dropped after its first batch.
-        self._looked_at: Optional[int] = None
-        self._is_wrapped = False  # by as_torch()
-        agreement = Agreement(
-            whole_name(job.dataset.name), job.options["name"]
-        )
-        self._collective = Collective(
-            share, order, feeds, self._start, agreement, job.dataset.name
-        )
-        self._collective.warn_of_share()
+        self._order = order
+        self._position = Position(ReconnectingFeed(feeds, order.new_queue()))
+        collective.warn_of_share(order, self._newest.num_samples)
         self._is_made = True
+
+    @property
+    def _newest(self) -> ReconnectingFeed:
+        return self._position.newest
 
     # -- Iterating ------------------------------------------------------------
 
@@ -113,38 +94,33 @@ class JobLoader(Fixed, Generic[ArrayT]):
 
         Raises TypeError if a sampler does not know its length.
         """
-        self._collective.follow()
-        if self._order.partition is not None:
-            return len(self._order.partition)
-        feed = self._feeds.newest
-        if feed.queue is not None:
-            return len(feed)
-        return self._num_batches(self._num_positions())
+        self._follow()
+        order = self._order
+        if order.partition is not None:
+            return order.num_batches(
+                order.partition.num_rows * order.ranks.world_size
+            )
+        if order.given is not None:
+            return len(self._newest)
+        return order.num_batches(self._num_positions())
 
     def _num_positions(self) -> int:
         """Returns the samples of the daemon's order in an epoch, or groups."""
-        return self._order.num_positions(self.num_samples)
-
-    def _num_batches(self, num_positions: int) -> int:
-        """Returns this rank's batches of the last `num_positions` of an epoch.
-        REQUIRES: the daemon makes the order."""
-        return batches_per_epoch(
-            num_positions,
-            self.batch_size,
-            self.world_size,
-            self.drop_last,
-            0 if self._order.pad else self.rank,
-        )
+        return self._order.num_positions(self._newest.num_samples)
 
     def __iter__(self) -> Iterator[Batch[ArrayT]]:
-        self._feeds.newest.check_free()
+        self._newest.check_free()
         batches = EpochIterator(self)
         return accelerate.watch(self, benchmark.watch(self, batches))
 
+    def _follow(self) -> None:
+        """Takes the ranks of the job until they are fixed."""
+        collective.follow(self._order, self._feeds, self._position)
+
     def _settle(self) -> None:
         """Determines the next epoch."""
-        self._feeds.newest.check_free()
-        self._collective.settle()
+        self._newest.check_free()
+        collective.settle(self._order, self._feeds, self._position)
 
     # See Epochs.
 
@@ -153,41 +129,28 @@ class JobLoader(Fixed, Generic[ArrayT]):
         identity = self._identity()
         if not self._order.pad:
             identity["pad"] = False
-        if self._start.weighted is not None:
-            identity["weights"] = self._start.weighted.hash
-        self._collective.check(identity, self._start.position()[0])
-        return self._feeds.next_feed(self._start)
+        weighted = self._position.next.weighted
+        if weighted is not None:
+            identity["weights"] = weighted.hash
+        collective.check(self._order, self._position, identity)
+        return next_feed(self._feeds, self._order, self._position)
 
     def _begin(self, feed: ReconnectingFeed, epoch: int) -> None:
-        self._start.begin(epoch)
-        self._feeds.begin(feed)
-        self._collective.begin(epoch)
-        self._collective.compare_samples(feed)
-        looked_at, self._looked_at = self._looked_at, None
-        # A framework may take one batch of each epoch on purpose.
-        is_meant = self._is_wrapped and not self._is_random()
-        if looked_at is not None and not is_meant:
-            warn_once(
-                "look",
-                f"the iterator of epoch {looked_at} was dropped after its "
-                f"first batch, and epoch {epoch} begins: every iter() that "
-                "returns a batch begins an epoch, as in next(iter(loader)). To "
-                "look at a batch use loader.peek(), which begins none; "
-                "set_epoch() sets the next epoch",
-            )
+        self._position.begin(feed, epoch)
+        collective.compare_samples(self._order, feed)
 
     def _move(self, feed: ReconnectingFeed) -> None:
-        self._feeds.move(feed)
+        self._position.reached = feed.position
 
     def _num_left(self) -> int:
-        index = self._start.position()[1]
+        start = self._position.next
         if not self._order.is_global:
-            return len(self) - index
-        num_left = self._num_positions() - self._start.first_position
-        return self._num_batches(num_left) - index
+            return len(self) - start.batch
+        num_left = self._num_positions() - start.first_position
+        return self._order.num_batches(num_left) - start.batch
 
     def _look(self, epoch: int) -> None:
-        self._looked_at = epoch
+        self._position.looked_at = epoch
 
     def peek(self) -> Batch[ArrayT]:
         """Returns the first batch of the next epoch.
@@ -199,7 +162,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         immediately. Raises OutOfRange if the next epoch has no batches.
         """
         self._settle()
-        return self._feeds.peek(self._start)
+        return peek(self._feeds, self._order, self._position)
 
     def set_epoch(self, epoch: int) -> None:
         """Makes `epoch` the next one.
@@ -207,17 +170,16 @@ class JobLoader(Fixed, Generic[ArrayT]):
         A loaded position within the same epoch is kept.
         """
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
-        self._looked_at = None
-        self._feeds.forget_peeked()
+        self._position.looked_at = None
         self._order.tell_sampler(number)
-        self._start.request(number)
+        self._position.request(number)
 
     def _follow_epoch(self, epoch: int) -> None:
         """Like set_epoch(), for a framework that may count from the start of
         its process: only moves the loader forward."""
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
-        self._looked_at = None
-        if number > self._start.position()[0]:
+        self._position.looked_at = None
+        if number > self._position.next.epoch:
             self.set_epoch(number)
 
     def set_weights(self, weights: Weights) -> None:
@@ -240,19 +202,21 @@ class JobLoader(Fixed, Generic[ArrayT]):
         has those before. FailedPrecondition if it was made without weights, or
         with partition.
         """
-        self._feeds.newest.check_free()
+        self._newest.check_free()
         if self._order.weighted is None:
             raise FailedPrecondition(
                 "set_weights: this loader does not draw by weights: pass "
                 "weights= when it is made (equal ones are allowed)"
             )
-        if self._order.partition is not None:
+        if self._order.node is not None:
             raise FailedPrecondition(
                 "set_weights: with partition= the nodes agree on the weights "
                 "once: make another loader"
             )
         weighted = self._order.weights_of(weights)
-        self._feeds.set_weights(weighted)
+        self._newest.set_weights(weighted)
+        self._feeds.weighted = weighted
+        self._position.peeked = None
         self._order.weigh(weighted)
 
     def fetch(
@@ -267,8 +231,8 @@ class JobLoader(Fixed, Generic[ArrayT]):
         change.
         """
         if epoch is None:
-            epoch = max(self._start.last_epoch, 0)
-        return self._feeds.fetch(indices, epoch)
+            epoch = max(self._position.last_epoch, 0)
+        return fetch(self._feeds, self._newest.device, indices, epoch)
 
     # -- State ----------------------------------------------------------------
 
@@ -278,35 +242,31 @@ class JobLoader(Fixed, Generic[ArrayT]):
 
         Contains plain values, the same for all ranks.
         """
-        self._collective.follow()
-        progress = self._feeds.progress
-        position, first = progress.position, progress.first_position
-        order, weighted = progress.order_state, progress.weighted
-        asked_for = self._start.asked_for()
-        if asked_for is not None:
-            position, first = asked_for, self._start.first_position
-            order = self._start.order_state or {}
-            weighted = self._start.weighted
+        self._follow()
+        order, position = self._order, self._position.present
         # The keys are those of every state of the job: torch.distributed.
         # checkpoint loads only the keys that a new loader's state has.
         state: Dict[str, Any] = {
             "version": VERSION,
             **self._identity(),
-            "epoch": position[0],
-            "batch": position[1],
-            "first_position": first,
+            "epoch": position.epoch,
+            "batch": position.batch,
+            "first_position": position.first_position,
         }
-        if self._order.can_change_weights():
+        if order.can_change_weights():
             state["next_weights"] = state["weights"]
-            if weighted is not None and (position[1] or first):
-                state["weights"] = weighted.hash
-        queue = self._feeds.current.queue
-        if queue is not None and self._order.is_given:
-            state.update({key: order.get(key) for key in ORDER_KEYS})
-            if "sampler_state" not in order and state["batch"] == 0:
+            if position.weighted is not None and (
+                position.batch or position.first_position
+            ):
+                state["weights"] = position.weighted.hash
+        queue = self._newest.queue
+        if queue is not None:
+            known = position.order_state or {}
+            state.update({key: known.get(key) for key in ORDER_KEYS})
+            if "sampler_state" not in known and not position.batch:
                 state["sampler_state"] = queue.order.present_state()
-            state["sampler_epoch"] = order.get(
-                "sampler_epoch", self._order.sampler_epoch()
+            state["sampler_epoch"] = known.get(
+                "sampler_epoch", order.sampler_epoch()
             )
         return state
 
@@ -321,110 +281,103 @@ class JobLoader(Fixed, Generic[ArrayT]):
         may differ only at batch 0. The first batch checks that a sampler yields
         the same indices.
         """
-        self._collective.follow()
+        self._follow()
+        order = self._order
         identity = self._identity()
         check_state(state)
-        if not self._share.has_seed and "seed" in state:
+        if not order.has_seed and "seed" in state:
             identity["seed"] = checked_int(
                 "state_dict: seed", state["seed"], 0, 2**64 - 1
             )
-        queue = self._feeds.newest.queue
-        grouping = self._order.grouping
         group_size = state.get("group_size")
-        if grouping.size is None and group_size is not None:
+        if order.group_size is None and group_size is not None:
             identity["group_size"] = checked_int(
                 "state_dict: group_size", group_size, 1, 2**32 - 1
             )
         weighted = None
-        if self._order.can_change_weights():
+        if order.can_change_weights():
             # A state of a version before has one hash.
             state = {"next_weights": state.get("weights"), **state}
             identity["next_weights"] = identity["weights"]
             if state.get("batch") or state.get("first_position"):
-                weighted = self._order.weighted_by(state.get("weights"))
+                weighted = order.weighted_by(state.get("weights"))
                 if weighted is not None:
                     identity["weights"] = weighted.hash
-        position, first = checked_position(
+        epoch, index, first = checked_position(
             state,
             identity,
-            self._num_positions() if self._order.is_global else None,
+            self._num_positions() if order.is_global else None,
         )
         # A state of a version before does not say what the sampler was told.
-        told = state.get("sampler_epoch", position[0])
+        told = state.get("sampler_epoch", epoch)
         if told is not None:
             told = checked_int("state_dict: sampler_epoch", told, 0, 2**63 - 1)
         order_state = None
-        if queue is not None and self._order.is_given:
-            order_state = checked_order_state(state, position[1])
-        if not self._order.pad:
-            epoch, index = position
-            if index >= self._num_batches(self._num_positions() - first):
-                # Other ranks have more batches: what is left, is theirs.
-                first += index * self.batch_size * self.world_size
-                position = epoch, 0
-        self._collective.set_seed(identity["seed"])
-        self._share.keep_seed()
-        self._looked_at = None
-        self._feeds.forget_peeked()
+        if order.given is not None:
+            order_state = checked_order_state(state, index)
+        if not order.pad and index >= order.num_batches(
+            self._num_positions() - first
+        ):
+            # Other ranks have more batches: what is left, is theirs.
+            first += index * self.batch_size * self.world_size
+            index = 0
+        collective.set_seed(
+            order, self._feeds, self._position, identity["seed"]
+        )
+        order.keep_seed()
         if told is not None:
-            self._order.tell_sampler(told)
-        grouping.size = identity.get("group_size", grouping.size)
-        self._start.load(position, first, order_state, weighted)
+            order.tell_sampler(told)
+        order.group_size = identity.get("group_size", order.group_size)
+        self._position.looked_at = None
+        self._position.load(
+            BatchPosition(epoch, index, first, order_state, weighted)
+        )
 
     def _identity(self) -> Dict[str, Any]:
-        """Returns the values that must be equal to resume from a state."""
-        return {
-            "content_hash": self.content_hash,
-            "seed": self.seed,
-            "batch_size": self._order.batch_size,
-            "drop_last": self._order.drop_last,
-            "sampler": self._order.kind,
-            "world_size": self.world_size,
-            "transforms_hash": self.transforms_hash,
-            **self._order.identity(),
-        }
+        return self._order.identity(self._newest)
 
     # -- What it is -----------------------------------------------------------
 
     @property
     def rank(self) -> int:
-        return self._share.ranks.rank
+        return self._order.ranks.rank
 
     @property
     def world_size(self) -> int:
-        return self._share.ranks.world_size
+        return self._order.ranks.world_size
 
     @property
     def seed(self) -> int:
-        return self._share.seed
+        return self._order.seed
 
     @property
     def content_hash(self) -> str:
         """Hash of the dataset's samples, independent of paths and device."""
-        return self._feeds.newest.content_hash
+        return self._newest.content_hash
 
     @property
     def transforms_hash(self) -> str:
-        return self._feeds.newest.transforms_hash
+        return self._newest.transforms_hash
 
     @property
     def prefetch(self) -> int:
         """Batches produced ahead."""
-        return self._feeds.newest.prefetch
+        return self._newest.prefetch
 
     @property
     def num_samples(self) -> int:
         """Samples in the dataset, subset or mixture, over all ranks and
         nodes."""
+        if self._order.node is not None:
+            self._follow()
         if self._order.partition is not None:
-            self._collective.follow()
             return self._order.partition.total
-        return self._feeds.newest.num_samples
+        return self._newest.num_samples
 
     @property
     def waited_seconds(self) -> float:
         """Seconds that this process has waited for batches."""
-        return self._job.waited.seconds
+        return self._feeds.waited_seconds
 
     # -- For others -----------------------------------------------------------
 
@@ -432,21 +385,21 @@ class JobLoader(Fixed, Generic[ArrayT]):
     def sampler(self) -> Any:
         """The sampler that was passed; else an object with the length of this
         rank's order that iterates over its indices in the next epoch."""
-        sampler, batch_sampler = self._order.given
-        if sampler is not None:
-            return sampler
-        if batch_sampler is not None:
-            return getattr(batch_sampler, "sampler", None)
-        return LoaderSampler(self)
+        given = self._order.given
+        if given is None:
+            return LoaderSampler(self)
+        if given.sampler is not None:
+            return given.sampler
+        return getattr(given.batch_sampler, "sampler", None)
 
     @property
     def batch_sampler(self) -> Any:
         """The batch sampler that was passed; else an object that yields the
         lists of indices of this rank's batches in the next epoch."""
-        _, batch_sampler = self._order.given
-        if batch_sampler is not None:
-            return batch_sampler
-        return LoaderBatchSampler(self)
+        given = self._order.given
+        if given is None or given.batch_sampler is None:
+            return LoaderBatchSampler(self)
+        return given.batch_sampler
 
     def _instead_of_setting(self, name: str) -> str:
         parameters = (
@@ -469,69 +422,42 @@ class JobLoader(Fixed, Generic[ArrayT]):
         """iter() without the first `count` batches, which are not produced."""
         if not count:
             return iter(self)
-        self._collective.settle()
-        self._feeds.forget_peeked()
-        if self._start.order_state is not None:
+        collective.settle(self._order, self._feeds, self._position)
+        start = self._position.next
+        if start.order_state is not None:
             raise FailedPrecondition(
                 "skip_first_batches: load_state_dict() has set the position in "
                 "the sampler's order: no batches can be skipped from there"
             )
-        epoch, index = self._start.position()
-        is_left = self._order.is_given or count < self._num_left()
-        self._start.load(
-            (epoch, index + count),
-            self._start.first_position,
-            None,
-            self._start.weighted,
-        )
-        if not is_left:
-            self._start.skip(epoch)
-            return iter(())
-        return iter(self)
+        if self._order.given is not None or count < self._num_left():
+            self._position.load(start._replace(batch=start.batch + count))
+            return iter(self)
+        self._position.load(BatchPosition(start.epoch + 1, 0))
+        return iter(())
 
     def _is_random(self) -> bool:
         return self._order.is_random
 
     def _has_partition(self) -> bool:
-        return self._order.partition is not None
+        return self._order.node is not None
 
     def _num_padding(self) -> int:
         """Returns how many samples the next epoch repeats, over all ranks."""
-        self._collective.follow()
-        order = self._order
-        if order.weighted or order.draws_windows:
-            return 0
-        if order.partition is not None:
-            return order.partition.num_padding_of_all()
-        if (
-            order.drop_last
-            or order.groups
-            or not order.pad
-            or order.is_given
-        ):
-            return 0
-        first = self._start.first_position
-        return -(self._num_positions() - first) % self.world_size
+        self._follow()
+        first = self._position.next.first_position
+        return self._order.num_padding(self._num_positions() - first)
 
     def _num_rows(self) -> int:
         """Returns the rows of this rank in a whole epoch, before batches are
         dropped."""
-        self._collective.follow()
-        partition = self._order.partition
-        if partition is not None:
-            return partition.num_rows
-        positions, (rank, size) = self._num_positions(), self._share.ranks
-        rows = self._order.grouping.num_rows
-        if self.drop_last:
-            return positions // size * rows
-        rest = 0 if self._order.pad else rank
-        return -(-max(0, positions - rest) // size) * rows
+        self._follow()
+        return self._order.num_own_rows(self._num_positions())
 
     def _next_indices(self) -> Iterator[List[Any]]:
         """Yields the sample indices of the batches of the next epoch, without
         beginning it; those of groups as lists."""
         self._settle()
-        return self._feeds.indices(self._start)
+        return indices(self._feeds, self._order, self._position.next)
 
     def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
         """Returns a torch.utils.data.DataLoader over this loader's batches.
@@ -543,7 +469,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         rank's share, and no framework divides them again. skip_first_batches
         of Accelerate takes no time.
         """
-        self._is_wrapped = True
+        self._position.are_looks_meant = not self._is_random()
         return torch_loader.make(self)
 
     # -- Life -----------------------------------------------------------------
@@ -551,11 +477,11 @@ class JobLoader(Fixed, Generic[ArrayT]):
     @property
     def timeout(self) -> Optional[float]:
         """Timeout in seconds; 0: no limit. May be set."""
-        return self._job.timeout or 0
+        return self._feeds.timeout or 0
 
     @timeout.setter
     def timeout(self, seconds: Optional[float]) -> None:
-        self._feeds.set_timeout(loader_timeout(seconds))
+        self._feeds.timeout = loader_timeout(seconds)
 
     def close(self) -> None:
         """Ends all iterators. Batches that are still held stay valid."""
@@ -574,7 +500,7 @@ class JobLoader(Fixed, Generic[ArrayT]):
         )
 
     def __repr__(self) -> str:
-        batches = self._order.description(self._feeds.newest.num_batches)
+        batches = self._order.description(self._newest.num_batches)
         seed = f"seed={self.seed}, " if self.seed or self.shuffle else ""
         share = (
             f"rank {self.rank} of {self.world_size}, "
@@ -582,6 +508,6 @@ class JobLoader(Fixed, Generic[ArrayT]):
             else ""
         )
         return (
-            f"datasetd.DataLoader({self._job.dataset.name!r}, "
+            f"datasetd.DataLoader({self._order.dataset.name!r}, "
             f"batch_size={self.batch_size}, {seed}{share}{batches})"
         )

@@ -10,50 +10,89 @@ from typing import (
     Literal,
     Mapping,
     Optional,
+    TypedDict,
     Union,
     overload,
 )
 
 from .._arguments import checked_int, loader_timeout
-from .._batches import frameworks
+from .._batches import frameworks, held
 from .._batches.batch import ArrayT
-from .._batches.held import Held
 from .._datasets.dataset import Dataset
 from .._datasets.mixture import Mixture
 from .._datasets.subset import Samples
+from .._feed.feeds import Feeds, Options
 from .._feed.options import FieldNames, Layout
-from .._feed.reconnecting_feed import Job
 from .._order.groups import GroupBy
+from .._order.sampling import Given
 from .._order.weights import Weights
 from .._order.windows import GivenWindows, as_windows
 from .._ranks import nodes
-from .._ranks.ranks import Number
+from .._ranks.ranks import Number, resolve
 from ..errors import InvalidArgument
 from ..transforms._pipeline import Pipelines
 from . import torch_arguments as _torch_arguments
-from .arguments import (
+from .balanced import classes_of
+from .job_loader import JobLoader
+from .options import (
     check_mixture,
+    check_order,
     check_valid,
     check_windows,
-    chosen_subset,
     dataset_of,
     feed_options,
     loader_device,
     reconnect_seconds,
 )
-from .balanced import classes_of
-from .feeds import Feeds
-from .job_loader import JobLoader
-from .job_order import JobOrder
-from .share import Share
+from .order import Order
 
 if TYPE_CHECKING:
     import numpy
     import torch
+    from typing_extensions import Unpack
 
 BatchSampler = Iterable[Iterable[int]]
 Device = Union[None, str, "torch.device"]
 Source = Union[Samples, Mixture]
+
+
+class LoaderOptions(TypedDict, total=False):
+    """DataLoader's keyword arguments, but for `framework`, for type
+    checkers."""
+
+    seed: Optional[int]
+    generator: Any
+    drop_last: bool
+    pad: bool
+    rank: Number
+    world_size: Number
+    partition: Optional[nodes.Given]
+    prefetch: Optional[int]
+    transforms: Pipelines
+    layout: Layout
+    weights: Optional[Weights]
+    group_size: Optional[int]
+    group_by: Optional[GroupBy]
+    windows: GivenWindows
+    subset: Optional[Iterable[int]]
+    fields: FieldNames
+    views: Optional[Mapping[str, Pipelines]]
+    on_held: str
+    device: Device
+    with_valid: bool
+    name: str
+    timeout: Optional[float]
+    reconnect: Union[bool, float]
+    # Of torch's DataLoader.
+    num_workers: int
+    persistent_workers: Any
+    prefetch_factor: Any
+    pin_memory: Any
+    pin_memory_device: Any
+    multiprocessing_context: Any
+    in_order: bool
+    collate_fn: Any
+    worker_init_fn: Any
 
 
 class DataLoader(JobLoader[ArrayT]):
@@ -238,31 +277,8 @@ class DataLoader(JobLoader[ArrayT]):
         sampler: Optional[Iterable[int]] = ...,
         batch_sampler: Optional[BatchSampler] = ...,
         *,
-        seed: Optional[int] = ...,
-        generator: Any = ...,
-        drop_last: bool = ...,
-        pad: bool = ...,
-        rank: Number = ...,
-        world_size: Number = ...,
-        partition: Optional[nodes.Given] = ...,
-        prefetch: Optional[int] = ...,
-        transforms: Pipelines = ...,
-        layout: Layout = ...,
         framework: Literal[None, "torch"] = ...,
-        weights: Optional[Weights] = ...,
-        group_size: Optional[int] = ...,
-        group_by: Optional[GroupBy] = ...,
-        windows: GivenWindows = ...,
-        subset: Optional[Iterable[int]] = ...,
-        fields: FieldNames = ...,
-        views: Optional[Mapping[str, Pipelines]] = ...,
-        on_held: str = ...,
-        device: Device = ...,
-        with_valid: bool = ...,
-        name: str = ...,
-        timeout: Optional[float] = ...,
-        reconnect: Union[bool, float] = ...,
-        **torch_arguments: Any,
+        **options: Unpack[LoaderOptions],
     ) -> None: ...
 
     @overload
@@ -274,31 +290,8 @@ class DataLoader(JobLoader[ArrayT]):
         sampler: Optional[Iterable[int]] = ...,
         batch_sampler: Optional[BatchSampler] = ...,
         *,
-        seed: Optional[int] = ...,
-        generator: Any = ...,
-        drop_last: bool = ...,
-        pad: bool = ...,
-        rank: Number = ...,
-        world_size: Number = ...,
-        partition: Optional[nodes.Given] = ...,
-        prefetch: Optional[int] = ...,
-        transforms: Pipelines = ...,
-        layout: Layout = ...,
         framework: Literal["numpy"],
-        weights: Optional[Weights] = ...,
-        group_size: Optional[int] = ...,
-        group_by: Optional[GroupBy] = ...,
-        windows: GivenWindows = ...,
-        subset: Optional[Iterable[int]] = ...,
-        fields: FieldNames = ...,
-        views: Optional[Mapping[str, Pipelines]] = ...,
-        on_held: str = ...,
-        device: Device = ...,
-        with_valid: bool = ...,
-        name: str = ...,
-        timeout: Optional[float] = ...,
-        reconnect: Union[bool, float] = ...,
-        **torch_arguments: Any,
+        **options: Unpack[LoaderOptions],
     ) -> None: ...
 
     @overload
@@ -310,31 +303,8 @@ class DataLoader(JobLoader[ArrayT]):
         sampler: Optional[Iterable[int]] = ...,
         batch_sampler: Optional[BatchSampler] = ...,
         *,
-        seed: Optional[int] = ...,
-        generator: Any = ...,
-        drop_last: bool = ...,
-        pad: bool = ...,
-        rank: Number = ...,
-        world_size: Number = ...,
-        partition: Optional[nodes.Given] = ...,
-        prefetch: Optional[int] = ...,
-        transforms: Pipelines = ...,
-        layout: Layout = ...,
         framework: str,
-        weights: Optional[Weights] = ...,
-        group_size: Optional[int] = ...,
-        group_by: Optional[GroupBy] = ...,
-        windows: GivenWindows = ...,
-        subset: Optional[Iterable[int]] = ...,
-        fields: FieldNames = ...,
-        views: Optional[Mapping[str, Pipelines]] = ...,
-        on_held: str = ...,
-        device: Device = ...,
-        with_valid: bool = ...,
-        name: str = ...,
-        timeout: Optional[float] = ...,
-        reconnect: Union[bool, float] = ...,
-        **torch_arguments: Any,
+        **options: Unpack[LoaderOptions],
     ) -> None: ...
 
     def __init__(
@@ -387,22 +357,22 @@ class DataLoader(JobLoader[ArrayT]):
                 2**31 - 1,
             )
         shuffle, drop_last, pad = bool(shuffle), bool(drop_last), bool(pad)
-        share = Share(rank, world_size)
+        resolve(rank, world_size)
         framework = frameworks.resolve(framework)
         if not isinstance(name, str):
             raise InvalidArgument(f"name={name!r}; expected a str")
-        subset = chosen_subset(
-            own_subset,
-            sampler,
-            batch_sampler,
-            weights,
-            subset,
-            shuffle,
-            drop_last,
-            pad,
-            partition,
-            group_size,
-            group_by,
+        check_order(
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            pad=pad,
+            weights=weights,
+            partition=partition,
+            group_size=group_size,
+            group_by=group_by,
+            subset=subset,
+            own_subset=own_subset,
         )
         check_mixture(
             whole,
@@ -413,12 +383,15 @@ class DataLoader(JobLoader[ArrayT]):
             partition=partition,
             group_size=group_size,
         )
+        is_given = sampler is not None or batch_sampler is not None
+        if subset is None and not is_given:
+            subset = own_subset
         cut = None if windows is None else as_windows(windows)
         if cut is not None:
             check_windows(
                 cut,
                 whole,
-                is_given=sampler is not None or batch_sampler is not None,
+                is_given=is_given,
                 shuffle=shuffle,
                 subset=subset is not None or own_subset is not None,
                 weights=weights is not None,
@@ -426,52 +399,59 @@ class DataLoader(JobLoader[ArrayT]):
                 group_size=group_size is not None,
                 views=views is not None,
             )
-        held = Held(on_held, f"a loader of dataset '{whole.name}'")
+        copies_held = held.makes_copies(on_held)
         if seed is not None and generator is not None:
             raise InvalidArgument("seed= and generator= exclude each other")
-        options, images = feed_options(
+        message, images = feed_options(
             whole, name, fields, views, transforms, layout, prefetch, cut
         )
-        options["device"] = loader_device(whole, device)
+        message["device"] = loader_device(whole, device)
         if with_valid:
-            check_valid(options.get("field_names"), whole)
+            check_valid(message.get("field_names"), whole)
         if cut is not None and cut.are_documents:
             assert isinstance(whole, Dataset)
             subset = cut.first_steps(whole.column)
-        order = JobOrder(
-            whole, subset, batch_size, shuffle, drop_last, pad, cut
+        order = Order(
+            whole,
+            subset,
+            batch_size,
+            shuffle,
+            drop_last,
+            pad,
+            (rank, world_size),
+            name,
+            cut,
         )
         if weights is not None:
             order.weigh(order.weights_of(weights))
         if partition is not None:
             order.divide(partition)
-        if sampler is not None or batch_sampler is not None:
-            order.take(sampler, batch_sampler, own_subset, group_size)
+        if is_given:
+            given = Given(sampler, batch_sampler, own_subset)
+            order.take(given, group_size)
         elif group_size is not None and isinstance(whole, Dataset):
             order.group(
                 group_size, classes_of(group_by, whole, order.samples)
             )
-        options.update(order.feed_options())
+        order.new_queue()  # checks the batches' sizes
         timeout = loader_timeout(timeout)
         seconds = reconnect_seconds(reconnect)
         # After the other checks, so that a mistake draws nothing.
-        share.choose_seed(seed, generator, order.is_random)
-        options.update(share.ranks._asdict())
-        options["seed"] = str(order.seed_of(share.seed))
-        job = Job(
+        order.choose_seed(seed, generator)
+        message.update(order.feed_options())
+        options = Options(
             whole,
-            options,
+            message,
             framework,
-            timeout,
-            seconds,
-            held,
             images,
             order.subset,
-            order.weighted,
             order.groups,
+            seconds,
+            copies_held,
             bool(with_valid),
         )
-        super().__init__(job, share, order, Feeds(job, order), generator)
+        feeds = Feeds(options, timeout, order.weighted)
+        super().__init__(feeds, order, generator)
 
 
 __all__ = ["DataLoader"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from .._arguments import checked_int
-from .._feed.reconnecting_feed import Position
 from ..errors import FailedPrecondition, InvalidArgument
 
 VERSION = 1
@@ -39,9 +38,10 @@ def checked_position(
     state: Mapping[str, Any],
     job: Mapping[str, Any],
     num_samples: Optional[int],
-) -> Tuple[Position, int]:
-    """Returns where a job continues, and the place of the global order at which
-    its epoch begins; FailedPrecondition unless `state` fits `job`.
+) -> Tuple[int, int, int]:
+    """Returns the epoch and batch where a loader continues, and the position of
+    the global order at which that epoch begins; FailedPrecondition unless
+    `state` fits `job`.
 
     batch_size and world_size may differ: all ranks together have taken the
     order up to one place, and the rest of the epoch begins there. With a
@@ -59,7 +59,7 @@ def checked_position(
         )
     epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
     index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
-    has_other_parts = _has_other_parts(state, job, (epoch, index))
+    has_other_parts = _has_other_parts(state, job, epoch, index)
     for key in dict.fromkeys(("partition", *job, *_OPTIONAL)):
         if has_other_parts and key in _OF_PARTS:
             continue
@@ -84,7 +84,7 @@ def checked_position(
                 + _advice(key, state, epoch, index)
             )
     if num_samples is None:
-        return (epoch, index), 0
+        return epoch, index, 0
     first = checked_int(
         "state_dict: first_position",
         state.get("first_position", 0),
@@ -103,8 +103,8 @@ def checked_position(
             f"state_dict: batch is {index}, an epoch has {num_batches}"
         )
     if all(state[key] == job[key] for key in _SHARE):
-        return (epoch, index), first
-    return (epoch, 0), first + index * batch_size * world_size
+        return epoch, index, first
+    return epoch, 0, first + index * batch_size * world_size
 
 
 def _advice(
@@ -143,7 +143,7 @@ def _advice(
 
 
 def _has_other_parts(
-    state: Mapping[str, Any], job: Mapping[str, Any], position: Position
+    state: Mapping[str, Any], job: Mapping[str, Any], epoch: int, index: int
 ) -> bool:
     """True if the samples are divided over nodes anew, at the first batch of
     an epoch; FailedPrecondition at another batch."""
@@ -152,7 +152,6 @@ def _has_other_parts(
         return False
     if all(state.get(key) == job.get(key) for key in _OF_PARTS):
         return False
-    epoch, index = position
     if theirs.get("num_samples") != ours["num_samples"]:
         raise FailedPrecondition(
             f"state_dict: the nodes held {theirs.get('num_samples')} samples "

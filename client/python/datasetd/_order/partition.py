@@ -1,15 +1,15 @@
-"""Partition: a rank's rows where each node holds a part of the samples."""
+"""partition=: a rank's rows where each node holds a part of the samples."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple
 
-from .._ranks import nodes as _nodes
 from .._ranks.agreement import Agreement
-from .._ranks.ranks import ALONE, Ranks
+from .._ranks.nodes import Node
+from .._ranks.ranks import Ranks
 from .._warnings import warn_once
 from ..errors import FailedPrecondition
 
@@ -30,7 +30,7 @@ def seed_of(seed: int, node: int) -> int:
     return int.from_bytes(digest[:8], "little")
 
 
-class Partition:
+class Partition(NamedTuple):
     """How many rows this rank has in every epoch.
 
     The ranks of a node divide the order of the node's samples: rank r of w of
@@ -38,110 +38,87 @@ class Partition:
     rows. With `drop_last` these are as many as the rank with the fewest has,
     and the rest of the order is left out; else as many as the rank with the
     most has, and positions wrap around.
-
-    Ranks agree on that number before there is a length: agree().
     """
 
-    def __init__(
-        self,
-        node: _nodes.Node,
-        num_samples: int,
-        batch_size: int,
-        drop_last: bool,
-    ) -> None:
-        """`num_samples` is of this node."""
-        self.node = node
-        self._num_samples = num_samples
-        self._batch_size = batch_size
-        self._drop_last = drop_last
-        self._job: Optional[Ranks] = None
-        # Set by agree().
-        self.ranks = ALONE  # within the node
-        self.num_rows = 0
-        self.total = num_samples  # samples of all nodes
-        self._num_ranks: List[int] = []  # by node
-        self._hashes: Dict[str, str] = {}
-
-    # -- Agreement ------------------------------------------------------------
-
-    def has_agreed(self, ranks: Ranks) -> bool:
-        return ranks == self._job
-
-    def agree(
-        self, agreement: Agreement, ranks: Ranks, hashes: Dict[str, Any]
-    ) -> None:
-        """Learns what the other nodes hold. Waits for all ranks of the job.
-
-        `hashes` are of this node's samples. Raises FailedPrecondition, on all
-        ranks, if they cannot share one epoch; DeadlineExceeded if a rank does
-        not come.
-        """
-        record = {
-            "node": list(self.node),
-            "num_samples": self._num_samples,
-            "drop_last": self._drop_last,
-            **hashes,
-        }
-        if ranks.world_size == 1:
-            if self.node.num_nodes > 1:
-                raise FailedPrecondition(
-                    f"partition: this is {self!r}, and the loader has "
-                    "world_size=1: call init_process_group() of "
-                    "torch.distributed first, or pass rank= and world_size= "
-                    "of the whole job, as jax.distributed has them"
-                )
-            answer = _answer([record])
-        else:
-            answer = agreement.gather(ranks, record, _answer)
-        if ranks.rank == 0 and answer["are_equal"]:
-            warn_once(
-                "parts",
-                f"partition: all {self.node.num_nodes} nodes hold the same "
-                "samples, so that each sample comes once an epoch on every "
-                "node: load or push them with part='node', or leave "
-                "partition= out",
-            )
-        nodes = answer["nodes"]
-        ours = nodes[self.node.number]["ranks"]
-        self.ranks = Ranks(ours.index(ranks.rank), len(ours))
-        self._num_ranks = [len(node["ranks"]) for node in nodes]
-        sizes = [node["num_samples"] for node in nodes]
-        self.total = sum(sizes)
-        self.num_rows = (
-            min(n // w for n, w in zip(sizes, self._num_ranks))
-            if self._drop_last
-            else max(-(-n // w) for n, w in zip(sizes, self._num_ranks))
-        )
-        self._hashes = answer["hashes"]
-        self._job = ranks
+    ranks: Ranks  # within the node
+    num_rows: int
+    total: int  # samples of all nodes
+    num_ranks: List[int]  # by node
+    hashes: Dict[str, str]
 
     def identity(self) -> Dict[str, Any]:
-        """Returns what a state has of the partition, equal on all ranks.
-        REQUIRES: agree()."""
+        """Returns what a state has of the partition, equal on all ranks."""
         return {
-            **self._hashes,
+            **self.hashes,
             "partition": {
                 "num_samples": self.total,
-                "ranks_of_nodes": self._num_ranks,
+                "ranks_of_nodes": self.num_ranks,
             },
         }
 
-    # -- Rows -----------------------------------------------------------------
+    def num_padding(self) -> int:
+        """Returns how many samples an epoch repeats, over all ranks. REQUIRES:
+        no drop_last."""
+        return self.num_rows * sum(self.num_ranks) - self.total
 
-    def __len__(self) -> int:
-        """Batches per epoch, of every rank."""
-        if self._drop_last:
-            return self.num_rows // self._batch_size
-        return -(-self.num_rows // self._batch_size)
 
-    def num_padding_of_all(self) -> int:
-        """Returns how many samples an epoch repeats, over all ranks."""
-        if self._drop_last:
-            return 0
-        return self.num_rows * sum(self._num_ranks) - self.total
+def agree(
+    agreement: Agreement,
+    ranks: Ranks,
+    node: Node,
+    num_samples: int,
+    drop_last: bool,
+    hashes: Dict[str, Any],
+) -> Partition:
+    """Returns the rows of this rank, once the nodes have told what they hold:
+    waits for all ranks of the job.
 
-    def __repr__(self) -> str:
-        return f"node {self.node.number} of {self.node.num_nodes}"
+    `num_samples` and `hashes` are of this node's samples. Raises
+    FailedPrecondition, on all ranks, if they cannot share one epoch;
+    DeadlineExceeded if a rank does not come.
+    """
+    record = {
+        "node": list(node),
+        "num_samples": num_samples,
+        "drop_last": drop_last,
+        **hashes,
+    }
+    if ranks.world_size == 1:
+        if node.num_nodes > 1:
+            raise FailedPrecondition(
+                f"partition: this is {text_of(node)}, and the loader has "
+                "world_size=1: call init_process_group() of "
+                "torch.distributed first, or pass rank= and world_size= "
+                "of the whole job, as jax.distributed has them"
+            )
+        answer = _answer([record])
+    else:
+        answer = agreement.gather(ranks, record, _answer)
+    if ranks.rank == 0 and answer["are_equal"]:
+        warn_once(
+            "parts",
+            f"partition: all {node.num_nodes} nodes hold the same "
+            "samples, so that each sample comes once an epoch on every "
+            "node: load or push them with part='node', or leave "
+            "partition= out",
+        )
+    nodes = answer["nodes"]
+    ours = nodes[node.number]["ranks"]
+    num_ranks = [len(one["ranks"]) for one in nodes]
+    sizes = [one["num_samples"] for one in nodes]
+    return Partition(
+        Ranks(ours.index(ranks.rank), len(ours)),
+        min(n // w for n, w in zip(sizes, num_ranks))
+        if drop_last
+        else max(-(-n // w) for n, w in zip(sizes, num_ranks)),
+        sum(sizes),
+        num_ranks,
+        answer["hashes"],
+    )
+
+
+def text_of(node: Node) -> str:
+    return f"node {node.number} of {node.num_nodes}"
 
 
 # -- What rank 0 makes of the ranks' records ---------------------------------

@@ -6,7 +6,15 @@ import array
 import copy
 import hashlib
 import itertools
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional
+from typing import (
+    Any,
+    Iterable,
+    Iterator,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Tuple,
+)
 
 from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
 
@@ -58,30 +66,17 @@ def _extents(given: Any) -> int:
     return extents
 
 
-class Grouping:
-    """The groups of a loader's batches, [B, K].
-
-    Attribute size is K; 0: there are none; None: the first batch of the sampler
-    tells.
-    """
-
-    def __init__(self, size: Optional[int]) -> None:
-        self.size = size
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of a group, or 1."""
-        return self.size or 1
-
-    def flat(self, number: int, given: Any) -> "array.array[int]":
-        """Returns the indices of a sampler's batch, group by group."""
-        what = f"batch_sampler: batch {number}"
-        is_list = isinstance(given, (list, tuple))
-        if not is_list and not hasattr(given, "tolist"):
-            given = list(given)
-        if _extents(given) < 2:
-            self._check(what, 0)
-            return index_array("batch_sampler", given)
+def flat(
+    number: int, given: Any, group_size: Optional[int]
+) -> "Tuple[array.array[int], int]":
+    """Returns the indices of batch `number` of a sampler, group by group, and
+    the size of its groups, 0 if it has none: `group_size`, unless that is
+    None."""
+    is_list = isinstance(given, (list, tuple))
+    if not is_list and not hasattr(given, "tolist"):
+        given = list(given)
+    size = 0
+    if _extents(given) > 1:
         if hasattr(given, "tolist"):
             given = given.tolist()
         groups = [
@@ -89,26 +84,21 @@ class Grouping:
             for group in given
         ]
         size = len(groups[0])
-        for place, group in enumerate(groups):
+        for i, group in enumerate(groups):
             if len(group) != size:
                 raise InvalidArgument(
-                    f"{what}: group {place} has {len(group)} samples, and "
-                    f"group 0 has {size}: all groups have equally many"
+                    f"batch_sampler: batch {number}: group {i} has "
+                    f"{len(group)} samples, and group 0 has {size}: all groups "
+                    "have equally many"
                 )
-        self._check(what, size)
-        return index_array(
-            "batch_sampler", list(itertools.chain.from_iterable(groups))
+        given = list(itertools.chain.from_iterable(groups))
+    if group_size is not None and group_size != size:
+        raise InvalidArgument(
+            f"batch_sampler: batch {number} has {_groups_text(size)}, and the "
+            f"loader has {_groups_text(group_size)} (group_size=, or the "
+            "batches before): all batches of a loader are alike"
         )
-
-    def _check(self, what: str, size: int) -> None:
-        if self.size is None:
-            self.size = size
-        if self.size != size:
-            raise InvalidArgument(
-                f"{what} has {_groups_text(size)}, and the loader has "
-                f"{_groups_text(self.size)} (group_size=, or the batches "
-                "before): all batches of a loader are alike"
-            )
+    return index_array("batch_sampler", given), size
 
 
 def _groups_text(size: int) -> str:
@@ -148,31 +138,96 @@ class Drawn(NamedTuple):
     sampler_state: Any
 
 
+class Given(NamedTuple):
+    """The user's sampler or batch_sampler, and the samples that its indices
+    count; None: the dataset's."""
+
+    sampler: Any
+    batch_sampler: Any
+    subset: Any
+
+    @property
+    def source(self) -> Any:
+        """What is iterated."""
+        return (
+            self.sampler if self.batch_sampler is None else self.batch_sampler
+        )
+
+    def has_state(self) -> bool:
+        """True if it keeps the state of its iteration."""
+        return has_state(self.source)
+
+    def with_epoch(self) -> Any:
+        """Returns the sampler that has set_epoch; None: there is none."""
+        inner = getattr(self.batch_sampler, "sampler", None)
+        for sampler in (self.sampler, self.batch_sampler, inner):
+            if callable(getattr(sampler, "set_epoch", None)):
+                return sampler
+        return None
+
+    def is_for_ranks(self) -> bool:
+        """True if it knows of ranks, as torch's DistributedSampler and those
+        made after it."""
+        inner = getattr(self.batch_sampler, "sampler", None)
+        return any(
+            hasattr(sampler, name)
+            for sampler in (self.sampler, self.batch_sampler, inner)
+            for name in ("num_replicas", "num_processes", "rank")
+        )
+
+    def takes_all(self, num_samples: int, batch_size: int) -> bool:
+        """True if it has as many indices as there are samples, `num_samples` of
+        the dataset, or more."""
+        sampler, batches = self.sampler, self.batch_sampler
+        if self.subset is not None:
+            num_samples = len(self.subset)
+        if sampler is None:
+            sampler = getattr(batches, "sampler", None)
+        try:
+            if sampler is not None:
+                return len(sampler) >= num_samples
+            if isinstance(batches, (list, tuple)):
+                return sum(map(len, batches)) >= num_samples
+            # The last batch may be short, or left out.
+            return (len(batches) + 1) * batch_size > num_samples
+        except TypeError:
+            return False
+
+    def largest_batch(self, batch_size: int) -> int:
+        """Returns the samples or groups of its largest batch; `batch_size` is
+        the loader's, 1 if it was not given."""
+        batches = self.batch_sampler
+        if batches is None or batch_size != 1:
+            return batch_size
+        own = getattr(batches, "batch_size", None)
+        if isinstance(own, int) and own > 0:
+            return own
+        if isinstance(batches, (list, tuple)):
+            return max(map(len, batches), default=1) or 1
+        raise InvalidArgument(
+            "batch_sampler has no batch_size: set the maximum number of "
+            "samples of a batch, batch_size="
+        )
+
+
+class Sampled(Protocol):
+    """The order of a loader with a sampler. `group_size` is that of the
+    batches' groups, 0 without; None until the first batch tells."""
+
+    given: Optional[Given]
+    batch_size: int
+    drop_last: bool
+    group_size: Optional[int]
+
+
 class SamplerOrder:
     """Runs a sampler or batch_sampler, epoch by epoch, as torch's DataLoader
     does."""
 
-    def __init__(
-        self,
-        sampler: Any,
-        batch_sampler: Any,
-        batch_size: int,
-        drop_last: bool,
-        subset: Any = None,
-        grouping: Optional[Grouping] = None,
-    ) -> None:
-        """`subset`: the samples that the sampler's indices count; None: all.
-        `grouping` is of the batches of a batch_sampler; None: no groups."""
-        self._sampler = sampler
-        self._batch_sampler = batch_sampler
-        self._drop_last = drop_last
-        self._subset = subset
-        self.grouping = grouping or Grouping(0)
-        self.batch_size = (
-            batch_size
-            if batch_sampler is None
-            else self._largest_batch(batch_sampler, batch_size)
-        )
+    def __init__(self, sampled: Sampled) -> None:
+        assert sampled.given is not None
+        self.sampled = sampled
+        self._given = sampled.given
         self._check_size()
         self._iterator: Optional[Iterator[Any]] = None
         self._state_holder: Any = None
@@ -184,48 +239,24 @@ class SamplerOrder:
         self._digest = b""
 
     def _check_size(self) -> None:
-        most = MAX_BATCH_SIZE // self.grouping.num_rows
-        if self.batch_size > most:
-            groups = (
-                f" of groups of {self.grouping.size}"
-                if self.grouping.size
-                else ""
-            )
+        group_size = self.sampled.group_size
+        batch_size = self.sampled.batch_size
+        most = MAX_BATCH_SIZE // (group_size or 1)
+        if batch_size > most:
+            groups = f" of groups of {group_size}" if group_size else ""
             raise InvalidArgument(
-                f"batch_size={self.batch_size}; expected 1 to {most} with a "
+                f"batch_size={batch_size}; expected 1 to {most} with a "
                 f"sampler{groups}"
             )
 
-    @staticmethod
-    def _largest_batch(batch_sampler: Any, batch_size: int) -> int:
-        if batch_size != 1:
-            return batch_size
-        own = getattr(batch_sampler, "batch_size", None)
-        if isinstance(own, int) and own > 0:
-            return own
-        if isinstance(batch_sampler, (list, tuple)):
-            return max((len(batch) for batch in batch_sampler), default=1) or 1
-        raise InvalidArgument(
-            "batch_sampler has no batch_size: set the maximum number of "
-            "samples of a batch, batch_size="
-        )
-
-    @property
-    def _source(self) -> Any:
-        return (
-            self._sampler
-            if self._batch_sampler is None
-            else self._batch_sampler
-        )
-
     def __len__(self) -> int:
         """Batches per epoch; raises TypeError if the sampler does not know."""
-        if self._batch_sampler is not None:
-            return len(self._batch_sampler)
-        num_samples = len(self._sampler)
-        if self._drop_last:
-            return num_samples // self.batch_size
-        return -(-num_samples // self.batch_size)
+        num_items = len(self._given.source)
+        if self._given.batch_sampler is not None:
+            return num_items
+        if self.sampled.drop_last:
+            return num_items // self.sampled.batch_size
+        return -(-num_items // self.sampled.batch_size)
 
     # -- An epoch -----------------------------------------------------------
 
@@ -241,7 +272,7 @@ class SamplerOrder:
         A sampler with state_dict continues from its state. Any other is run
         again and must yield the same indices.
         """
-        source = self._source
+        source = self._given.source
         self.start_state = self.present_state()
         self._iterator = None
         self._index = 0
@@ -296,8 +327,8 @@ class SamplerOrder:
         if batch is None:
             self._iterator = None
             return None
-        if self._subset is not None:
-            batch = _indices_of(self._subset, batch)
+        if self._given.subset is not None:
+            batch = _indices_of(self._given.subset, batch)
         index, first_row = self._index, self._row
         self._index += 1
         self._row += len(batch)
@@ -313,9 +344,9 @@ class SamplerOrder:
         None, too, if the sampler did not reach the end of the epoch that it
         began: its state is a place within that epoch.
         """
-        if self._iterator is not None or not has_state(self._source):
+        if self._iterator is not None or not self._given.has_state():
             return None
-        return copy.deepcopy(self._source.state_dict())
+        return copy.deepcopy(self._given.source.state_dict())
 
     def _sampler_state(self) -> Any:
         if self._state_holder is None:
@@ -325,26 +356,25 @@ class SamplerOrder:
     def _next_batch(
         self, iterator: Iterator[Any]
     ) -> Optional["array.array[int]"]:
-        if self._batch_sampler is not None:
+        order = self.sampled
+        if self._given.batch_sampler is not None:
             try:
                 given = next(iterator)
             except StopIteration:
                 return None
-            batch = self.grouping.flat(self._index, given)
+            batch, order.group_size = flat(
+                self._index, given, order.group_size
+            )
             self._check_size()
-            num_items = len(batch) // self.grouping.num_rows
-            if not 1 <= num_items <= self.batch_size:
-                what = "groups" if self.grouping.size else "samples"
+            num_items = len(batch) // (order.group_size or 1)
+            if not 1 <= num_items <= order.batch_size:
+                what = "groups" if order.group_size else "samples"
                 raise InvalidArgument(
                     f"batch_sampler: a batch of {num_items} {what}; "
-                    f"expected 1 to {self.batch_size} (batch_size=)"
+                    f"expected 1 to {order.batch_size} (batch_size=)"
                 )
             return batch
-        items: List[Any] = []
-        for item in iterator:
-            items.append(item)
-            if len(items) == self.batch_size:
-                break
-        if not items or (self._drop_last and len(items) < self.batch_size):
+        items = list(itertools.islice(iterator, order.batch_size))
+        if not items or (order.drop_last and len(items) < order.batch_size):
             return None
         return index_array("sampler", items)
