@@ -62,6 +62,9 @@ constexpr absl::Duration kMaxLastSaveTime = absl::Milliseconds(300);
 // Maximum time that a request waits for earlier closes to be processed.
 constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
 
+// For the gate: no sessions' numbers.
+constexpr uint64_t kFirstSelfCall = uint64_t{1} << 62;
+
 int64_t BytesOf(uint64_t mib) { return static_cast<int64_t>(mib) << 20; }
 
 TransformLimits TransformLimitsOf(const v1::Config& config) {
@@ -180,6 +183,11 @@ class Server::Impl {
   absl::Status OpenStores();
   absl::Status BeginLoads();
   void BeginRestore();
+  // For calls, which end before it does: it may be starting.
+  AttachServer& attach() {
+    MutexLock lock(&failure_mutex_);
+    return *attach_;
+  }
   void AwaitEnds(const Caller& caller);
   void EndSession(uint64_t session_id, const std::string& reason);
   void StopParts();
@@ -218,6 +226,7 @@ class Server::Impl {
                             v1::FeedService::service_full_name(),
                             v1::ServerService::service_full_name()}};
   uint64_t num_sessions_seen_ = 0;  // by WasUsed
+  uint64_t num_self_calls_ = 0;
   std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<MetricsEndpoint> metrics_;
 };
@@ -381,7 +390,7 @@ absl::Status Server::Impl::StartAttach() {
     LogLeftOut();
     call_guard_.EndStalled();
   };
-  // The gate may end a session at once.
+  // A session may call, and end, at once.
   MutexLock lock(&failure_mutex_);
   DATASETD_ASSIGN_OR_RETURN(
       attach_, AttachServer::Start(std::move(listener), &sessions_,
@@ -428,7 +437,7 @@ absl::Status Server::Impl::StartRpc() {
               ShareOf(kMaxWaitingLoads, config_.user_limits().max_loads())},
       &context_, datasets_.get(), &push_spool_,
       [this](const Dataset& dataset) {
-        attach_->EndLeases(feeds_->DropPending(&dataset),
+        attach().EndLeases(feeds_->DropPending(&dataset),
                            attach::GoodbyeCode::kUnloaded,
                            absl::StrCat("dataset '", dataset.name(),
                                         "' was unloaded by force"));
@@ -471,7 +480,9 @@ FileDescriptor Server::Impl::ConnectToGrpc() {
                  ends) != 0) {
     return FileDescriptor();
   }
-  rpc_->gate()->Open({.uid = geteuid(), .pid = getpid()},
+  rpc_->gate()->Open({.session_id = kFirstSelfCall + num_self_calls_++,
+                      .uid = geteuid(),
+                      .pid = getpid()},
                      FileDescriptor(ends[0]));
   return FileDescriptor(ends[1]);
 }
@@ -480,7 +491,7 @@ FileDescriptor Server::Impl::ConnectToGrpc() {
 // connections: process the ends before the request.
 void Server::Impl::AwaitEnds(const Caller& caller) {
   const absl::Duration begin = clock_.Monotonic();
-  attach_->DrainPendingEvents(kMaxEndTime);
+  attach().DrainPendingEvents(kMaxEndTime);
   feeds_->AwaitEnded(kMaxEndTime - (clock_.Monotonic() - begin),
                      caller.is_privileged
                          ? std::nullopt

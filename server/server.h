@@ -50,8 +50,7 @@ class Server {
   // before. No other function may be called afterwards.
   void Stop(absl::Duration timeout, int exit_code);
 
-  // Returns a connection to gRPC that belongs to no session. The connection
-  // before ends.
+  // Returns a connection to gRPC that belongs to no session. For one thread.
   FileDescriptor ConnectToGrpc();
 
   // For exit_when_idle: true if a client is connected, or was since the last

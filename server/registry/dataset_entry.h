@@ -77,8 +77,6 @@ struct FileCheck {
   std::shared_ptr<SourceScan> scan = std::make_shared<SourceScan>();
   bool has_begun = false;
   std::vector<std::shared_ptr<LoadCall>> calls;
-  // Those that came after it had begun, and are for the next one.
-  std::vector<std::shared_ptr<LoadCall>> later;
 };
 
 // Who has a dataset.

@@ -241,20 +241,14 @@ uint64_t DatasetRegistry::MaxUnusedBytes(const MemoryBudget& budget) const {
              : total / kAllPercent * max_unused_percent_;
 }
 
-absl::StatusOr<DatasetInfo> DatasetRegistry::Describe(
-    const std::string& name, const Caller& caller) const {
-  return owner_.Call([&]() -> absl::StatusOr<DatasetInfo> {
-    DATASETD_ASSIGN_OR_RETURN(const EntryPtr entry, table_.Find(name, caller));
-    return entry->Describe(clock_->Monotonic());
-  });
-}
-
 absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,
-                                                  const Caller& caller) {
+                                                  const Caller& caller,
+                                                  bool only_describes) {
   return owner_.Call([&]() -> absl::StatusOr<DatasetInfo> {
     DATASETD_ASSIGN_OR_RETURN(const EntryPtr entry, table_.Find(name, caller));
-    if (entry->state == DatasetState::kLoading ||
-        entry->state == DatasetState::kReady) {
+    const bool is_there = entry->state == DatasetState::kLoading ||
+                          entry->state == DatasetState::kReady;
+    if (is_there && !only_describes) {
       entry->holds.Add(caller.session_id, clock_->Monotonic());
       entry->holds.lasting.insert(caller.session_id);
     }
@@ -341,38 +335,34 @@ absl::StatusOr<DatasetRegistry::Replica> DatasetRegistry::ReplicaOn(
 absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
                                                 const Caller& caller,
                                                 const std::string& device) {
-  return owner_.Call([&] { return UseNow(name, caller, device); });
-}
-
-absl::StatusOr<DatasetUse> DatasetRegistry::UseNow(const std::string& name,
-                                                   const Caller& caller,
-                                                   const std::string& device) {
-  DATASETD_ASSIGN_OR_RETURN(const EntryPtr found, table_.Find(name, caller));
-  DatasetEntry& entry = *found;
-  switch (entry.state) {
-    case DatasetState::kReady:
-      DATASETD_RETURN_IF_ERROR(entry.CheckReadable());
-      break;
-    case DatasetState::kLoading:
-      return absl::FailedPreconditionError(
-          absl::StrCat("dataset '", name,
-                       "' is still loading; wait until it is ready, as "
-                       "get_dataset() does"));
-    case DatasetState::kUnloading:
-      return absl::FailedPreconditionError(
-          absl::StrCat("dataset '", name, "' is being unloaded"));
-    case DatasetState::kFailed:
-      return absl::FailedPreconditionError(absl::StrCat(
-          "dataset '", name, "' is not there: ", entry.error.message(),
-          "; load it again"));
-  }
-  DATASETD_ASSIGN_OR_RETURN(Replica replica, ReplicaOn(entry, device));
-  entry.holds.was_used = true;
-  ++entry.holds.feeds[caller.uid];
-  entry.holds.last_used = clock_->Monotonic();
-  return DatasetUse(this, entry.id, caller.uid, entry.visibility(),
-                    std::move(replica.dataset), replica.backend,
-                    entry.content.classes, entry.content.is_ready);
+  return owner_.Call([&]() -> absl::StatusOr<DatasetUse> {
+    DATASETD_ASSIGN_OR_RETURN(const EntryPtr found, table_.Find(name, caller));
+    DatasetEntry& entry = *found;
+    switch (entry.state) {
+      case DatasetState::kReady:
+        DATASETD_RETURN_IF_ERROR(entry.CheckReadable());
+        break;
+      case DatasetState::kLoading:
+        return absl::FailedPreconditionError(
+            absl::StrCat("dataset '", name,
+                         "' is still loading; wait until it is ready, as "
+                         "get_dataset() does"));
+      case DatasetState::kUnloading:
+        return absl::FailedPreconditionError(
+            absl::StrCat("dataset '", name, "' is being unloaded"));
+      case DatasetState::kFailed:
+        return absl::FailedPreconditionError(absl::StrCat(
+            "dataset '", name, "' is not there: ", entry.error.message(),
+            "; load it again"));
+    }
+    DATASETD_ASSIGN_OR_RETURN(Replica replica, ReplicaOn(entry, device));
+    entry.holds.was_used = true;
+    ++entry.holds.feeds[caller.uid];
+    entry.holds.last_used = clock_->Monotonic();
+    return DatasetUse(this, entry.id, caller.uid, entry.visibility(),
+                      std::move(replica.dataset), replica.backend,
+                      entry.content.classes, entry.content.is_ready);
+  });
 }
 
 void DatasetRegistry::EndUse(uint64_t entry_id, uint32_t uid) {
@@ -396,70 +386,65 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
                                                  bool force,
                                                  const Caller& caller,
                                                  const std::string& spec_id) {
-  auto replicas =
-      owner_.Call([&] { return UnloadNow(name, force, caller, spec_id); });
+  auto replicas = owner_.Call([&]() -> absl::StatusOr<Replicas> {
+    DATASETD_ASSIGN_OR_RETURN(const EntryPtr found, table_.Find(name, caller));
+    DatasetEntry& entry = *found;
+    if (!spec_id.empty() && spec_id != entry.dataset.spec_id()) {
+      return absl::NotFoundError(absl::StrCat("dataset '", name,
+                                              "' is another one by now, which "
+                                              "stays: look at it again"));
+    }
+    const bool has_feeds = !entry.holds.feeds.empty();
+    if (force && !caller.is_privileged) {
+      for (const auto& [uid, num_feeds] : entry.holds.feeds) {
+        if (uid == caller.uid) continue;
+        return absl::PermissionDeniedError(absl::StrCat(
+            "dataset '", name, "' has open feeds of user ", uid,
+            "; only that user, root or the daemon's user can end them"));
+      }
+    }
+    const bool is_for_caller =
+        caller.is_privileged ||
+        (entry.state == DatasetState::kFailed && entry.kept_for == caller.uid);
+    if (!is_for_caller && caller.uid != entry.owner.uid) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          "dataset '", name, "' was loaded by uid ", entry.owner.uid,
+          "; only that user, root and the daemon's user may unload it"));
+    }
+    if (has_feeds && !force) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "dataset '", name, "' has ", entry.holds.CountFeeds(),
+          " open feeds; close them, or force the unload, which ends them"));
+    }
+    observer_(DatasetEvent::kUnloadAsked, DescribeBriefly(entry), caller);
+    if (entry.state == DatasetState::kLoading) {
+      entry.holds.Clear();
+      // The next daemon does not load it: neither does the name stay kept, nor
+      // does the failure come back that it replaced.
+      if (entry.kept_for == entry.owner.uid) {
+        entry.kept_for.reset();
+        entry.replaced = nullptr;
+      }
+      Apply(found, StageEvent::kCancelled);
+      return Replicas();
+    }
+    if (has_feeds) {
+      entry.holds.Clear();
+      Apply(found, StageEvent::kForced);
+      return entry.content.replicas;
+    }
+    observer_(DatasetEvent::kUnloaded, DescribeBriefly(entry), caller);
+    EntryPtr kept = std::move(entry.replaced);
+    Apply(found, StageEvent::kUnloaded);
+    if (kept != nullptr && is_for_caller) {
+      observer_(DatasetEvent::kUnloadAsked, DescribeBriefly(*kept), caller);
+    } else if (kept != nullptr) {
+      table_.PutBack(std::move(kept));
+    }
+    return Replicas();
+  });
   if (replicas.ok()) memory_.AwaitFreed();
   return replicas;
-}
-
-absl::StatusOr<Replicas> DatasetRegistry::UnloadNow(
-    const std::string& name, bool force, const Caller& caller,
-    const std::string& spec_id) {
-  DATASETD_ASSIGN_OR_RETURN(const EntryPtr found, table_.Find(name, caller));
-  DatasetEntry& entry = *found;
-  if (!spec_id.empty() && spec_id != entry.dataset.spec_id()) {
-    return absl::NotFoundError(absl::StrCat("dataset '", name,
-                                            "' is another one by now, which "
-                                            "stays: look at it again"));
-  }
-  const bool has_feeds = !entry.holds.feeds.empty();
-  if (force && !caller.is_privileged) {
-    for (const auto& [uid, num_feeds] : entry.holds.feeds) {
-      if (uid == caller.uid) continue;
-      return absl::PermissionDeniedError(absl::StrCat(
-          "dataset '", name, "' has open feeds of user ", uid,
-          "; only that user, root or the daemon's user can end them"));
-    }
-  }
-  const bool is_for_caller =
-      caller.is_privileged ||
-      (entry.state == DatasetState::kFailed && entry.kept_for == caller.uid);
-  if (!is_for_caller && caller.uid != entry.owner.uid) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "dataset '", name, "' was loaded by uid ", entry.owner.uid,
-        "; only that user, root and the daemon's user may unload it"));
-  }
-  if (has_feeds && !force) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "dataset '", name, "' has ", entry.holds.CountFeeds(),
-        " open feeds; close them, or force the unload, which ends them"));
-  }
-  observer_(DatasetEvent::kUnloadAsked, DescribeBriefly(entry), caller);
-  if (entry.state == DatasetState::kLoading) {
-    entry.holds.Clear();
-    // The next daemon does not load it: neither does the name stay kept, nor
-    // does the failure come back that it replaced.
-    if (entry.kept_for == entry.owner.uid) {
-      entry.kept_for.reset();
-      entry.replaced = nullptr;
-    }
-    Apply(found, StageEvent::kCancelled);
-    return Replicas();
-  }
-  if (has_feeds) {
-    entry.holds.Clear();
-    Apply(found, StageEvent::kForced);
-    return entry.content.replicas;
-  }
-  observer_(DatasetEvent::kUnloaded, DescribeBriefly(entry), caller);
-  EntryPtr kept = std::move(entry.replaced);
-  Apply(found, StageEvent::kUnloaded);
-  if (kept != nullptr && is_for_caller) {
-    observer_(DatasetEvent::kUnloadAsked, DescribeBriefly(*kept), caller);
-  } else if (kept != nullptr) {
-    table_.PutBack(std::move(kept));
-  }
-  return Replicas();
 }
 
 void DatasetRegistry::DropHold(const EntryPtr& entry, uint64_t session_id) {

@@ -192,13 +192,12 @@ class DatasetRegistry {
                                    std::unique_ptr<SampleSource> source,
                                    const Caller& caller, PushCalls calls);
 
-  // Describes an existing dataset. NOT_FOUND if there is no such dataset that
-  // the caller may see.
-  absl::StatusOr<DatasetInfo> Describe(const std::string& name,
-                                       const Caller& caller = Caller()) const;
-  // Likewise, and holds it if it is LOADING or READY.
+  // Describes a dataset, and holds it for the caller's session if it is LOADING
+  // or READY, unless it `only_describes`. NOT_FOUND if there is no such dataset
+  // that the caller may see.
   absl::StatusOr<DatasetInfo> Hold(const std::string& name,
-                                   const Caller& caller);
+                                   const Caller& caller,
+                                   bool only_describes = false);
 
   // Brief infos of datasets that the caller may see, ordered by name: at most
   // `limit` of those with a name greater than `after`.
@@ -208,7 +207,7 @@ class DatasetRegistry {
 
   // Starts a feed's use of the replica on a device, or on a device of a shard,
   // given as DeviceTable::Find takes it; empty: the first one.
-  //   NOT_FOUND            as Describe
+  //   NOT_FOUND            as Hold
   //   FAILED_PRECONDITION  it is not READY
   //   INVALID_ARGUMENT     it has no replica there; names those that it has
   //   FAILED_PRECONDITION  the device has failed
@@ -219,7 +218,7 @@ class DatasetRegistry {
   // feeds have ended: returns its replicas if it has feeds, which the caller
   // ends (FeedTable::DropPending), else none. Unless `spec_id` is empty, only a
   // dataset with this spec id is unloaded.
-  //   NOT_FOUND            as Describe, or it has another spec id
+  //   NOT_FOUND            as Hold, or it has another spec id
   //   PERMISSION_DENIED    another user loaded it or has feeds of it
   //   FAILED_PRECONDITION  it has open feeds and `force` is not set
   absl::StatusOr<Replicas> Unload(const std::string& name, bool force,
@@ -236,7 +235,7 @@ class DatasetRegistry {
   // that it failed.
   Replicas FailDevice(const ServedDevice& device);
 
-  // Releases a session's hold on one dataset, or on all. NOT_FOUND as Describe.
+  // Releases a session's hold on one dataset, or on all. NOT_FOUND as Hold.
   absl::Status Release(const std::string& name, const Caller& caller);
   void ReleaseSession(uint64_t session_id);
 
@@ -314,6 +313,9 @@ class DatasetRegistry {
   absl::Status Begin(const CallPtr& call);
   absl::Status CheckAdmission(const std::string& name,
                               const Caller& caller) const;
+  // A dataset that is asked for now, and is not in the table yet.
+  EntryPtr MakeEntry(std::shared_ptr<const v1::DatasetSpec> spec,
+                     const Caller& owner) const;
   absl::Status AddEntry(const CallPtr& call);
   // Whether the call may mean the dataset, as far as the spec says.
   static absl::Status CheckSame(const DatasetEntry& entry,
@@ -378,12 +380,6 @@ class DatasetRegistry {
   };
   absl::StatusOr<Replica> ReplicaOn(const DatasetEntry& entry,
                                     const std::string& device) const;
-  absl::StatusOr<DatasetUse> UseNow(const std::string& name,
-                                    const Caller& caller,
-                                    const std::string& device);
-  absl::StatusOr<Replicas> UnloadNow(const std::string& name, bool force,
-                                     const Caller& caller,
-                                     const std::string& spec_id);
   // Evicts datasets that are neither held nor used: those beyond the limits of
   // Options; and again after the interval.
   void EvictUnused();

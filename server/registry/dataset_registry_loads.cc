@@ -74,18 +74,25 @@ absl::Status DatasetRegistry::CheckAdmission(const std::string& name,
   return table_.CheckLimits(caller, table_.Get(name).get());
 }
 
+DatasetRegistry::EntryPtr DatasetRegistry::MakeEntry(
+    std::shared_ptr<const v1::DatasetSpec> spec, const Caller& owner) const {
+  const auto entry = std::make_shared<DatasetEntry>();
+  entry->SetRequest(std::move(spec), owner);
+  entry->started = clock_->Monotonic();
+  entry->holds.last_used = entry->started;
+  return entry;
+}
+
 absl::Status DatasetRegistry::AddEntry(const CallPtr& call) {
   DATASETD_RETURN_IF_ERROR(
       CheckAdmission(call->request.spec->name(), call->caller));
-  const auto entry = std::make_shared<DatasetEntry>();
-  entry->SetRequest(call->request.spec, call->caller);
+  const EntryPtr entry = MakeEntry(call->request.spec, call->caller);
   DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, {}));
   entry->request_id = call->request_id;
   entry->placement = call->placement;
   entry->dataset.set_device(call->placement.devices.Text());
   entry->calls.push_back(call);
   entry->started = call->started;
-  entry->holds.last_used = entry->started;
   entry->holds.sessions.insert(call->caller.session_id);
   table_.Add(entry);
   call->id = entry->id;
@@ -147,8 +154,9 @@ void DatasetRegistry::CheckFiles(DatasetEntry& entry, const CallPtr& call) {
                      .owner = call->caller,
                      .scan = check->scan});
   }
-  // What a look that has begun found may be older than the call.
-  (check->has_begun ? check->later : check->calls).push_back(call);
+  // What a look that has begun found may be older than the call, which begins
+  // again when it has ended.
+  (check->has_begun ? waiting_calls_ : check->calls).push_back(call);
   call->scan = check->scan;
   // Calls that come with this one, or wait with it, share the look.
   if (is_new) owner_.Post([this] { Dispatch(); });
@@ -170,8 +178,6 @@ void DatasetRegistry::OnChecked(FileCheck& check,
     if (status.ok()) status = Attach(*entry, call);
     if (!status.ok()) Settle(*call, status);
   }
-  waiting_calls_.insert(waiting_calls_.end(), check.later.begin(),
-                        check.later.end());
   GoOn();
 }
 
@@ -179,9 +185,8 @@ void DatasetRegistry::EndCheck(const std::shared_ptr<FileCheck>& check) {
   check->scan->Cancel();
   scans_.Remove(check->uid,
                 [&](const ScanTask& task) { return task.check == check; });
-  for (const auto* const calls : {&check->calls, &check->later}) {
-    waiting_calls_.insert(waiting_calls_.end(), calls->begin(), calls->end());
-  }
+  waiting_calls_.insert(waiting_calls_.end(), check->calls.begin(),
+                        check->calls.end());
   GoOn();
 }
 
@@ -190,7 +195,6 @@ std::vector<DatasetRegistry::CallPtr> DatasetRegistry::WaitingCalls() const {
   for (const auto& [name, entry] : table_.entries()) {
     for (const auto& [uid, check] : entry->checks) {
       all.insert(all.end(), check->calls.begin(), check->calls.end());
-      all.insert(all.end(), check->later.begin(), check->later.end());
     }
   }
   return all;
@@ -202,7 +206,6 @@ bool DatasetRegistry::CancelWaiting(const CallPtr& call) {
   if (entry != nullptr && entry->checks.contains(call->caller.uid)) {
     const auto check = entry->checks[call->caller.uid];
     num_removed += std::erase(check->calls, call);
-    num_removed += std::erase(check->later, call);
     if (check->calls.empty()) {
       entry->checks.erase(check->uid);
       EndCheck(check);

@@ -155,11 +155,8 @@ bool DatasetRegistry::BeginPush(OpenedSource& source, const Caller& caller,
 
 absl::Status DatasetRegistry::Admit(OpenedSource& source, const Caller& caller,
                                     const PushCalls& calls, BegunPush& begun) {
-  const auto entry = std::make_shared<DatasetEntry>();
-  entry->SetRequest(source.request.spec, caller);
+  const EntryPtr entry = MakeEntry(source.request.spec, caller);
   entry->stage = Stage::kPlanned;
-  entry->started = clock_->Monotonic();
-  entry->holds.last_used = entry->started;
   entry->holds.sessions.insert(caller.session_id);
   entry->work->cancel = calls.cancel;
   entry->work->prepared.source = std::move(source);

@@ -12,18 +12,16 @@ namespace datasetd {
 void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
   std::vector<EntryPtr> entries;
   for (RestoredDataset& dataset : datasets) {
-    const auto entry = entries.emplace_back(std::make_shared<DatasetEntry>());
     // If the device is not there, opening it says so.
     const auto placement = sources_.FindPlacement(dataset.spec);
     const LoadRequest request = CheckRequest(std::move(dataset.spec)).value();
+    const EntryPtr& entry =
+        entries.emplace_back(MakeEntry(request.spec, dataset.owner));
     entry->request_id = SpecId(
         request,
         placement.ok() ? placement->devices.Text() : request.spec->device(),
         SourceInfo());
-    entry->SetRequest(request.spec, dataset.owner);
     entry->restoring.is_restored = true;
-    entry->started = clock_->Monotonic();
-    entry->holds.last_used = entry->started;
   }
   owner_.Call([&] {
     for (size_t i = 0; i < entries.size(); ++i) {

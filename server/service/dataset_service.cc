@@ -31,6 +31,8 @@ constexpr int kMaxEstimatesPerUser = 1;
 constexpr int kMaxPushes = 16;
 constexpr int kMaxPushesPerUser = 4;
 constexpr size_t kMaxBlockBytes = 2 << 20;
+// How long a push waits for a place while its dataset is not there.
+constexpr absl::Duration kMaxPushWait = absl::Seconds(10);
 
 absl::Status ShuttingDown() {
   return absl::UnavailableError("the daemon is shutting down");
@@ -222,10 +224,18 @@ absl::Status DatasetService::Push(
   }
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
   DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info, push.is_encoded));
-  // All ranks of a job may push the same: each is compared in its turn.
+  // All ranks of a job may push the same: one of them makes the dataset, and
+  // the others are compared with it in their turns.
+  const absl::Time deadline = absl::Now() + kMaxPushWait;
   const auto may_wait = [&] {
-    return push.accepts_same && !call->IsCancelled() &&
-           !context_->is_draining();
+    if (!push.accepts_same || call->IsCancelled() || context_->is_draining()) {
+      return false;
+    }
+    const auto present = datasets_->Hold(push.spec.name(), caller,
+                                         /*only_describes=*/true);
+    return absl::Now() < deadline ||
+           (present.ok() && (present->state == DatasetState::kLoading ||
+                             present->state == DatasetState::kReady));
   };
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             pushes_.Await(caller.uid, may_wait));

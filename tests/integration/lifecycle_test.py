@@ -80,7 +80,7 @@ def test_sigterm_drains_and_exits_with_0(daemon):
                 iterator = iter(loader)
         assert "shutting down" in str(raised.value)
         # The kept batch keeps the lease, so the daemon is still there.
-        assert health() == 1
+        assert health() == 3
         for method, request in {
                 "FeedService.OpenFeed": {
                     "options": {"dataset": "d", "batch_size": 1}},
@@ -156,6 +156,14 @@ def test_sigint_is_sigterm_and_an_idle_daemon_ends_at_once(daemon):
     daemon.terminate(signal.SIGINT)
     assert daemon.wait() == 0
     assert "drain_timeout" not in daemon.log()
+
+
+def test_an_idle_daemon_has_few_threads():
+    with harness.Daemon(host_threads=2) as daemon:
+        with daemon.connect() as client:
+            client.status()
+        harness.poll_until(lambda: daemon.num_threads() <= 20,
+                           "at most 20 threads")
 
 
 def test_a_second_daemon_on_the_same_socket_is_refused(daemon):

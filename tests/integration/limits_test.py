@@ -88,43 +88,6 @@ def _cache(daemon, client, stack):
     return daemon.log()
 
 
-class _Held:
-    """Samples of which the second never comes, until `end` is set."""
-
-    def __init__(self):
-        self.has_begun = threading.Event()
-        self.end = threading.Event()
-
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, index):
-        if index == 1:
-            self.has_begun.set()
-            self.end.wait(harness.DEADLINE_SECONDS)
-            raise ValueError("no more")
-        return {"x": np.zeros(2 * _MIB, np.uint8)}
-
-
-def _calls(daemon, client, stack):
-    other = stack.enter_context(daemon.connect())
-    held = _Held()
-
-    def push():
-        with pytest.raises(ValueError, match="no more"):
-            other.push_dataset("held", held)
-
-    pusher = threading.Thread(target=push)
-    pusher.start()
-    stack.callback(pusher.join)
-    stack.callback(held.end.set)
-    assert held.has_begun.wait(harness.DEADLINE_SECONDS)
-    # Others wait for a place.
-    impatient = stack.enter_context(
-        datasetd.connect(daemon.socket_path, timeout=0.5))
-    return _refusal(impatient.status)
-
-
 def _loads(daemon, client, stack):
     path = os.path.join(daemon.data_root, "slow")
     harness.write_slow_images(path)
@@ -204,7 +167,6 @@ _USER_LIMITS = {
     "max_dataset_mib": (1, _dataset_bytes),
     "max_text_mib": (1, _texts),
     "max_cache_mib": (1, _cache),
-    "max_calls": (1, _calls),
     "max_loads": (1, _loads),
 }
 _LIMITS = {
@@ -304,7 +266,8 @@ def _numbers(message, prefix=""):
 
 
 def test_there_is_a_case_for_each_limit():
-    assert _numbers("UserLimits") == set(_USER_LIMITS)
+    # Calls wait: test_calls_wait_until_the_user_may_make_them.
+    assert _numbers("UserLimits") == {*_USER_LIMITS, "max_calls"}
     numbers = (_numbers("Config") | _numbers("Cache", "cache.")
                | _numbers("TransformLimits", "transform_limits."))
     assert numbers == {*_LIMITS, *_OTHER_LIMITS, *_OTHER_NUMBERS}

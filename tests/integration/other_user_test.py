@@ -111,6 +111,26 @@ def test_another_users_feed(daemon):
             harness.poll_until(feed.published, "a batch")
 
 
+def test_a_grpc_connection_that_is_passed_on_stays_its_sessions(daemon):
+    """The calls of whoever has it are of the user who said HELLO."""
+    with daemon.connect() as client, harness.Session(
+            daemon.socket_path) as session:
+        daemon.load(client, "secret", private=True)
+        session.user = _NOBODY
+        session.program = os.path.join(daemon.directory, "probe")
+        shutil.copy(harness.runfile("tests/integration/rpc_probe"),
+                    session.program)
+        os.chmod(session.program, 0o755)
+        answer = session.call("DatasetService.GetDataset", name="secret")
+        assert answer["code"] == 0, answer
+        # Not beyond the session.
+        session.connection.close()
+        harness.poll_until(
+            lambda: session.call("DatasetService.GetDataset",
+                                 name="secret")["code"] == 14,
+            "the session's end")
+
+
 def test_a_private_dataset_is_hidden_from_another_user(daemon):
     with daemon.connect() as client:
         daemon.load(client, "d", pin=True)

@@ -443,8 +443,13 @@ class Worker(ProcessView):
 
 
 class Session(attach_wire.Session):
-    """A session that makes any RPC, through tests/integration/rpc_probe."""
+    """A session that makes any RPC, through tests/integration/rpc_probe.
 
+    `program` is a copy of it for another user, `user`, whose process calls.
+    """
+
+    program = None
+    user = None
     _process = None
 
     def call(self, method, **request):
@@ -458,9 +463,9 @@ class Session(attach_wire.Session):
         if self._process is None:
             requests = self.requests.fileno()
             self._process = subprocess.Popen(
-                [runfile("tests/integration/rpc_probe"), str(requests)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                pass_fds=[requests])
+                [self.program or runfile("tests/integration/rpc_probe"),
+                 str(requests)], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, pass_fds=[requests], user=self.user)
         if not method.startswith("/"):
             method = "/datasetd.v1." + method.replace(".", "/")
         self._process.stdin.write(f"{method} {json.dumps(request)}\n".encode())

@@ -38,12 +38,12 @@ inline absl::StatusOr<std::shared_ptr<LoadCall>> Load(DatasetRegistry& registry,
 }
 
 // Waits until the dataset of a name is no longer LOADING, or `timeout` passes.
-inline absl::StatusOr<DatasetInfo> AwaitLoaded(const DatasetRegistry& registry,
+inline absl::StatusOr<DatasetInfo> AwaitLoaded(DatasetRegistry& registry,
                                                const std::string& name,
                                                absl::Duration timeout) {
   const absl::Duration deadline = MonotonicNow() + timeout;
   while (true) {
-    auto info = registry.Describe(name);
+    auto info = registry.Hold(name, Caller(), /*only_describes=*/true);
     if (!info.ok() || info->state != DatasetState::kLoading ||
         MonotonicNow() >= deadline) {
       return info;
