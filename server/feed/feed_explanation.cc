@@ -39,7 +39,6 @@ size_t CountOps(
 // Returns how many ops a sample's explanation has at most. An op may be many
 // steps.
 size_t CountOps(const FieldProgram& field) {
-  if (!field.is_image) return 0;
   return static_cast<size_t>(field.num_steps + field.num_moves +
                              field.num_value_ops) +
          (field.mix.kind != MixKind::kNone ? 1 : 0);
