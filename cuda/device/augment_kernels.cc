@@ -80,9 +80,10 @@ absl::StatusOr<std::unique_ptr<AugmentKernels>> AugmentKernels::Load(
 absl::Status AugmentKernels::Init() {
   const DriverApi& api = context_.api();
   // The driver may load, or compile, a kernel when it is first asked for.
-  for (const auto& [function, name] :
-       {std::pair(&augment_, "AugmentKernel"),
-        std::pair(&chain_, "ChainKernel"), std::pair(&stage_, "StageKernel")}) {
+  for (const auto& [function, name] : {std::pair(&augment_, "AugmentKernel"),
+                                       std::pair(&chain_, "ChainKernel"),
+                                       std::pair(&sequence_, "SequenceKernel"),
+                                       std::pair(&stage_, "StageKernel")}) {
     DATASETD_RETURN_IF_ERROR(LoadStatus(
         context_, api.cuModuleGetFunction(function, module_.get(), name),
         "cuModuleGetFunction"));
@@ -94,8 +95,10 @@ absl::Status AugmentKernels::Init() {
   DATASETD_RETURN_IF_ERROR(
       LaunchOne(augment_, 1, kBlockThreads, &augment_plan, nullptr));
   ChainPlan chain_plan = {};
-  DATASETD_RETURN_IF_ERROR(
-      LaunchOne(chain_, 1, kMaxChainThreads, &chain_plan, nullptr));
+  for (const CUfunction kernel : {chain_, sequence_}) {
+    DATASETD_RETURN_IF_ERROR(
+        LaunchOne(kernel, 1, kMaxChainThreads, &chain_plan, nullptr));
+  }
   StagePlan stage_plan = {};
   DATASETD_RETURN_IF_ERROR(
       LaunchOne(stage_, 1, kStageThreads, &stage_plan, nullptr));
@@ -138,13 +141,16 @@ absl::Status AugmentKernels::LaunchChains(const DeviceProgram* device_program,
                                           const AugmentProgram& host_program,
                                           absl::Span<const BatchTask> batches,
                                           CUstream stream) const {
-  const auto has_steps = [](const FieldProgram& field) {
-    return field.num_steps > 0;
+  const auto has_chain = [&](bool is_image) {
+    return std::any_of(
+        host_program.fields, host_program.fields + host_program.num_fields,
+        [&](const FieldProgram& field) {
+          return field.num_steps > 0 && field.is_image == is_image;
+        });
   };
-  const bool has_chain =
-      std::any_of(host_program.fields,
-                  host_program.fields + host_program.num_fields, has_steps);
-  if (!has_chain) return absl::OkStatus();
+  const bool has_images = has_chain(true);
+  const bool has_sequences = has_chain(false);
+  if (!has_images && !has_sequences) return absl::OkStatus();
   if (host_program.num_teams < 1) {
     return absl::InvalidArgumentError("a chain without scratch memory");
   }
@@ -155,8 +161,13 @@ absl::Status AugmentKernels::LaunchChains(const DeviceProgram* device_program,
   if (blocks == 0) return absl::OkStatus();
   const auto threads =
       static_cast<uint32_t>(ChainThreads(host_program.team_scratch_bytes));
-  return LaunchOne(chain_, static_cast<uint32_t>(blocks), threads, &plan,
-                   stream);
+  for (const auto& [has, kernel] :
+       {std::pair(has_images, chain_), std::pair(has_sequences, sequence_)}) {
+    if (!has) continue;
+    DATASETD_RETURN_IF_ERROR(LaunchOne(kernel, static_cast<uint32_t>(blocks),
+                                       threads, &plan, stream));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status AugmentKernels::LaunchOne(CUfunction kernel, uint32_t num_blocks,

@@ -43,12 +43,12 @@ class AugmentKernels {
       : context_(context), module_(std::move(module)) {}
   ~AugmentKernels() { context_.MakeCurrentOrLog(); }
 
-  // Enqueues one kernel on `stream`, and one more for all chains of the program
-  // if it has any. `device_program`, in device memory, is made of
-  // `host_program`; it, the sources, the indices and the slots must stay valid
-  // until the kernels have completed. `batches` and `host_program` are read
-  // before the call returns. Neither allocates nor synchronises. With no sample
-  // to write nothing is launched.
+  // Enqueues one kernel on `stream`, one more for all chains of images of the
+  // program if it has any, and one for those of sequences. `device_program`, in
+  // device memory, is made of `host_program`; it, the sources, the indices and
+  // the slots must stay valid until the kernels have completed. `batches` and
+  // `host_program` are read before the call returns. Neither allocates nor
+  // synchronises. With no sample to write nothing is launched.
   //
   //   INVALID_ARGUMENT  more batches than kMaxBatchesPerLaunch, more blocks
   //                     than a launch may have, or a chain without scratch
@@ -78,6 +78,7 @@ class AugmentKernels {
   UniqueHandle<CudaModuleTraits> module_;
   CUfunction augment_ = nullptr;
   CUfunction chain_ = nullptr;
+  CUfunction sequence_ = nullptr;
   CUfunction stage_ = nullptr;
   int num_multiprocessors_ = 0;
 };

@@ -3,6 +3,7 @@
 #include "cuda/kernels/chain/chain_executor.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/sequence_executor.h"
 #include "cuda/kernels/moves/augment_block.h"
 #include "cuda/kernels/moves/block_state.h"
 #include "cuda/kernels/moves/stage_block.h"
@@ -67,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(kMaxChainThreads,
   const int block = static_cast<int>(blockIdx.x);
   for (int f = 0; f < program.num_fields; ++f) {
     const FieldProgram& field = program.fields[f];
-    if (field.num_steps == 0) continue;
+    if (field.num_steps == 0 || !field.is_image) continue;
     ChainExecutor<BlockTeam> executor(
         {}, program, field, TeamMemory(program, field, block), &state);
     const auto strips = static_cast<uint32_t>(plan.num_strips[f]);
@@ -81,6 +82,33 @@ extern "C" __global__ void __launch_bounds__(kMaxChainThreads,
         executor.SetStrip(
             {static_cast<int32_t>(at % strips), static_cast<int32_t>(strips)});
         const int32_t row = batch.first_row + static_cast<int32_t>(at / strips);
+        if (IsOwnRow(program.mixture, batch, row)) executor.Run(batch, row);
+      }
+      turn -= turns;
+    }
+  }
+}
+
+// The same for fields of numbers, of which a sample is one strip.
+extern "C" __global__ void __launch_bounds__(kMaxChainThreads,
+                                             kResidentChainThreads /
+                                                 kMaxChainThreads)
+    SequenceKernel(const __grid_constant__ ChainPlan plan) {
+  __shared__ ChainState state;
+  if (plan.num_batches == 0) return;
+  const AugmentProgram& program = *plan.program;
+  const int block = static_cast<int>(blockIdx.x);
+  for (int f = 0; f < program.num_fields; ++f) {
+    const FieldProgram& field = program.fields[f];
+    if (field.num_steps == 0 || field.is_image) continue;
+    SequenceExecutor<BlockTeam> executor(
+        {}, program, field, TeamMemory(program, field, block), &state);
+    int64_t turn = block;
+    for (int b = 0; b < plan.num_batches; ++b) {
+      const BatchTask& batch = plan.batches[b];
+      const int64_t turns = NumRows(batch);
+      for (; turn < turns; turn += gridDim.x) {
+        const int32_t row = batch.first_row + static_cast<int32_t>(turn);
         if (IsOwnRow(program.mixture, batch, row)) executor.Run(batch, row);
       }
       turn -= turns;

@@ -44,10 +44,9 @@ bool HasCrop(const FieldProgram& field) {
 // Returns how many ops a sample's explanation has at most. An op may be many
 // steps.
 size_t CountOps(const FieldProgram& field) {
-  if (!field.is_image) return HasCrop(field) ? 1 : 0;
   return static_cast<size_t>(field.num_steps + field.num_moves +
                              field.num_value_ops) +
-         (field.mix.kind != MixKind::kNone ? 1 : 0);
+         (field.mix.kind != MixKind::kNone ? 1 : 0) + (HasCrop(field) ? 1 : 0);
 }
 
 // Returns the fields to compile, in the order of a batch: those with options,

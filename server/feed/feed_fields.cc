@@ -1,6 +1,7 @@
 #include "server/feed/feed_fields.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -138,6 +139,39 @@ absl::Status UseEntries(const v1::DocumentOrder& order,
   return absl::OkStatus();
 }
 
+// `num_elements`: those of a step.
+absl::Status CheckLength(const v1::WindowOrder& windows, const FieldSpec& spec,
+                         int64_t num_elements) {
+  // One more for the entry of the next step, and the end of the sequences.
+  const auto most = static_cast<uint64_t>(kMaxElements / num_elements) - 1;
+  if (windows.length() < 1 || windows.length() > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "window_order: length is ", windows.length(), "; with field '",
+        spec.name, "' it must be within 1..", most));
+  }
+  return absl::OkStatus();
+}
+
+// Returns the field whose samples are windows, for its ops.
+absl::StatusOr<FieldSpec> WindowSpec(const v1::WindowOrder& windows,
+                                     const v1::Transform& op,
+                                     const FieldSpec& spec) {
+  if (windows.has_documents()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "field '", spec.name, "': transforms: ", TransformName(op),
+        " needs consecutive steps, and rows of documents have others: use "
+        "blocks or random windows, or leave it out"));
+  }
+  const int64_t num_elements = std::accumulate(
+      spec.shape.begin(), spec.shape.end(), int64_t{1}, SaturatingMultiply);
+  DATASETD_RETURN_IF_ERROR(
+      CheckLength(windows, spec, std::max<int64_t>(num_elements, 1)));
+  FieldSpec window = spec;
+  window.shape.insert(window.shape.begin(),
+                      static_cast<int64_t>(windows.length()));
+  return window;
+}
+
 // Makes windows of a field; null: there are none.
 absl::Status MakeWindows(const v1::WindowOrder* windows,
                          const v1::FieldOptions& options, FieldSpec& spec,
@@ -158,13 +192,9 @@ absl::Status MakeWindows(const v1::WindowOrder* windows,
         "' is an image, and windows are of tokens and other sequences: choose "
         "other fields with field_names, in Python with fields="));
   }
-  // One more for the entry of the next step, and the end of the sequences.
-  const auto most = static_cast<uint64_t>(kMaxElements / program.in_width) - 1;
-  if (windows->length() < 1 || windows->length() > most) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "window_order: length is ", windows->length(), "; with field '",
-        spec.name, "' it must be within 1..", most));
-  }
+  // Compiled for a window.
+  if (program.num_steps > 0) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(CheckLength(*windows, spec, program.in_width));
   uint64_t num_steps = windows->length();
   if (windows->has_documents()) {
     DATASETD_RETURN_IF_ERROR(
@@ -324,6 +354,12 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
                               : Layout::kNchw;
     transforms.emplace_back(field_options.transforms().begin(),
                             field_options.transforms().end());
+    const bool is_sequence = !spec.is_image && !IsCopied(transforms.back());
+    FieldSpec in = spec;
+    if (is_sequence && windows != nullptr) {
+      DATASETD_ASSIGN_OR_RETURN(
+          in, WindowSpec(*windows, transforms.back().front(), spec));
+    }
     FieldProgram program = {};
     if (!skips_packed || found != options.end() || !spec.is_packed()) {
       DATASETD_RETURN_IF_ERROR(
@@ -333,9 +369,10 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
         DATASETD_ASSIGN_OR_RETURN(
             program, CompileCrop(field_options, Narrow<int>(source),
                                  transforms.back(), layout, limits, spec));
+        in = spec;
       } else {
         DATASETD_ASSIGN_OR_RETURN(
-            program, CompileField(spec, Narrow<int>(source), transforms.back(),
+            program, CompileField(in, Narrow<int>(source), transforms.back(),
                                   layout, dataset.field_sizes(source), limits,
                                   static_cast<int>(field_options.view())));
       }
@@ -345,6 +382,7 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
     }
     DATASETD_RETURN_IF_ERROR(
         MakeWindows(windows, field_options, spec, program));
+    if (is_sequence) spec.shape = OutputShape(in, program);
     // Entries are shifted themselves.
     fields.shifts.push_back(
         program.entry_kind == EntryKind::kNone ? field_options.shift() : 0);

@@ -135,11 +135,6 @@ absl::StatusOr<FieldProgram> CompileCrop(const v1::FieldOptions& options,
       FieldProgram program,
       CompileField(spec, field_index, ops, layout, {}, limits,
                    static_cast<int>(options.view())));
-  if (program.num_steps > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("fields: crop of '", spec.name,
-                     "': a crop can only have a ToDtype without scale"));
-  }
   if (ops.empty() && spec.shape.size() == 1 && !IsFloat(spec.dtype)) {
     program.out_dtype = Dtype::kInt64;
   }
@@ -150,8 +145,12 @@ absl::StatusOr<FieldProgram> CompileCrop(const v1::FieldOptions& options,
   program.step_elements = Narrow<int32_t>(step_elements);
   program.sample_steps = is_sequence ? 0 : Narrow<int32_t>(num_steps);
   if (!has_length) {
-    DATASETD_ASSIGN_OR_RETURN(program.fill,
-                              FillBits(crop.fill(), program.out_dtype, spec));
+    // Ops are applied to the fill, too, as float32.
+    DATASETD_ASSIGN_OR_RETURN(
+        program.fill,
+        FillBits(crop.fill(),
+                 program.num_steps > 0 ? Dtype::kFloat32 : program.out_dtype,
+                 spec));
   }
   return program;
 }

@@ -290,6 +290,8 @@ absl::StatusOr<LoadPlan> PlanSource(
       if (fields[f].is_image) {
         field.resident.shape = {program.out_height, program.out_width,
                                 program.out_channels};
+      } else {
+        field.resident.shape = OutputShape(fields[f], program);
       }
       if (!source.is_encoded) {
         input_sample_bytes =

@@ -52,9 +52,9 @@ Parameters Describe(const Draw& draw, const Step& step, const DrawKey& key) {
   return parameters;
 }
 
-// Returns the name of a choice that no step was drawn of.
+// Returns the name of an op, or of a choice that no step was drawn of.
 template <typename Params>
-const char* NameOfChoice(const char* row, const Params& params) {
+const char* NameOfRow(const char* row, const Params& params) {
   if constexpr (requires { NameOf(params); }) return NameOf(params);
   return row;
 }
@@ -130,15 +130,15 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
     case StepKind::kValue:
       DescribeValueOp(ParamsAs<ValueOp>(step), step.out_channels, to);
       break;
-#define DATASETD_ROW(Name)                                        \
-  case StepKind::k##Name:                                         \
-    to->name = NameOfChoice(#Name, ParamsAs<Name##Params>(step)); \
+#define DATASETD_ROW(Name)                                     \
+  case StepKind::k##Name:                                      \
+    to->name = NameOfRow(#Name, ParamsAs<Name##Params>(step)); \
     break;
       DATASETD_CHOICE_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
 #define DATASETD_ROW(Name)                                          \
   case StepKind::k##Name:                                           \
-    to->name = #Name;                                               \
+    to->name = NameOfRow(#Name, ParamsAs<Name##Params>(step));      \
     if (drawn.is_applied) {                                         \
       to->parameters = Describe(drawn.As<Name##Draw>(), step, key); \
     }                                                               \
@@ -210,10 +210,13 @@ absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
   }
   std::vector<OpDraw> draws;
   for (int f = 0; f < program.num_fields; ++f) {
-    if (!program.fields[f].is_image) continue;
     for (const Step& step : StepsOf(program.fields[f])) {
       StepDraw drawn = {};
-      DrawStep(step, program.seed, epoch, sample, &drawn);
+      if (program.fields[f].is_image) {
+        DrawStep(step, program.seed, epoch, sample, &drawn);
+      } else {
+        DrawSequenceStep(step, program.seed, epoch, sample, &drawn);
+      }
       if (drawn.kind == StepKind::kIdentity || IsEmptyPad(step)) continue;
       OpDraw draw;
       draw.field = f;

@@ -33,7 +33,7 @@ struct OpDraw {
   std::vector<std::pair<std::string, std::vector<double>>> parameters;
 };
 
-// Returns the draws of all image fields of `program`, as compiled by
+// Returns the draws of all fields of `program`, as compiled by
 // CompileField, in the order of execution. For MixUp and CutMix only alpha is
 // given: their draws depend on the batch. REQUIRES: leading steps of ragged
 // fields have the sample's size (GiveSize).

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "server/pipeline/ops/image_compiler.h"
 #include "server/pipeline/ops/op_compilers.h"
+#include "server/pipeline/ops/sequence_compiler.h"
 
 namespace datasetd {
 namespace {
@@ -41,6 +42,20 @@ std::string RangeText(absl::Span<const SampleSize> sizes) {
                       SizeText(high.height, high.width), " (height x width)");
 }
 
+absl::Status TooManyTransforms() {
+  return Invalid(absl::StrCat("there can be ", kMaxTransforms,
+                              " transforms, those inside others counted"));
+}
+
+// The error of an op inside another.
+absl::Status AtInner(int position, const v1::Transform& op,
+                     const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("transforms[", position, "] ",
+                                   TransformName(op), ": ", status.message()));
+}
+
 // Compiles the ops of one image field, in order.
 class PipelineCompiler {
  public:
@@ -54,10 +69,7 @@ class PipelineCompiler {
   // Errors do not include the position.
   absl::Status Add(const v1::Transform& transform) {
     DATASETD_RETURN_IF_ERROR(CheckTransform(transform));
-    if (next_position_ == kMaxTransforms) {
-      return Invalid(absl::StrCat("there can be ", kMaxTransforms,
-                                  " transforms, those inside others counted"));
-    }
+    if (next_position_ == kMaxTransforms) return TooManyTransforms();
     if (image_.is_mixed()) {
       return Invalid(
           "it comes after MixUp or CutMix, which must be the last op of its "
@@ -103,6 +115,10 @@ class PipelineCompiler {
           kSizeGivers));
     }
     switch (options.family()) {
+      case v1::OP_FAMILY_SEQUENCE:
+        return Invalid(
+            "it is for fields of numbers, and the field is an image: name "
+            "another field in the op's fields, or use an op on images");
       case v1::OP_FAMILY_GEOMETRY:
         return CompileGeometryOp(transform, image_);
       case v1::OP_FAMILY_COLOUR:
@@ -125,14 +141,8 @@ class PipelineCompiler {
   absl::Status AddGroup(const v1::RandomApply& group) {
     DATASETD_RETURN_IF_ERROR(image_.BeginGroup(group.p()));
     for (int i = 0; i < group.transforms_size(); ++i) {
-      const v1::Transform& inner = group.transforms(i);
-      const absl::Status status = Add(inner);
-      if (!status.ok()) {
-        return absl::Status(
-            status.code(),
-            absl::StrCat("transforms[", i, "] ", TransformName(inner), ": ",
-                         status.message()));
-      }
+      DATASETD_RETURN_IF_ERROR(
+          AtInner(i, group.transforms(i), Add(group.transforms(i))));
     }
     return image_.EndGroup();
   }
@@ -202,25 +212,12 @@ absl::Status StartOther(const FieldSpec& field, FieldProgram& program) {
   return absl::OkStatus();
 }
 
-// The dtype of a non-image field after its ToDtype.
-absl::StatusOr<Dtype> OtherDtype(const FieldSpec& field,
-                                 const v1::Transform& op) {
+// The dtype of a field that is copied after its ToDtype.
+absl::StatusOr<Dtype> CopiedDtype(const FieldSpec& field,
+                                  const v1::Transform& op) {
   const Dtype from = field.dtype;
   DATASETD_RETURN_IF_ERROR(CheckTransform(op));
-  if (!op.has_to_dtype()) {
-    return Invalid(absl::StrCat(
-        "the field is not an image: it can only have a ToDtype. For other "
-        "transforms make it one where it is loaded: push_dataset(fields={'",
-        field.name,
-        "': 'image'}) of (H, W) or (H, W, C), 'image_chw' of "
-        "(C, H, W), or options={'images': '",
-        field.name, "'} of npy"));
-  }
   const Dtype to = ToDtypeOf(op.to_dtype());
-  if (op.to_dtype().scale()) {
-    return Invalid(
-        "scale is for images, and the field is not one: set it to False");
-  }
   if (to == from || IsKernelFloat(to) ||
       (to == Dtype::kInt64 && IsInteger(from))) {
     return to;
@@ -230,6 +227,43 @@ absl::StatusOr<Dtype> OtherDtype(const FieldSpec& field,
       IsInteger(from) ? ": it can become int64, " : ": it can become ",
       "float16, bfloat16 or float32"));
 }
+
+// Compiles the ops of a field of numbers that needs more than a copy.
+class SequencePipeline {
+ public:
+  SequencePipeline(const FieldSpec& field, int field_index, int view,
+                   const TransformLimits& limits, FieldProgram* program)
+      : sequence_(field, limits, program),
+        field_index_(Narrow<uint32_t>(field_index)),
+        view_(Narrow<uint32_t>(view)) {}
+
+  // Errors do not include the position.
+  absl::Status Add(const v1::Transform& transform) {
+    DATASETD_RETURN_IF_ERROR(CheckTransform(transform));
+    if (next_position_ == kMaxTransforms) return TooManyTransforms();
+    const uint32_t position = next_position_++;
+    const uint32_t op_index =
+        OpIndex(field_index_, position, transform.draw_id(), view_);
+    if (!transform.has_random_apply()) {
+      return sequence_.Add(transform, Narrow<uint16_t>(position), op_index);
+    }
+    const v1::RandomApply& group = transform.random_apply();
+    DATASETD_RETURN_IF_ERROR(sequence_.BeginGroup(group.p(), op_index));
+    for (int i = 0; i < group.transforms_size(); ++i) {
+      DATASETD_RETURN_IF_ERROR(
+          AtInner(i, group.transforms(i), Add(group.transforms(i))));
+    }
+    return sequence_.EndGroup();
+  }
+
+  absl::Status Finish() { return sequence_.Finish(); }
+
+ private:
+  SequenceCompiler sequence_;
+  const uint32_t field_index_;
+  const uint32_t view_;
+  uint32_t next_position_ = 0;  // depth-first
+};
 
 absl::Status At(const FieldSpec& field, const absl::Status& status) {
   if (status.ok()) return status;
@@ -274,8 +308,16 @@ absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
     program.out_dtype = field.shape.empty() && IsInteger(field.dtype)
                             ? Dtype::kInt64
                             : field.dtype;
+    if (!IsCopied(ops)) {
+      SequencePipeline compiler(field, field_index, view, limits, &program);
+      for (size_t i = 0; i < ops.size(); ++i) {
+        DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], compiler.Add(ops[i])));
+      }
+      DATASETD_RETURN_IF_ERROR(At(field, compiler.Finish()));
+      return program;
+    }
     for (size_t i = 0; i < ops.size(); ++i) {
-      absl::StatusOr<Dtype> dtype = OtherDtype(field, ops[i]);
+      absl::StatusOr<Dtype> dtype = CopiedDtype(field, ops[i]);
       if (!dtype.ok()) return At(field, i, ops[i], dtype.status());
       if (i > 0) {
         return At(field, i, ops[i],
@@ -312,6 +354,23 @@ absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
   }
   DATASETD_RETURN_IF_ERROR(At(field, compiler.Finish()));
   return program;
+}
+
+bool IsCopied(absl::Span<const v1::Transform> ops) {
+  return std::all_of(ops.begin(), ops.end(), [](const v1::Transform& op) {
+    return op.has_to_dtype() && !op.to_dtype().scale();
+  });
+}
+
+std::vector<int64_t> OutputShape(const FieldSpec& field,
+                                 const FieldProgram& program) {
+  const bool is_mel = std::any_of(
+      program.steps, program.steps + program.num_steps,
+      [](const Step& step) { return step.kind == StepKind::kMelSpectrogram; });
+  if (program.is_image || !is_mel) return field.shape;
+  std::vector<int64_t> shape = {program.out_height, program.out_width};
+  if (field.shape.size() > 1) shape.insert(shape.begin(), program.out_channels);
+  return shape;
 }
 
 bool GivesOneSize(const v1::Transform& op) {

@@ -7,6 +7,9 @@
 #ifndef DATASETD_SERVER_PIPELINE_PIPELINE_H_
 #define DATASETD_SERVER_PIPELINE_PIPELINE_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cuda/kernels/program/params.h"
@@ -40,10 +43,14 @@ inline constexpr int kMaxView = 255;
 // keep the size, pad, or resize to a shorter edge; ops that depend on a size
 // are checked against each. Masks accept geometry, ToDtype, Normalize and
 // RandomApply of these; they are sampled nearest, or nearest-exact if the op
-// says so, without antialias. Other fields accept one ToDtype without scale: to
-// their own dtype, from an integer to int64, or to float16, bfloat16 or
-// float32. Without ops, integer scalars become int64 and others are unchanged;
-// `layout` is ignored.
+// says so, without antialias.
+//
+// Other fields accept one ToDtype without scale: to their own dtype, from an
+// integer to int64, or to float16, bfloat16 or float32. Without ops, integer
+// scalars become int64 and others are unchanged. They also accept lists of
+// ToDtype, Normalize, ops on sequences and RandomApply of these, on float16,
+// bfloat16 and float32 (server/pipeline/ops/sequence_compiler.h). `layout` is
+// ignored.
 //
 // Errors start with the position: "field 'image', transforms[2] RandomCrop: ".
 // Views of one field with different numbers draw independently.
@@ -57,6 +64,14 @@ absl::StatusOr<FieldProgram> CompileField(
     absl::Span<const v1::Transform> ops, Layout layout,
     absl::Span<const ImageSize> sizes = {}, const TransformLimits& limits = {},
     int view = 0);
+
+// True if a field that is not an image is copied with these ops, or converted
+// by its one ToDtype, without float32 in between.
+bool IsCopied(absl::Span<const v1::Transform> ops);
+
+// The shape of a sample of a field that is not an image after its program.
+std::vector<int64_t> OutputShape(const FieldSpec& field,
+                                 const FieldProgram& program);
 
 // True if all samples have one size after the op, whatever their size before.
 // REQUIRES for this and the next: each transform has an op.

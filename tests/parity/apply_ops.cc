@@ -18,6 +18,10 @@
 // where drawn is of the first image, and mixed of each row of a mixed batch;
 // or {"error": text} alone.
 //
+// With "shape": [...] instead of channels, height and width the field is one of
+// numbers, of any dtype, and so are its elements; the reply has the "shape" of
+// a sample, and its elements follow.
+//
 // The request {"describe": true} alone has the reply of DescribeOps.
 
 #include <google/protobuf/util/json_util.h>
@@ -80,12 +84,25 @@ json Drawn(const std::vector<OpDraw>& draws) {
   return drawn;
 }
 
-FieldSpec ImageSpec(const json& request) {
+Dtype DtypeOf(const std::string& name) {
+  for (int i = 1; i < 256; ++i) {
+    const auto dtype = static_cast<Dtype>(i);
+    if (DtypeSizeBytes(dtype) > 0 && name == DtypeName(dtype)) return dtype;
+  }
+  return Dtype{};
+}
+
+FieldSpec SpecOf(const json& request) {
   FieldSpec spec;
+  spec.dtype = DtypeOf(request.at("dtype").get<std::string>());
+  if (request.contains("shape")) {
+    spec.name = "sequence";
+    spec.shape = request.at("shape").get<std::vector<int64_t>>();
+    return spec;
+  }
   spec.name = "image";
   spec.is_image = true;
   spec.is_mask = request.at("is_mask").get<bool>();
-  spec.dtype = request.at("dtype") == "uint8" ? Dtype::kUint8 : Dtype::kFloat32;
   spec.shape = {request.at("height").get<int64_t>(),
                 request.at("width").get<int64_t>(),
                 request.at("channels").get<int64_t>()};
@@ -102,7 +119,7 @@ absl::StatusOr<std::vector<FieldProgram>> Compile(const json& request) {
   }
   auto ops = CompleteTransforms(pipeline.transforms(), "pipeline");
   if (!ops.ok()) return ops.status();
-  std::vector<FieldSpec> specs = {ImageSpec(request)};
+  std::vector<FieldSpec> specs = {SpecOf(request)};
   std::vector<Transforms> transforms = {*std::move(ops)};
   if (request.contains("labels")) {
     specs.push_back({.name = "label", .dtype = Dtype::kInt64});
@@ -204,6 +221,7 @@ json Run(const json& request, const std::string& images, std::string* out) {
   out->append(from + AlignScratch(image_bytes),
               static_cast<size_t>(label_bytes));
   return {{"dtype", DtypeName(image.out_dtype)},
+          {"shape", OutputShape(SpecOf(request), image)},
           {"channels", channels},
           {"height", image.out_height},
           {"width", image.out_width},
@@ -220,11 +238,8 @@ void Serve(std::istream& in, std::ostream& out) {
       out << DescribeOps().dump() << "\n" << std::flush;
       continue;
     }
-    const int64_t element_bytes = request.at("dtype") == "uint8" ? 1 : 4;
     std::string images(request.at("num_images").get<int64_t>() *
-                           request.at("channels").get<int64_t>() *
-                           request.at("height").get<int64_t>() *
-                           request.at("width").get<int64_t>() * element_bytes,
+                           SpecOf(request).sample_bytes(),
                        '\0');
     in.read(images.data(), static_cast<std::streamsize>(images.size()));
     std::string result;

@@ -154,6 +154,21 @@ _OWN = {
         )),
     },
     "normalize": {"mean": _SIGNS, "std": _from(0.01)},
+    "vol": {"gain": _SIGNS},
+    "gain": {"min_gain_in_db": _ends(-200, 6), "max_gain_in_db": _ends(0, 200)},
+    "shift": {"min_shift": _SIGNS, "max_shift": _SIGNS},
+    "mel_spectrogram": {
+        "sample_rate": _ends(2, 1000000),
+        "n_fft": _all(2, 3, 400, 401, 512),
+        "win_length": _from(1),
+        "f_min": _from(0),
+        "f_max": _GIVEN,
+        "n_mels": _from(1),
+        "power": _all(0.5, 1, 2, 3),
+    },
+    "amplitude_to_db": {"top_db": _from(0)},
+    "time_masking": {"mask_value": _GIVEN},
+    "frequency_masking": {"mask_value": _GIVEN},
 }
 
 

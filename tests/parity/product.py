@@ -60,6 +60,29 @@ class Product:
         ]
         return images, labels, mixes
 
+    def run_sequence(self, case, x, seed, epoch, sample):
+        """A sample of a field of numbers after a case's ops."""
+        request = {
+            "dtype": str(x.dtype), "shape": x.shape, "num_images": 1,
+            "seed": seed, "epoch": epoch, "batch": 0, "sample": sample,
+            "pipeline": {"transforms": case.transforms},
+        }
+        reply = self._reply(request, x.tobytes())
+        return self._read(reply["shape"], reply["dtype"])
+
+    def _reply(self, request, data):
+        stdin = self._process.stdin
+        stdin.write(json.dumps(request).encode() + b"\n")
+        stdin.write(data)
+        stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("apply_ops ended")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise Refused(reply["error"])
+        return reply
+
     def _run(self, transforms, images, seed, epoch, sample, **others):
         """Images, labels and the reply."""
         count, channels, height, width = images.shape
@@ -77,18 +100,9 @@ class Product:
             "pipeline": {"transforms": transforms},
             **others,
         }
-        stdin = self._process.stdin
-        stdin.write(json.dumps(request).encode() + b"\n")
-        stdin.write(
-            np.ascontiguousarray(images.transpose(0, 2, 3, 1)).tobytes()
+        reply = self._reply(
+            request, np.ascontiguousarray(images.transpose(0, 2, 3, 1)).tobytes()
         )
-        stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("apply_ops ended")
-        reply = json.loads(line)
-        if "error" in reply:
-            raise Refused(reply["error"])
         shape = count, reply["channels"], reply["height"], reply["width"]
         result = self._read(shape, reply["dtype"])
         classes = self._read((count, reply["num_classes"]), "float32")

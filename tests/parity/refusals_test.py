@@ -133,8 +133,10 @@ OPS = {
 }
 # Without parameters, or not in torchvision 0.14: transforms_ops_test.py has
 # what they refuse.
+# torchaudio is the judge of those on sequences: sequence_parity_test.py.
 OTHERS = {
-    "AlternatingFlip", "AutoAugmentPolicy", "Autocontrast", "CutMix", "Cutout", "Equalize",
+    "AmplitudeToDB", "FrequencyMasking", "Gain", "MelSpectrogram",
+    "PolarityInversion", "Shift", "TimeMasking", "Vol", "AlternatingFlip", "AutoAugmentPolicy", "Autocontrast", "CutMix", "Cutout", "Equalize",
     "GaussianNoise", "HorizontalFlip", "InterpolationMode", "Invert", "MixUp", "ToDtype",
     "Transform", "VerticalFlip", "from_torchvision",
 }
@@ -329,6 +331,31 @@ MESSAGES = {
     "cut_mix": {"alpha": 1, "num_classes": 3, "per_sample": False},
     "to_dtype": {"dtype": "DTYPE_FLOAT32", "scale": True},
     "normalize": {"mean": [0.5], "std": [0.5]},
+    "vol": {"gain": 1, "gain_type": "GAIN_TYPE_POWER"},
+    "gain": {"min_gain_in_db": -1, "max_gain_in_db": 1, "p": 0.5},
+    "polarity_inversion": {"p": 0.5},
+    "shift": {"min_shift": 0, "max_shift": 0.5, "rollover": True, "p": 0.5,
+              "shift_unit": "SHIFT_UNIT_FRACTION"},
+    "mel_spectrogram": {
+        "sample_rate": 16000, "n_fft": 64, "win_length": 64, "hop_length": 9,
+        "f_min": 0, "f_max": 8000, "pad": 1, "n_mels": 9, "power": 2,
+        "normalized": False, "center": True, "norm": "MEL_NORM_NONE",
+        "pad_mode": "FRAME_PAD_MODE_REFLECT", "mel_scale": "MEL_SCALE_HTK",
+    },
+    "amplitude_to_db": {"stype": "AMPLITUDE_TYPE_POWER", "top_db": 80},
+    "time_masking": {"time_mask_param": 3, "iid_masks": False, "p": 0.5,
+                     "mask_value": 1},
+    "frequency_masking": {"freq_mask_param": 3, "iid_masks": False,
+                          "mask_value": 1},
+}
+# The sample of an op on sequences: a spectrogram for masks.
+WAVEFORM = np.linspace(-1, 1, 400, dtype=np.float32)
+SEQUENCES = {
+    "time_masking": WAVEFORM.reshape(8, 50),
+    "frequency_masking": WAVEFORM.reshape(8, 50),
+    **dict.fromkeys(
+        ("vol", "gain", "polarity_inversion", "shift", "mel_spectrogram",
+         "amplitude_to_db"), WAVEFORM),
 }
 # Exclude another parameter, or are no number.
 NOT_WITH_OTHERS = {
@@ -345,6 +372,12 @@ WORST = {
     "InterpolationMode": (77,),
     "Dtype": (0, 77),
     "AutoAugmentPolicy": (77,),
+    "AmplitudeType": (77,),
+    "FramePadMode": (77,),
+    "GainType": (77,),
+    "MelNorm": (77,),
+    "MelScale": (77,),
+    "ShiftUnit": (77,),
 }
 
 
@@ -361,7 +394,11 @@ def replaced(message, path, value):
 def run_message(op, message, product):
     is_float = op in ("normalize", "gaussian_noise")
     image = IMAGE.numpy().astype(np.float32 if is_float else np.uint8)
-    if op in ("mix_up", "cut_mix"):
+    if op in SEQUENCES:
+        product.run_sequence(
+            Case([{op: message}], None), SEQUENCES[op], 1, 1, 1
+        )
+    elif op in ("mix_up", "cut_mix"):
         case = Case([{op: message}], None)
         product.run_batch(case, image[None], [0], 1, 1, 1)
     else:

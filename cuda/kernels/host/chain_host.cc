@@ -17,18 +17,29 @@
 #include "cuda/kernels/chain/chain_executor.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/sequence_executor.h"
 #include "cuda/kernels/host/host_team.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace datasetd::HWY_NAMESPACE {
 
-int32_t RunChain(const AugmentProgram& program, const FieldProgram& field,
-                 const BatchTask& batch, const ChainMemory& memory) {
-  ChainState state;
-  ChainExecutor<HostTeam> executor({}, program, field, memory, &state);
+template <typename Executor>
+int32_t RunOwnRows(const AugmentProgram& program, const BatchTask& batch,
+                   Executor& executor) {
   return RunRows(batch, [&](int32_t row) DATASETD_TEAM_ATTR {
     return !IsOwnRow(program.mixture, batch, row) || executor.Run(batch, row);
   });
+}
+
+int32_t RunChain(const AugmentProgram& program, const FieldProgram& field,
+                 const BatchTask& batch, const ChainMemory& memory) {
+  ChainState state;
+  if (!field.is_image) {
+    SequenceExecutor<HostTeam> executor({}, program, field, memory, &state);
+    return RunOwnRows(program, batch, executor);
+  }
+  ChainExecutor<HostTeam> executor({}, program, field, memory, &state);
+  return RunOwnRows(program, batch, executor);
 }
 
 }  // namespace datasetd::HWY_NAMESPACE

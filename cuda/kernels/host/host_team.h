@@ -41,6 +41,7 @@ struct HostVector {
                      to);
   }
   static Floats Add(Floats x, Floats y) { return hn::Add(x, y); }
+  static Floats Subtract(Floats x, Floats y) { return hn::Sub(x, y); }
   static Floats Multiply(Floats x, Floats y) { return hn::Mul(x, y); }
 
   static Floats All(float x) { return hn::Set(Tag(), x); }

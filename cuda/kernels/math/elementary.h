@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/rounding.h"
 
 namespace datasetd {
 
@@ -128,6 +129,29 @@ DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double Log(double x) {
   sum = sum * z + 1.0 / 3.0;
   const double k = static_cast<double>(exponent);
   return k * kLn2High + (k * kLn2Low + 2.0 * (s + s * z * sum));
+}
+
+// The decimal logarithm as float32, within 3 units of its last place or 1e-7.
+// REQUIRES: x is positive and normal, inf or NaN.
+DATASETD_HOST_DEVICE inline float Log10(float x) {
+  const uint32_t bits = FloatBits(x);
+  // x = 2^exponent * m with m in [sqrt(1/2), sqrt(2)).
+  constexpr uint32_t kSqrtHalf = 0x3F3504F3u;
+  const int32_t exponent = static_cast<int32_t>(bits - kSqrtHalf) >> 23;
+  const float m = FloatFromBits(bits - (static_cast<uint32_t>(exponent) << 23));
+  // ln m = 2 atanh(s), |s| < 0.1716; the remainder is below 2^-30.
+  const float s = (m - 1.0f) / (m + 1.0f);
+  const float z = s * s;
+  float sum = 1.0f / 9.0f;
+  sum = sum * z + 1.0f / 7.0f;
+  sum = sum * z + 1.0f / 5.0f;
+  sum = sum * z + 1.0f / 3.0f;
+  const float ln = 2.0f * (s + s * z * sum);
+  // log10 2 in two parts; the product with the upper one is exact.
+  const float k = static_cast<float>(exponent);
+  const float log =
+      k * 0x1.344p-2f + (k * 0x1.3509f8p-18f + ln * 0x1.bcb7b2p-2f);
+  return x < FloatFromBits(0x7F800000) ? log : x;
 }
 
 struct SinCos {

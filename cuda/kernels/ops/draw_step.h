@@ -37,10 +37,9 @@ DATASETD_HOST_DEVICE inline void SetDraw(const Params& params, StepDraw* drawn,
   }
 }
 
-DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
-                                          uint64_t epoch, int64_t sample,
-                                          StepDraw* drawn) {
-  const DrawKey key = {seed, epoch, sample, step.op_index};
+// Sets what a draw has beside its parameters. Returns whether it is applied.
+DATASETD_HOST_DEVICE inline bool BeginDraw(const Step& step, const DrawKey& key,
+                                           StepDraw* drawn) {
   drawn->kind = step.kind;
   drawn->statistic_index = 0;
   drawn->out_height = step.out_height;
@@ -48,7 +47,15 @@ DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
   drawn->is_applied =
       PassesGate(key, step.group_op_index, step.group_probability) &&
       PassesGate(key, step.op_index, step.probability);
-  if (!drawn->is_applied) return;
+  return drawn->is_applied;
+}
+
+// For the steps of an image.
+DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
+                                          uint64_t epoch, int64_t sample,
+                                          StepDraw* drawn) {
+  const DrawKey key = {seed, epoch, sample, step.op_index};
+  if (!BeginDraw(step, key, drawn)) return;
   switch (step.kind) {
     case StepKind::kIdentity:
     case StepKind::kValue:
@@ -74,8 +81,32 @@ DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
           return Draw##Name(params, key, step.in_height, step.in_width); \
         });                                                              \
     break;
-      DATASETD_OPS(DATASETD_ROW)
+      DATASETD_PIXEL_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
+    default:
+      break;
+  }
+}
+
+// For the steps of a field of numbers.
+DATASETD_HOST_DEVICE inline void DrawSequenceStep(const Step& step,
+                                                  uint64_t seed, uint64_t epoch,
+                                                  int64_t sample,
+                                                  StepDraw* drawn) {
+  const DrawKey key = {seed, epoch, sample, step.op_index};
+  if (!BeginDraw(step, key, drawn)) return;
+  switch (step.kind) {
+#define DATASETD_ROW(Name)                                               \
+  case StepKind::k##Name:                                                \
+    SetDraw<Name##Draw>(                                                 \
+        ParamsAs<Name##Params>(step), drawn, [&](const auto& params) {   \
+          return Draw##Name(params, key, step.in_height, step.in_width); \
+        });                                                              \
+    break;
+    DATASETD_SEQUENCE_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    default:
+      break;
   }
 }
 

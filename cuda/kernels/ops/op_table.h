@@ -24,8 +24,8 @@
 //                               so that value ops that follow may be folded
 //   OperationsPerElement,       the cost, unless it is little
 //   kOperationsPerElement
-//   NameOf, VisitChosen         of a choice: its name, if that is not the
-//                               row's, and what VisitDrawn of the chosen op
+//   NameOf                      its name, if that is not the row's
+//   VisitChosen                 of a choice: what VisitDrawn of the chosen op
 //                               does not know
 //   MayBeginPass, SharesPass    of a choice: false if no op that it draws needs
 //                               a pass of its own; true if an earlier step may
@@ -58,6 +58,7 @@
 #include "cuda/kernels/ops/posterize.h"
 #include "cuda/kernels/ops/random_erasing.h"
 #include "cuda/kernels/ops/resize.h"
+#include "cuda/kernels/ops/sequence.h"
 #include "cuda/kernels/ops/solarize.h"
 #include "cuda/kernels/ops/warp.h"
 #include "cuda/kernels/program/move.h"
@@ -102,12 +103,29 @@
   ROW(GaussianBlur)             \
   ROW(Resize)
 
-#define DATASETD_OPS(ROW)      \
-  DATASETD_POINT_OPS(ROW)      \
-  DATASETD_COORDINATE_OPS(ROW) \
-  DATASETD_STATISTIC_OPS(ROW)  \
-  DATASETD_WARP_OPS(ROW)       \
+// Ops of fields that are not images (chain/sequence_executor.h).
+#define DATASETD_SEQUENCE_OPS(ROW) \
+  ROW(AmplitudeToDB)               \
+  ROW(FrequencyMasking)            \
+  ROW(Gain)                        \
+  ROW(MelSpectrogram)              \
+  ROW(NormalizeSequence)           \
+  ROW(PolarityInversion)           \
+  ROW(Shift)                       \
+  ROW(TimeMasking)                 \
+  ROW(Vol)
+
+// All on images.
+#define DATASETD_PIXEL_OPS(ROW) \
+  DATASETD_POINT_OPS(ROW)       \
+  DATASETD_COORDINATE_OPS(ROW)  \
+  DATASETD_STATISTIC_OPS(ROW)   \
+  DATASETD_WARP_OPS(ROW)        \
   DATASETD_IMAGE_OPS(ROW)
+
+#define DATASETD_OPS(ROW) \
+  DATASETD_PIXEL_OPS(ROW) \
+  DATASETD_SEQUENCE_OPS(ROW)
 
 // Ops whose steps are drawn to be others.
 #define DATASETD_CHOICE_OPS(ROW) \

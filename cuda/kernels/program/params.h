@@ -270,7 +270,10 @@ enum class EntryKind : uint8_t {
 // chain (chain_executor.h): an image of in_dtype (kUint8, kFloat16, kBfloat16,
 // kFloat32) is transformed by the steps as float32, in its own units, and
 // rounded once to out_dtype; moves and value ops are then steps. A mix follows
-// the steps and precedes the rounding; it requires steps.
+// the steps and precedes the rounding; it requires steps. A field that is not
+// an image may have steps, too (sequence_executor.h): any dtype goes in, and
+// its out_channels x out_height x out_width elements are those of the last
+// step.
 //
 // Ragged fields have samples of different sizes, located by `ragged`. Images
 // have steps, of which the first num_sized_steps give all samples the same

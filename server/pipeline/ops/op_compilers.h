@@ -1,4 +1,5 @@
-// The compilers of the op families: each adds the steps of one op to its image.
+// The compilers of the op families on images: each adds the steps of one op to
+// its image. sequence_compiler.h has the ops of other fields.
 //
 // Errors are INVALID_ARGUMENT without the position; see
 // server/pipeline/pipeline.h. REQUIRES: CheckTransform is OK, and the op is of

@@ -152,7 +152,7 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines,
   };
   const emulated_gpu::Module& module = emulated_gpu::AugmentModule();
   absl::Status status =
-      add("ChainKernel",
+      add(image.is_image ? "ChainKernel" : "SequenceKernel",
           emulated_gpu::LaunchChainKernel(module, config, *program, {batch},
                                           memory, std::nullopt, num_strips));
   AugmentPlan augment;

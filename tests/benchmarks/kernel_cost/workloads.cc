@@ -81,14 +81,24 @@ std::vector<Workload> CostWorkloads() {
        Normalized({Op("random_resized_crop { size { height: 32 width: 32 } }"),
                    flip, Op(kJitter)},
                   kFloat)},
+      {"log-mel",
+       16000,
+       2,
+       Layout::kNchw,
+       {Op("to_dtype { dtype: $0 scale: true }", kFloat),
+        Op("mel_spectrogram { n_fft: 512 hop_length: 160 n_mels: 64 }"),
+        Op("amplitude_to_db { top_db: 80 }")}},
   };
 }
 
 absl::StatusOr<FieldProgram> Compile(const Workload& workload) {
-  const FieldSpec field = {.name = "image",
-                           .dtype = Dtype::kUint8,
-                           .shape = {workload.size, workload.size, 3},
-                           .is_image = true};
+  FieldSpec field = {.name = "image",
+                     .dtype = Dtype::kUint8,
+                     .shape = {workload.size, workload.size, 3},
+                     .is_image = true};
+  if (OptionsOf(workload.ops.back()).family() == v1::OP_FAMILY_SEQUENCE) {
+    field = {.name = "audio", .dtype = Dtype::kInt16, .shape = {workload.size}};
+  }
   auto program = CompileField(field, 0, workload.ops, workload.layout);
   if (program.ok()) program->sample_stride_bytes = field.sample_bytes();
   return program;

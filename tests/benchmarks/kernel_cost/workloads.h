@@ -16,7 +16,9 @@ namespace datasetd {
 
 struct Workload {
   std::string name;
-  int32_t size;  // of the square images of 3 channels, uint8
+  // Of the square images of 3 channels, uint8; or of a waveform, int16, if the
+  // last op is for sequences.
+  int32_t size;
   int num_samples;
   Layout layout;
   Transforms ops;

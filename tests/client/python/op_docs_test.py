@@ -35,12 +35,15 @@ def pictures(daemon, tmp_path_factory):
                     0, 256, (NUM_SAMPLES, 32, 32, 3), np.uint8
                 ),
                 "label": np.arange(NUM_SAMPLES) % 10,
+                "audio": random.standard_normal(
+                    (NUM_SAMPLES, 1600), np.float32
+                ),
             },
         )
 
 
 def test_there_are_as_many_as_the_daemon_has():
-    assert len(OPS) == 49
+    assert len(OPS) == 57
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -63,6 +66,10 @@ def test_its_example_runs(name, pictures):
     transforms = [op]
     if name in ("Normalize", "GaussianNoise"):
         transforms.insert(0, T.ToDtype("float32", scale=True))
+    if op._op.family == "sequence":
+        is_mask = name.endswith("Masking")
+        before = [T.MelSpectrogram(n_mels=30)] if is_mask else []
+        transforms = {"audio": before + [op]}
     with datasetd.DataLoader(
         pictures, batch_size=50, transforms=transforms, framework="numpy"
     ) as loader:

@@ -9,6 +9,7 @@
 #include "cuda/kernels/chain/chain_executor.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/sequence_executor.h"
 #include "cuda/kernels/moves/augment_block.h"
 #include "cuda/kernels/moves/block_state.h"
 #include "cuda/kernels/program/augment_plan.h"
@@ -155,9 +156,16 @@ void RunChainBlocks(const AugmentProgram& program, int field_index,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      ChainExecutor<ThreadTeam> executor(
-          ThreadTeam(rank, num_ranks, &barrier), program, field,
-          TeamMemory(program, field, 0), state.get());
+      const ThreadTeam team(rank, num_ranks, &barrier);
+      const ChainMemory memory = TeamMemory(program, field, 0);
+      if (!field.is_image) {
+        SequenceExecutor<ThreadTeam> executor(team, program, field, memory,
+                                              state.get());
+        for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
+        return;
+      }
+      ChainExecutor<ThreadTeam> executor(team, program, field, memory,
+                                         state.get());
       for (int32_t i = 0; i < batch.num_samples; ++i) {
         for (int32_t strip = 0; strip < num_strips; ++strip) {
           executor.SetStrip({strip, num_strips});

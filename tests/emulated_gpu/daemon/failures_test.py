@@ -13,7 +13,7 @@ from tests.conformance import loader_harness as loaders  # noqa: E402
 
 _NUM_SAMPLES = 100
 # The kernels are launched once each when the daemon starts.
-_FIRST_LAUNCH = 4
+_FIRST_LAUNCH = 5
 
 
 def _daemon(faults):

@@ -95,12 +95,14 @@ TEST(PtxGrepTest, FloatsAreRoundedToNearestByIeeeOperationsOnly) {
 TEST(PtxGrepTest, ParametersHaveTheSizeOfTheirStructs) {
   EXPECT_EQ(FindKernel(AugmentModule(), "AugmentKernel").parameter_bytes,
             static_cast<int64_t>(sizeof(AugmentPlan)));
-  EXPECT_EQ(FindKernel(AugmentModule(), "ChainKernel").parameter_bytes,
-            static_cast<int64_t>(sizeof(ChainPlan)));
+  for (const char* kernel : {"ChainKernel", "SequenceKernel"}) {
+    EXPECT_EQ(FindKernel(AugmentModule(), kernel).parameter_bytes,
+              static_cast<int64_t>(sizeof(ChainPlan)));
+    EXPECT_EQ(FindKernel(AugmentModule(), kernel).max_threads,
+              kMaxChainThreads);
+  }
   EXPECT_EQ(FindKernel(AugmentModule(), "AugmentKernel").max_threads,
             kBlockThreads);
-  EXPECT_EQ(FindKernel(AugmentModule(), "ChainKernel").max_threads,
-            kMaxChainThreads);
 }
 
 // Without what says for whom the PTX is, source lines and hints.

@@ -53,6 +53,7 @@ void AddScratch(const AugmentProgram& program, HostRanges* ranges) {
       add(memory.image[0], scratch.image_elements[0], kReadBeyondElements);
       add(memory.image[1], scratch.image_elements[1], kReadBeyondElements);
       add(memory.rows, scratch.row_elements, kReadBeyondElements);
+      if (!field.is_image) add(memory.line, scratch.line_elements, 0);
       add(memory.weights, scratch.tap_elements, 0);
       add(memory.indices, scratch.tap_elements, 0);
       add(memory.map, scratch.map_elements, 0);
@@ -146,9 +147,25 @@ absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
     std::fill_n(plan.num_strips, kMaxFields, *num_strips);
     num_blocks = std::min<int64_t>(num_blocks * *num_strips, program.num_teams);
   }
-  return Launch(module, config, "ChainKernel", plan, num_blocks,
-                num_threads.value_or(ChainThreads(program.team_scratch_bytes)),
-                program, memory);
+  absl::StatusOr<std::optional<LaunchResult>> result =
+      std::optional<LaunchResult>();
+  for (const bool is_image : {false, true}) {
+    const bool has_chain =
+        std::any_of(program.fields, program.fields + program.num_fields,
+                    [&](const FieldProgram& field) {
+                      return field.num_steps > 0 && field.is_image == is_image;
+                    });
+    if (!has_chain) continue;
+    result =
+        Launch(module, config, is_image ? "ChainKernel" : "SequenceKernel",
+               plan, num_blocks,
+               num_threads.value_or(ChainThreads(program.team_scratch_bytes)),
+               program, memory);
+    if (!result.ok() || !result->has_value() || (*result)->fault.has_value()) {
+      break;
+    }
+  }
+  return result;
 }
 
 absl::StatusOr<std::optional<LaunchResult>> LaunchStageKernel(

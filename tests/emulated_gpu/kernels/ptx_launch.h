@@ -20,9 +20,11 @@ namespace datasetd::emulated_gpu {
 
 // Each runs one kernel of `module`; the kernel may touch `program` and `memory`
 // and nothing else. `config` is taken but for grid and block. nullopt: there is
-// nothing for the kernel to do. Errors are those of Execute. AugmentKernel runs
-// at most its first `max_blocks` blocks; blocks of ChainKernel have
-// `num_threads` and samples `num_strips`, unless given as many as on a GPU.
+// nothing for the kernel to do. LaunchChainKernel runs SequenceKernel, too, if
+// the program has chains of sequences. Errors are those of Execute.
+// AugmentKernel runs at most its first `max_blocks` blocks; blocks of
+// ChainKernel have `num_threads` and samples `num_strips`, unless given as many
+// as on a GPU.
 absl::StatusOr<std::optional<LaunchResult>> LaunchAugmentKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,

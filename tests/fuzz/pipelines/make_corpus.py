@@ -180,8 +180,40 @@ OPS = {
 }
 
 
+INT16, FLOAT32_FIELD = 1, 6  # less one
+SEQUENCES = {
+    "waveform": (FLOAT32_FIELD, [99, 2], ops(
+        ("vol", {"gain": 0.5, "gain_type": 2}),
+        ("gain", {"min_gain_in_db": 0.5, "max_gain_in_db": 1, "p": 1}),
+        ("polarity_inversion", {"p": 0.5}),
+        ("shift", {"min_shift": 0.1, "max_shift": 0.5, "shift_unit": 1,
+                   "rollover": False, "p": 1}))),
+    "spectrogram": (INT16, [99, 2], TO_FLOAT + ops(
+        ("mel_spectrogram", {"n_fft": 30, "hop_length": 7, "n_mels": 5,
+                             "power": 1, "normalized": True, "center": True,
+                             "pad_mode": 3, "norm": 2, "mel_scale": 2}),
+        ("amplitude_to_db", {"stype": 2, "top_db": 1}),
+        ("time_masking", {"time_mask_param": 5, "iid_masks": True, "p": 0.5}),
+        ("frequency_masking", {"freq_mask_param": 3, "mask_value": 1}))),
+    "odd_frames": (FLOAT32_FIELD, [200], op(
+        "mel_spectrogram", n_fft=21, hop_length=10, n_mels=3, power=1.5, pad=3,
+        f_min=1)),
+    "masks": (FLOAT32_FIELD, [9, 7], NORMALIZE + ops(
+        ("time_masking", {"time_mask_param": 9, "p": 1}),
+        ("random_apply", {"p": 0.5, "transforms": [("amplitude_to_db",)]}))),
+    "scaled": (INT16, [], TO_FLOAT),
+    "image_op": (FLOAT32_FIELD, [9, 7], op("invert")),
+}
+
+
+def sequence(dtype, shape):
+    return bytes([RAGGED | HUGE, 0, 4, dtype, len(shape),
+                  *(extent - 1 for extent in shape)])
+
+
 def main():
-    inputs = {}
+    inputs = {name: sequence(dtype, shape) + data
+              for name, (dtype, shape, data) in SEQUENCES.items()}
     ragged = bytes([2, 11, 16, 20, 9, 5, 31])
     for name, data in OPS.items():
         inputs[name] = image() + data

@@ -1,7 +1,7 @@
-// Input: an image field, dense, ragged or huge, and a pipeline of ops on it,
-// as PipelineReader reads them. Compiles the pipeline; if it is accepted and
-// costs little, runs it in all builds of the kernels, as a feed does or as a
-// load does, and compares what they make. A huge image lies in memory that is
+// Input: an image field, dense, ragged or huge, or one of numbers, and ops on
+// it, as PipelineReader reads them. Compiles the pipeline; if it is accepted
+// and costs little, runs it in all builds of the kernels, as a feed does or as
+// a load does, and compares what they make. A huge image lies in memory that is
 // never written, so that it takes none.
 
 #include <sys/mman.h>

@@ -253,7 +253,16 @@ Pipeline ReadPipeline(absl::Span<const uint8_t> bytes) {
   const int64_t channels = 1 + in.Byte() % kMaxChannels;
   pipeline.batch_size = in.Number();
   const int kind = bits >> 5 & 3;
-  if (kind == 1 && !pipeline.is_load) {
+  if (kind == 3 && !pipeline.is_load) {
+    field.name = "sequence";
+    field.is_image = field.is_mask = false;
+    field.dtype =
+        static_cast<Dtype>(1 + in.Byte() % static_cast<uint8_t>(kLastDtype));
+    const int num_dimensions = in.Byte() % 5;
+    for (int i = 0; i < num_dimensions; ++i) {
+      field.shape.push_back(1 + in.Byte() % (i == 0 ? 256 : 8));
+    }
+  } else if (kind == 1 && !pipeline.is_load) {
     field.shape = {kAnyExtent, kAnyExtent, channels};
     const int count = 1 + in.Byte() % 4;
     for (int i = 0; i < count; ++i) {

@@ -25,11 +25,13 @@ struct Pipeline {
 };
 
 // In this order:
-//   1 byte   bits: load, mask, NHWC; dtype (2), kind (2): dense, ragged, huge
+//   1 byte   bits: load, mask, NHWC; dtype (2), kind (2): dense, ragged, huge,
+//            a feed's field of numbers
 //   1 byte   channels
 //   number   the batch size
 //   sizes    dense: 2 bytes; huge: which side, and the other, from 128 on
-//            wide; ragged: a count, 2 bytes each
+//            wide; ragged: a count, 2 bytes each; numbers: their dtype, a
+//            count, 1 byte each
 //   ops      a byte says which of Transform.op, then its parameters, in the
 //            order of transform.proto; a bit before each that may be unset
 // A number's first byte is below 80 for less than 8, below 160 for less than

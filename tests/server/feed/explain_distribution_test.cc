@@ -396,6 +396,56 @@ void CheckGaussianNoise() {
   }
 }
 
+void CheckPolarityInversion() {
+  for (const double p : {0.02, 0.5}) {
+    const ExplainedFeed feed(16, 2, {Op("polarity_inversion { p: $0 }", p)});
+    EXPECT_LT(std::fabs(AppliedZ(feed.Applied().at(0), p)), kMaxZ) << p;
+  }
+}
+
+void CheckGain() {
+  const ExplainedFeed feed(16, 2, {Op("gain { p: 1 }")});
+  const std::vector<double> decibels = feed.Collect(0, "gain_in_db");
+  const std::vector<double> factors = feed.Collect(0, "gain");
+  ExpectUniform(decibels, -18, 6);
+  for (size_t i = 0; i < decibels.size(); ++i) {
+    EXPECT_NEAR(factors[i], std::pow(10, decibels[i] / 20), 1e-6);
+  }
+}
+
+// Every shift equally often, both ends included.
+void CheckShift() {
+  const ExplainedFeed feed(
+      50, 1, {Op("shift { min_shift: -0.1 max_shift: 0.2 p: 1 }")});
+  std::vector<int64_t> counts(16);
+  for (const double shift : feed.Collect(0, "shift")) {
+    ++counts.at(static_cast<size_t>(shift + 5));
+  }
+  EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
+}
+
+// Length, and begin among what remains.
+void CheckMask(const v1::Transform& op) {
+  const ExplainedFeed feed(kSide, kSide, {op});
+  std::vector<double> lengths = feed.Collect(0, "mask_end");
+  std::vector<double> begins = feed.Collect(0, "mask_start");
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    lengths[i] -= begins[i];
+    begins[i] /= kSide - lengths[i];
+  }
+  EXPECT_LT(UniformKolmogorovSmirnov(lengths, 0, 5000), kMaxKolmogorovSmirnov);
+  EXPECT_LT(UniformKolmogorovSmirnov(begins, 0, 1), kMaxKolmogorovSmirnov);
+  EXPECT_LT(std::fabs(IndependenceZ(lengths, begins)), kMaxZ);
+}
+
+void CheckTimeMasking() {
+  CheckMask(Op("time_masking { time_mask_param: 9000 p: 0.5 }"));
+}
+
+void CheckFrequencyMasking() {
+  CheckMask(Op("frequency_masking { freq_mask_param: 5000 }"));
+}
+
 // Every place equally often.
 void CheckCutout() {
   const ExplainedFeed feed(8, 11, {Op("cutout { size: 3 }")});
@@ -483,9 +533,12 @@ TEST_P(DistributionOf, IsAsStated) {
       {"ColorJitter", CheckColorJitter},
       {"CutMix", CheckCutMix},
       {"Cutout", CheckCutout},
+      {"FrequencyMasking", CheckFrequencyMasking},
+      {"Gain", CheckGain},
       {"GaussianBlur", CheckGaussianBlur},
       {"GaussianNoise", CheckGaussianNoise},
       {"MixUp", CheckMixUp},
+      {"PolarityInversion", CheckPolarityInversion},
       {"RandAugment", CheckRandAugment},
       {"RandomAffine", CheckRandomAffine},
       {"RandomApply", CheckRandomApply},
@@ -494,6 +547,8 @@ TEST_P(DistributionOf, IsAsStated) {
       {"RandomPerspective", CheckRandomPerspective},
       {"RandomResizedCrop", CheckRandomResizedCrop},
       {"RandomRotation", CheckRandomRotation},
+      {"Shift", CheckShift},
+      {"TimeMasking", CheckTimeMasking},
       {"TrivialAugmentWide", CheckTrivialAugmentWide}};
   const auto check = kChecks.find(GetParam());
   if (check != kChecks.end()) {

@@ -50,6 +50,16 @@ std::map<std::string, Continuous> ContinuousOps() {
   return ops;
 }
 
+// The same of ops on sequences.
+std::map<std::string, Continuous> ContinuousSequenceOps() {
+  return {{"Gain", {Op("gain { p: 1 }"), "gain_in_db"}},
+          {"Shift", {Op("shift { p: 1 }"), "shift"}},
+          {"TimeMasking",
+           {Op("time_masking { time_mask_param: 100 }"), "mask_start"}},
+          {"FrequencyMasking",
+           {Op("frequency_masking { freq_mask_param: 100 }"), "mask_start"}}};
+}
+
 // Ops that are applied half of the time, by name.
 std::map<std::string, v1::Transform> EvenGates() {
   std::map<std::string, v1::Transform> gates = Gates(0.5);
@@ -202,9 +212,14 @@ class IndependenceOf : public ::testing::TestWithParam<std::string> {};
 TEST_P(IndependenceOf, PlacesEpochsAndSamples) {
   const std::string& name = GetParam();
   const auto continuous = ContinuousOps();
+  const auto sequences = ContinuousSequenceOps();
   const auto gates = EvenGates();
   if (continuous.count(name) == 1) {
     CheckContinuous(continuous.at(name));
+  } else if (sequences.count(name) == 1) {
+    CheckContinuous(sequences.at(name));
+  } else if (name == "PolarityInversion") {
+    CheckGate(Op("polarity_inversion {}"));
   } else if (gates.count(name) == 1) {
     CheckGate(gates.at(name));
   } else if (name == "RandomApply") {

@@ -1,4 +1,4 @@
-// Feeds of one image field as explain tells of them, for tests of what they
+// Feeds of one field as explain tells of them, for tests of what they
 // draw: 20,000 samples, all 100,000 in the long form, with fixed seeds.
 
 #ifndef DATASETD_TESTS_SERVER_FEED_EXPLAINED_FEED_H_
@@ -27,15 +27,21 @@ inline const int64_t kNumSamples =
 // So large that rounding to pixels does not show.
 inline constexpr int64_t kSide = 10000;
 
-// A feed of one image field.
+// A feed of one image; of a float32 [height, width] if the first op is for
+// sequences.
 class ExplainedFeed {
  public:
   ExplainedFeed(int64_t height, int64_t width, Transforms ops)
       : program_(std::make_unique<AugmentProgram>()) {
-    const FieldSpec field = {.name = "image",
-                             .dtype = Dtype::kUint8,
-                             .shape = {height, width, 3},
-                             .is_image = true};
+    FieldSpec field = {.name = "image",
+                       .dtype = Dtype::kUint8,
+                       .shape = {height, width, 3},
+                       .is_image = true};
+    if (OptionsOf(ops.front()).family() == v1::OP_FAMILY_SEQUENCE) {
+      field = {.name = "sequence",
+               .dtype = Dtype::kFloat32,
+               .shape = {height, width}};
+    }
     // Nothing of it runs.
     constexpr TransformLimits kLimits = {.max_scratch_bytes = INT64_MAX,
                                          .max_operations = INT64_MAX};

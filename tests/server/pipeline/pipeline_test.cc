@@ -644,8 +644,7 @@ TEST(PipelineTest, OtherFieldsTakeOneToDtype) {
   const FieldSpec label = Other(Dtype::kUint8, {});
   ExpectInvalid(label, {Op("random_horizontal_flip {}")}, 0, {"not an image"});
   ExpectInvalid(label, {Op("normalize { mean: 0.5 std: 0.5 }")}, 0,
-                {"not an image"});
-  ExpectInvalid(label, {ToFloat()}, 0, {"scale"});
+                {"the field is uint8", "put ToDtype"});
   ExpectInvalid(label, {Op("to_dtype { dtype: DTYPE_INT16 }")}, 0,
                 {"a field of uint8 cannot become int16"});
   ExpectInvalid(label, {Op("to_dtype { dtype: DTYPE_FLOAT64 }")}, 0,
@@ -659,6 +658,93 @@ TEST(PipelineTest, OtherFieldsTakeOneToDtype) {
                 1, {"one ToDtype"});
   ExpectInvalid(label, {Op("to_dtype { dtype: $0 }", Dtype{})}, 0,
                 {"dtype is not set"});
+}
+
+TEST(PipelineTest, SequencesHaveTheShapeThatTheirOpsMake) {
+  const auto shape = [](std::vector<int64_t> in, Transforms ops) {
+    const FieldSpec field = Other(Dtype::kFloat32, std::move(in));
+    const FieldProgram program = MustCompile(field, std::move(ops));
+    return OutputShape(field, program);
+  };
+  const v1::Transform mel =
+      Op("mel_spectrogram { hop_length: 160 n_mels: 64 }");
+  EXPECT_EQ(shape({16000}, {mel}), (std::vector<int64_t>{64, 101}));
+  EXPECT_EQ(shape({16000, 1}, {mel}), (std::vector<int64_t>{1, 64, 101}));
+  EXPECT_EQ(shape({16000, 2}, {Op("vol { gain: 1 }"), mel}),
+            (std::vector<int64_t>{2, 64, 101}));
+  EXPECT_EQ(shape({64, 101}, {Op("time_masking { time_mask_param: 9 }")}),
+            (std::vector<int64_t>{64, 101}));
+  // Shorter than half a frame, without its reflection.
+  EXPECT_EQ(shape({100}, {Op("mel_spectrogram { n_mels: 9 pad_mode: "
+                             "FRAME_PAD_MODE_CONSTANT }")}),
+            (std::vector<int64_t>{9, 1}));
+}
+
+TEST(PipelineTest, BadOpsOnSequencesAreNamed) {
+  const auto refused = [](std::vector<int64_t> shape, Transforms ops,
+                          std::vector<std::string> parts) {
+    const int last = static_cast<int>(ops.size()) - 1;
+    ExpectInvalid(Other(Dtype::kFloat32, std::move(shape)), std::move(ops),
+                  last, std::move(parts));
+  };
+  const v1::Transform vol = Op("vol { gain: 2 }");
+  const v1::Transform mel = Op("mel_spectrogram { n_mels: 20 }");
+  const v1::Transform mask = Op("time_masking { time_mask_param: 3 }");
+  ExpectInvalid(Other(Dtype::kInt16, {400}), {vol}, 0,
+                {"the field is int16", "put ToDtype(\"float32\", scale=True)"});
+  ExpectInvalid(Other(Dtype::kFloat64, {400}), {vol}, 0,
+                {"the field is float64", "put ToDtype(\"float32\")"});
+  refused({2, 3, 4}, {vol}, {"waveforms, [T] or [T, C]", "[2, 3, 4]"});
+  refused({}, {mel}, {"waveforms"});
+  refused({400}, {mel, vol},
+          {"a spectrogram [20, 3]", "before MelSpectrogram"});
+  refused({400}, {mel, mel}, {"a spectrogram [20, 3]"});
+  refused({400}, {mask}, {"spectrograms", "[400]", "put MelSpectrogram"});
+  refused({400, 2}, {vol, mask}, {"a waveform [400, 2]", "MelSpectrogram"});
+  refused({400}, {Op("random_crop { height: 2 width: 2 }")},
+          {"not an image", "Vol and MelSpectrogram"});
+  refused({400}, {Op("mix_up { num_classes: 3 }")}, {"not an image"});
+  refused({400}, {vol, Op("to_dtype { dtype: DTYPE_INT64 }")},
+          {"cannot become int64"});
+  refused({400, 3}, {Op("normalize { mean: 1 mean: 2 std: 1 std: 2 }")},
+          {"mean has 2 values", "[400, 3] has 3 channels"});
+  refused({400}, {Op("normalize { mean: 1 std: 1e-60 }")}, {"std is 0"});
+  refused({400}, {Op("vol { gain: -1 }")}, {"gain is -1", "at least 0"});
+  refused({400}, {Op("vol { gain_type: GAIN_TYPE_POWER }")}, {"above 0"});
+  refused({400}, {Op("gain { min_gain_in_db: 7 }")},
+          {"min_gain_in_db is 7", "exchange"});
+  refused({400}, {Op("shift { min_shift: 0.6 }")}, {"min_shift is 0.6"});
+  refused({400}, {Op("shift { max_shift: 2 }")},
+          {"max_shift is 2", "within -1..1", "\"samples\""});
+  refused({400},
+          {Op("shift { min_shift: 0 max_shift: 401 shift_unit: "
+              "SHIFT_UNIT_SAMPLES }")},
+          {"max_shift is 401", "-400..400"});
+  refused({400}, {Op("mel_spectrogram { win_length: 401 }")},
+          {"win_length is 401", "n_fft, 400"});
+  refused({400}, {Op("mel_spectrogram { win_length: 1 }")},
+          {"hop_length is 0"});
+  refused({400}, {Op("mel_spectrogram { f_min: 8000 }")},
+          {"f_min is 8000", "below f_max, 8000"});
+  refused({400}, {Op("mel_spectrogram { n_mels: 4000 f_max: 0.01 }")},
+          {"n_mels is 4000", "fewer filters"});
+  refused({200}, {Op("mel_spectrogram { n_mels: 9 }")},
+          {"has 200 steps", "at least 201", "smaller n_fft"});
+  refused({399}, {Op("mel_spectrogram { n_mels: 9 center: false }")},
+          {"has 399 steps", "at least 400"});
+  refused({1 << 29}, {Op("mel_spectrogram { n_mels: 20 hop_length: 1 }")},
+          {"larger hop_length"});
+  refused({1 << 20}, {Op("mel_spectrogram { n_fft: 65521 hop_length: 100 }")},
+          {"transform_limits.max_operations"});
+  refused({100, 3, 5},
+          {Op("time_masking { time_mask_param: 1 iid_masks: true }")},
+          {"up to 64 channels", "has 100"});
+  refused({400},
+          {Op("random_apply { transforms { mel_spectrogram { n_mels: 9 } } }")},
+          {"transforms[0] MelSpectrogram", "out of the RandomApply"});
+  // And ops on sequences on images.
+  ExpectInvalid(Image(8, 8, 3), {ToFloat(), vol}, 1,
+                {"the field is an image", "op on images"});
 }
 
 TEST(PipelineTest, OtherFieldsOutOfRange) {

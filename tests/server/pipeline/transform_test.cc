@@ -195,10 +195,21 @@ TEST(TransformTest, RandomOpsAreThoseThatTorchvisionCallsSo) {
     const std::string& name = op.message_type()->name();
     const bool is_random =
         OptionsOf(Op(absl::StrCat(op.name(), " {}"))).is_random();
-    const std::set<std::string> others = {
-        "AlternatingFlip", "AutoAugment",       "ColorJitter",   "CutMix",
-        "Cutout",          "GaussianBlur",      "GaussianNoise", "MixUp",
-        "RandAugment",     "TrivialAugmentWide"};
+    const std::set<std::string> others = {"AlternatingFlip",
+                                          "AutoAugment",
+                                          "ColorJitter",
+                                          "CutMix",
+                                          "Cutout",
+                                          "FrequencyMasking",
+                                          "Gain",
+                                          "GaussianBlur",
+                                          "GaussianNoise",
+                                          "MixUp",
+                                          "RandAugment",
+                                          "PolarityInversion",
+                                          "Shift",
+                                          "TimeMasking",
+                                          "TrivialAugmentWide"};
     EXPECT_EQ(is_random, name.rfind("Random", 0) == 0 || others.contains(name));
   });
 }

@@ -18,12 +18,26 @@ the same random numbers for all of them:
      T.RandomRotation(10, fill={"mask": 255}, fields=["image", "mask"]),
      T.ColorJitter(0.4, 0.4, 0.4, 0.1)]
 
+Ops on sequences, such as Vol and MelSpectrogram, are those of torchaudio and
+torch-audiomentations; they are for fields of numbers:
+
+    {"audio": [T.MelSpectrogram(16000, n_mels=64), T.AmplitudeToDB(top_db=80)]}
+
 Masks are sampled by nearest neighbour and filled with their value in a `fill`
 dict, else with 0. Colour ops on masks are errors.
 """
 
 # ruff: noqa: F403
-from . import colour, dtypes, erasing, groups, moves, policies, resampling
+from . import (
+    colour,
+    dtypes,
+    erasing,
+    groups,
+    moves,
+    policies,
+    resampling,
+    sequences,
+)
 from ._base import Transform
 from ._checks import InterpolationMode
 from ._importer import from_torchvision
@@ -34,6 +48,7 @@ from .groups import *
 from .moves import *
 from .policies import *
 from .resampling import *
+from .sequences import *
 
 __all__ = [
     "InterpolationMode",
@@ -47,3 +62,4 @@ __all__ += groups.__all__
 __all__ += moves.__all__
 __all__ += policies.__all__
 __all__ += resampling.__all__
+__all__ += sequences.__all__

@@ -23,6 +23,7 @@ from . import (
     moves,
     policies,
     resampling,
+    sequences,
 )
 from ._base import Transform
 from ._checks import FillByKind
@@ -41,7 +42,16 @@ _OPS: Dict[str, Type[Transform]] = {
 
 _PUBLIC = [
     name
-    for module in (colour, dtypes, erasing, groups, moves, policies, resampling)
+    for module in (
+        colour,
+        dtypes,
+        erasing,
+        groups,
+        moves,
+        policies,
+        resampling,
+        sequences,
+    )
     for name in module.__all__
 ]
 

@@ -20,8 +20,8 @@ class ToDtype(Transform):
 
     With `scale`, values are scaled from the range of the input dtype to that of
     the output dtype, for example from 0 to 255 of uint8 to 0 to 1 of floats;
-    the default is False. int64 is for integers that are not images. Dicts by
-    input type are not supported.
+    the default is False. int64 is for integers that are not images, as the only
+    op. Dicts by input type are not supported.
 
     Example: T.ToDtype("float32", scale=True)
     """
@@ -39,9 +39,9 @@ class ToDtype(Transform):
 class Normalize(Transform):
     """Computes (value - mean) / std, with one number per channel.
 
-    `mean` and `std` are in the units of the image at this op, which must be a
-    float image: put a ToDtype before it. `inplace` is accepted and ignored: the
-    batch is written once.
+    `mean` and `std` are in the units of the image or sequence at this op, which
+    must be floating point: put a ToDtype before it. `inplace` is accepted and
+    ignored: the batch is written once.
 
     Example: T.Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26))
     """
