@@ -497,6 +497,9 @@ absl::Status SequenceCompiler::Finish() {
     Step identity = {};
     identity.kind = StepKind::kIdentity;
     identity.probability = identity.group_probability = 1.0f;
+    identity.in_height = identity.out_height = Narrow<int32_t>(height_);
+    identity.in_width = identity.out_width = Narrow<int32_t>(width_);
+    identity.out_channels = Narrow<int32_t>(channels_);
     steps_.push_back(identity);
   }
   program_.num_steps = Narrow<int32_t>(steps_.size());
