@@ -254,6 +254,32 @@ def test_to_dtype_and_fill(recordings):
                 np.testing.assert_array_equal(batch.tokens[row].numpy(), want)
 
 
+def test_ops_are_applied_to_crops_and_their_fill(client, recordings):
+    """As to the arrays that NumPy cuts."""
+    ops = [
+        T.PolarityInversion(0.5),
+        T.MelSpectrogram(16000, n_fft=32, n_mels=4),
+        T.TimeMasking(3),
+    ]
+    cut = [
+        expected(x, 64, start_of(len(x), 64, "random", draw=i), 0.25)
+        for i, x in enumerate(_AUDIO)
+    ]
+    arrays = client.push_dataset("cut", {"audio": np.stack(cut)})
+    crop = datasetd.crops(64, "random", fill=0.25, fields="audio")
+    arguments = {"batch_size": 7, "transforms": ops}
+    with loader(
+        recordings, fields=["audio", "lengths"], windows=crop, **arguments
+    ) as job, loader(arrays, **arguments) as other:
+        for batch, want in zip(job, other):
+            assert torch.equal(batch.indices, want.indices)
+            assert batch.audio.shape[1:] == (4, 5)
+            assert torch.equal(batch.audio, want.audio)
+            assert batch.lengths.tolist() == [
+                min(64, _SIZES[i]) for i in batch.indices
+            ]
+
+
 def test_arrays_of_one_length_have_crops_if_named(client):
     signal = _RANDOM.standard_normal((40, 100, 3)).astype(np.float32)
     dataset = client.push_dataset("signal", {"signal": signal})
