@@ -72,7 +72,7 @@ class RpcUser {
 
  private:
   // Limits on abandoned calls that gRPC may not have cleaned up yet.
-  static constexpr double kAbandonedBurst = 256;
+  static constexpr double kAbandonedBurst = 64;
   static constexpr double kAbandonedPerSecond = 64;
   static constexpr double kArrivalBurst = 512;
   static constexpr double kArrivalsPerSecond = 200;
