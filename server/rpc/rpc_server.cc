@@ -5,6 +5,9 @@
 
 #include <chrono>
 #include <climits>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +20,8 @@ namespace {
 
 // More than two users have at a time (RpcGate::Parts::max_calls_per_user).
 constexpr int kMaxRpcThreads = 128;
+// More than gRPC starts with, so that there is memory for theirs, too.
+constexpr int kStartThreads = 32;
 constexpr int kMaxMessageBytes = 4 << 20;
 constexpr int kMaxMetadataBytes = 8 << 10;
 
@@ -53,10 +58,25 @@ void LogLine(gpr_log_func_args* line) {
   Log(LogSubsystem::kService).warn("gRPC: {}", text);
 }
 
+// gRPC waits for ever for a thread that it is refused while it starts. This
+// ends the process instead, as any refused thread does.
+void RequireThreads() {
+  std::mutex end;
+  end.lock();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kStartThreads; ++i) {
+    threads.emplace_back(
+        [&end] { const std::lock_guard<std::mutex> lock(end); });
+  }
+  end.unlock();
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const Parts& parts, RpcGate::Parts gate) {
+  RequireThreads();
   gpr_set_log_function(LogLine);
   grpc::ServerBuilder builder;
   SetLimits(builder);

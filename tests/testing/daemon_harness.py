@@ -85,7 +85,7 @@ def daemons_of(directory):
 
 def is_listening(path):
     """True if a process listens at a Unix socket, which is there before."""
-    with socket.socket(socket.AF_UNIX) as connection:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         return connection.connect_ex(path) == 0
 
 

@@ -57,7 +57,7 @@ def test_a_launch_that_is_refused_ends_its_feed_only(error):
 
 
 def test_a_kernel_that_fails_ends_the_daemon_and_names_the_feeds():
-    with _daemon("kernel@4=700") as daemon:
+    with _daemon(f"kernel@{_FIRST_LAUNCH}=700") as daemon:
         with daemon.connect() as client:
             dataset = daemon.load(client)
             # Perhaps before the loader has been opened.

@@ -92,7 +92,7 @@ def test_one_gpu_fails_while_both_serve(export):
         expected = _epoch(_load(client, folder, "both", "each"), epochs=2)
 
     # In the middle of the feed of cuda:1.
-    with _serve(_FAULT.format(6), slab_export=export) as (daemon, client, folder):
+    with _serve(_FAULT.format(7), slab_export=export) as (daemon, client, folder):
         both = _load(client, folder, "both", "each")
         _load(client, folder, "alone", "cuda:1")
         _load(client, folder, "other", "cuda:0")
@@ -164,7 +164,7 @@ def test_one_gpu_fails_while_both_serve(export):
 
 
 def test_a_shard_is_lost_with_one_of_its_gpus():
-    with _serve(_FAULT.format(9)) as (daemon, client, folder):
+    with _serve(_FAULT.format(10)) as (daemon, client, folder):
         _load(client, folder, "shard", "shard")
         _load(client, folder, "other", "cuda:0")
         with _job(daemon, "shard", "cuda:0") as reader, \
@@ -228,7 +228,7 @@ def test_metrics_and_status_say_which_gpu_failed():
 
 
 def test_the_daemon_ends_with_its_last_gpu():
-    with _serve("1/cuMemcpyHtoDAsync_v2@1=214,0/kernel@4=700") as (
+    with _serve("1/cuMemcpyHtoDAsync_v2@1=214,0/kernel@5=700") as (
             daemon, client, folder):
         with pytest.raises(datasetd.FailedPrecondition):
             _load(client, folder, "d", "cuda:1")
