@@ -265,9 +265,9 @@ def test_ops_are_applied_to_crops_and_their_fill(client, recordings):
         expected(x, 64, start_of(len(x), 64, "random", draw=i), 0.25)
         for i, x in enumerate(_AUDIO)
     ]
-    arrays = client.push_dataset("cut", {"audio": np.stack(cut)})
+    arrays = client.push_dataset("by_numpy", {"audio": np.stack(cut)})
     crop = datasetd.crops(64, "random", fill=0.25, fields="audio")
-    arguments = {"batch_size": 7, "transforms": ops}
+    arguments = {"batch_size": 7, "transforms": {"audio": ops}}
     with loader(
         recordings, fields=["audio", "lengths"], windows=crop, **arguments
     ) as job, loader(arrays, **arguments) as other:
@@ -282,7 +282,7 @@ def test_ops_are_applied_to_crops_and_their_fill(client, recordings):
 
 def test_arrays_of_one_length_have_crops_if_named(client):
     signal = _RANDOM.standard_normal((40, 100, 3)).astype(np.float32)
-    dataset = client.push_dataset("signal", {"signal": signal})
+    dataset = client.push_dataset("recorded", {"signal": signal})
     with loader(
         dataset, windows=datasetd.crops(30, "random", fields=["signal"])
     ) as job:
