@@ -266,7 +266,11 @@ def _sequences():
 
 
 def test_the_cache_brings_sequences_back_after_a_crash(world):
+    def entries():
+        return set(glob.glob(os.path.join(world.cache, "*.cache")))
+
     data = _sequences()
+    before = entries()
     client = world.connect()
     dataset = client.push_dataset("s", data, ragged=True)
     num_steps = sum(sample["label"] for sample in data)
@@ -277,7 +281,7 @@ def test_the_cache_brings_sequences_back_after_a_crash(world):
     assert (int(client.status()["devices"][0]["dataset_bytes"])
             == dataset.resident_bytes)
     harness.poll_until(
-        lambda: glob.glob(os.path.join(world.cache, "*.cache"))
+        lambda: entries() - before
         and not glob.glob(os.path.join(world.cache, "*.tmp")), "the entry")
     world.kill()
     world.start()
