@@ -58,8 +58,8 @@ tests="
   chromium clang clang-format clang-tidy cmake codespell debootstrap
   libclang-rt-14-dev libjemalloc2 lintian man-db mypy pkg-config prometheus
   python3-h5py python3-lmdb
-  python3-pandas python3-pil python3-pytest python3-torchvision python3-tqdm
-  python3-venv shellcheck systemd
+  python3-pandas python3-pil python3-pytest python3-soundfile
+  python3-torchvision python3-tqdm python3-venv shellcheck systemd
 "
 
 # Those that are compiled here: see debian_source in WORKSPACE.

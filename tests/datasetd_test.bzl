@@ -169,6 +169,7 @@ def datasetd_pytest_test(name, files = None, data = [], env = {}, tags = [], **k
         deps = [
             "//client/python:datasetd",
             "//tests/conformance:random_reference",
+            "//tests/testing:ports",
             "//tests/testing:processes",
         ],
         **kwargs

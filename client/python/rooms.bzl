@@ -21,6 +21,7 @@ ROOMS = {
         "_daemon",
         "_datasets",
         "_loader",
+        "_order",
         "web",
     ],
     "_connection": [],
@@ -68,6 +69,7 @@ ROOMS = {
         "_client",
         "_connection",
         "_datasets",
+        "_order",
     ],
 }
 

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/program/crop.h"
+#include "server/order/window_order.h"
 #include "server/pipeline/explain.h"
 #include "server/pipeline/mix_labels.h"
 
@@ -51,9 +52,11 @@ size_t CountOps(const FieldProgram& field) {
 
 // Returns the fields to compile, in the order of a batch: those with options,
 // and the labels that they mix. While a feed has room, the dataset's others are
-// compiled, too, and errors name them.
+// compiled, too, and errors name them; with `has_windows` but those that
+// windows exclude.
 std::vector<std::string> FieldsToCompile(const Dataset& dataset,
-                                         const FieldOptionsMap& options) {
+                                         const FieldOptionsMap& options,
+                                         bool has_windows) {
   std::set<std::string> needed;
   for (const auto& [name, field] : options) {
     needed.insert(name);
@@ -69,6 +72,7 @@ std::vector<std::string> FieldsToCompile(const Dataset& dataset,
   for (const FieldSpec& field : dataset.fields()) {
     if (needed.erase(field.name) == 0) {
       if (room == 0) continue;
+      if (has_windows && (field.is_image || field.is_packed())) continue;
       --room;
     }
     names.push_back(field.name);
@@ -91,18 +95,47 @@ void DescribeDraw(const OpDraw& draw, v1::DrawnOp* op) {
   }
 }
 
-void DescribeCrop(const FieldProgram& field, int64_t num_steps, uint64_t seed,
-                  uint64_t epoch, int64_t sample, v1::DrawnOp* op) {
-  const auto steps = static_cast<int32_t>(num_steps);
-  const auto add = [&](const char* name, int32_t value) {
+void DescribeSteps(const char* name, int64_t start, int64_t length,
+                   v1::DrawnOp* op) {
+  const auto add = [&](const char* parameter_name, int64_t value) {
     v1::DrawnParameter* const parameter = op->add_parameters();
-    parameter->set_name(name);
-    parameter->add_values(value);
+    parameter->set_name(parameter_name);
+    parameter->add_values(static_cast<double>(value));
   };
-  op->set_name("Crop");
+  op->set_name(name);
   op->set_is_applied(true);
-  add("start", FirstCropStep(field, steps, seed, epoch, sample));
-  add("length", std::min(steps, field.crop_length));
+  add("start", start);
+  add("length", length);
+}
+
+absl::Status CheckIndices(const v1::ExplainTransformsRequest& request,
+                          uint64_t bound, const char* what) {
+  for (const uint64_t index : request.indices()) {
+    if (index < bound) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "indices: ", index, " is out of range; dataset '", request.dataset(),
+        "' has ", bound, " ", what, ", from 0"));
+  }
+  return absl::OkStatus();
+}
+
+// Returns the windows that are explained, of which `fields` are compiled, and
+// checks the indices.
+absl::StatusOr<WindowPlan> WindowsOf(
+    const v1::ExplainTransformsRequest& request, const FeedFields& fields,
+    const Dataset& dataset) {
+  // Draws of an epoch have 32 bits.
+  constexpr uint64_t kNumRows = uint64_t{1} << 32;
+  DATASETD_ASSIGN_OR_RETURN(
+      WindowPlan windows, PlanWindows(request.window_order(), /*shuffle=*/false,
+                                      fields.largest_shift(),
+                                      dataset.num_samples(), dataset.name()));
+  DATASETD_RETURN_IF_ERROR(
+      windows.is_random
+          ? CheckIndices(request, kNumRows, "rows at most in an epoch")
+          : CheckIndices(request, windows.num_starts,
+                         "steps at which a window can begin"));
+  return windows;
 }
 
 }  // namespace
@@ -117,20 +150,29 @@ absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
   }
   const absl::Span<const uint64_t> indices = request.indices();
   DATASETD_RETURN_IF_ERROR(CheckNumOps(indices.size(), num_ops));
-  const auto num_samples = static_cast<uint64_t>(dataset.num_samples());
-  for (const uint64_t index : indices) {
-    if (index < num_samples) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "indices: ", index, " is out of range; dataset '", request.dataset(),
-        "' has ", num_samples, " samples, from 0"));
+  const v1::WindowOrder* const order =
+      request.has_window_order() ? &request.window_order() : nullptr;
+  if (order == nullptr) {
+    DATASETD_RETURN_IF_ERROR(CheckIndices(
+        request, static_cast<uint64_t>(dataset.num_samples()), "samples"));
+  } else if (order->has_documents()) {
+    return absl::InvalidArgumentError(
+        "window_order: rows of documents have no ops, and draw nothing");
   }
   DATASETD_ASSIGN_OR_RETURN(
       const FeedFields fields,
-      CompileFeedFields(dataset, FieldsToCompile(dataset, field_options),
-                        field_options, /*skips_packed=*/true, limits));
+      CompileFeedFields(
+          dataset, FieldsToCompile(dataset, field_options, order != nullptr),
+          field_options, /*skips_packed=*/true, limits, order));
+  WindowPlan windows;
+  if (order != nullptr) {
+    DATASETD_ASSIGN_OR_RETURN(windows, WindowsOf(request, fields, dataset));
+  }
   const std::vector<FieldProgram>& programs = fields.programs;
   num_ops = 1;
-  for (const FieldProgram& field : programs) num_ops += CountOps(field);
+  for (const FieldProgram& field : programs) {
+    num_ops += CountOps(field) + (order != nullptr ? 1 : 0);
+  }
   DATASETD_RETURN_IF_ERROR(CheckNumOps(indices.size(), num_ops));
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = request.seed();
@@ -148,15 +190,29 @@ absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
                               ExplainSample(*program, request.epoch(), sample));
     v1::ExplainedSample* const explained = response.add_samples();
     explained->set_index(index);
+    int64_t start = sample;
+    if (windows.is_random) {
+      DrawStarts(windows, request.seed(), request.epoch(), index, /*step=*/1,
+                 {&start, 1});
+    }
     for (size_t f = 0; f < programs.size(); ++f) {
+      if (order != nullptr) {
+        v1::DrawnOp* const op = explained->add_ops();
+        op->set_field(fields.specs[f].name);
+        DescribeSteps("Window", start + fields.shifts[f],
+                      static_cast<int64_t>(order->length()), op);
+      }
       if (!HasCrop(programs[f])) continue;
       const RaggedIndex* const ragged = dataset.field_index(fields.sources[f]);
       v1::DrawnOp* const op = explained->add_ops();
       op->set_field(fields.specs[f].name);
-      DescribeCrop(programs[f],
-                   ragged == nullptr ? programs[f].sample_steps
-                                     : ragged->size(sample).height,
-                   request.seed(), request.epoch(), sample, op);
+      const auto steps =
+          static_cast<int32_t>(ragged == nullptr ? programs[f].sample_steps
+                                                 : ragged->size(sample).height);
+      DescribeSteps("Crop",
+                    FirstCropStep(programs[f], steps, request.seed(),
+                                  request.epoch(), sample),
+                    std::min(steps, programs[f].crop_length), op);
     }
     for (const OpDraw& draw : draws) {
       v1::DrawnOp* const op = explained->add_ops();

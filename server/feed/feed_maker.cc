@@ -42,6 +42,9 @@ std::optional<std::string> KeptTransforms(const v1::FeedOptions& options) {
   }
   v1::GetFeedTransformsResponse transforms;
   *transforms.mutable_fields() = options.fields();
+  if (options.has_window_order()) {
+    *transforms.mutable_window_order() = options.window_order();
+  }
   if (transforms.ByteSizeLong() > kMaxKeptTransformsBytes) return std::nullopt;
   return transforms.SerializeAsString();
 }

@@ -126,10 +126,13 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedTable::MakeBatch(
                             maker_->Make(id, opened, caller, use.visibility(),
                                          *plan.feed, std::move(made)));
   const auto num_rows = static_cast<uint32_t>(request.indices_size());
+  absl::Span<const int64_t> indices = request.indices();
+  if (!plan.starts.empty()) indices = plan.starts;
   DATASETD_RETURN_IF_ERROR(
       record->order->Append({.start = {.epoch = request.epoch()},
+                             .first_row = plan.first_row,
                              .batch_sizes = {&num_rows, 1},
-                             .indices = request.indices()}));
+                             .indices = indices}));
   record->producer->Add(record->feed.get());
   const bool is_made = channel.Await(is_cancelled);
   absl::Notification removed;

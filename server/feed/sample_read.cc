@@ -18,6 +18,7 @@
 #include "server/dataset/ragged_index.h"
 #include "server/order/client_order.h"
 #include "server/order/sampler.h"
+#include "server/order/window_order.h"
 
 namespace datasetd {
 namespace {
@@ -29,6 +30,22 @@ constexpr int64_t kSizeBytes = 2 * sizeof(uint32_t);
 // Copies that may have begun: see FieldReader::Await.
 constexpr int kMaxCopies = 500;
 constexpr absl::Duration kCancelPeriod = absl::Milliseconds(100);
+
+// Checks the numbers of rows.
+absl::Status CheckRows(absl::Span<const int64_t> rows) {
+  constexpr int64_t kMaxRow = 0xFFFFFFFF;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= 0 && rows[i] <= kMaxRow &&
+        rows[i] - rows[0] == static_cast<int64_t>(i)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "indices[", i, "]: ", rows[i],
+        "; of random windows these are consecutive numbers of rows, 0..",
+        kMaxRow));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckRequest(const v1::ReadSamplesRequest& request,
                           const Dataset& dataset) {
@@ -47,6 +64,18 @@ absl::Status CheckRequest(const v1::ReadSamplesRequest& request,
                                                    "; expected 1 to ",
                                                    ClientOrder::kMaxBatchSize));
   }
+  if (request.window_order().has_documents()) {
+    return absl::InvalidArgumentError(
+        "window_order: rows of documents are not read: use a feed, or read "
+        "windows by their first steps");
+  }
+  if (request.epoch() > kMaxEpoch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epoch: ", request.epoch(), "; at most ", kMaxEpoch));
+  }
+  if (request.window_order().has_random()) {
+    return CheckRows(request.indices());
+  }
   for (int i = 0; i < count; ++i) {
     const int64_t index = request.indices(i);
     if (index >= 0 && index < dataset.num_samples()) continue;
@@ -54,10 +83,6 @@ absl::Status CheckRequest(const v1::ReadSamplesRequest& request,
         absl::StrCat("indices[", i, "]: ", index, " is out of range; dataset '",
                      dataset.name(), "' has ", dataset.num_samples(),
                      " samples, counted from 0"));
-  }
-  if (request.epoch() > kMaxEpoch) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("epoch: ", request.epoch(), "; at most ", kMaxEpoch));
   }
   return absl::OkStatus();
 }
@@ -222,7 +247,7 @@ absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
         (given->second.transforms().empty() && given->second.shift() == 0 &&
          !given->second.has_crop() &&
          given->second.row_field() == v1::ROW_FIELD_UNSPECIFIED);
-    if (!spec.is_packed() || !is_plain || request.window_length() > 0) {
+    if (!spec.is_packed() || !is_plain || request.has_window_order()) {
       plan.options.add_field_names(spec.name);
     } else if (given != fields.end()) {
       fields.erase(given);
@@ -235,13 +260,24 @@ absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
     plan.options.mutable_client_order()->set_draws_by_sample(true);
     plan.options.mutable_start()->set_epoch(request.epoch());
     plan.options.set_keeps_datasets(request.keeps_datasets());
-    if (request.window_length() > 0) {
-      plan.options.mutable_window_order()->set_length(request.window_length());
+    const v1::WindowOrder& windows = request.window_order();
+    if (request.has_window_order()) {
+      plan.options.mutable_window_order()->set_length(windows.length());
+    }
+    if (windows.has_random()) {
+      plan.options.mutable_client_order()->set_draws_by_sample(false);
     }
     DATASETD_ASSIGN_OR_RETURN(
         plan.feed, PlanFeed(plan.options, fields, use.dataset(), limits,
                             use.backend(), /*free_bytes=*/0,
                             /*num_slots=*/1));
+    if (windows.has_random()) {
+      plan.first_row = static_cast<uint64_t>(request.indices(0));
+      plan.starts.resize(static_cast<size_t>(request.indices_size()));
+      DrawStarts(*plan.feed->feed.sampler.windows, request.seed(),
+                 request.epoch(), plan.first_row, /*step=*/1,
+                 absl::MakeSpan(plan.starts));
+    }
   } else if (!fields.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "transforms: field '", fields.begin()->first,

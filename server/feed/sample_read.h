@@ -45,6 +45,10 @@ struct ReadPlan {
   // Of the fields with one size; nullopt: none.
   std::optional<FeedPlan> feed;
   v1::FeedOptions options;  // of that feed
+  // Of random windows: the first steps, and the number of the first row, by
+  // which it draws.
+  std::vector<int64_t> starts;
+  uint64_t first_row = 0;
   v1::ReadInfo info;
   // In the order of info.fields and of the data.
   struct Part {

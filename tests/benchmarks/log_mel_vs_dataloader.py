@@ -1,45 +1,92 @@
-"""Log-mel spectrograms with masks: the host backend against torchaudio in a
+"""Keyword spotting: the host backend against torchaudio in a
 torch.utils.data.DataLoader.
 
-One-second clips of 16 kHz, int16, 35 classes. Both sides make float32
-[B, 1, 64, 101] of them: MelSpectrogram, AmplitudeToDB, TimeMasking and
-FrequencyMasking. Workers are persistent and have one thread each, and each side
-gets a pass to warm up. Needs torchaudio, which Debian does not have: run it in
-an environment of PyPI's torch and torchaudio, with PYTHONPATH set to the sources
-and client/python, and DATASETD_DAEMON and DATASETD_LIBRARY to what Bazel built.
+WAV files of up to a second of 16 kHz, 35 classes, in the layout of Speech Commands:
+validation_list.txt and testing_list.txt name the files that do not train. Both sides
+make float32 [B, 1, 64, 101] of the others: padding, MelSpectrogram, AmplitudeToDB,
+and the masks of SpecAugment. The DataLoader reads a file for each sample, by
+soundfile, or has the waveforms in memory. Workers are persistent and have one thread
+each, and each side gets a pass to warm up. Needs soundfile and torchaudio, which
+Debian does not have: run it in an environment of PyPI's, with PYTHONPATH set to the
+sources and client/python, and DATASETD_DAEMON and DATASETD_LIBRARY to what Bazel
+built.
 """
 
 import argparse
 import os
+import tempfile
 import time
 
 import datasetd
 import numpy as np
+import soundfile
 import torch
 import torchaudio.transforms as A
 from datasetd import transforms as T
 
 from tests.benchmarks import benchmark_report
 
-_MEL = dict(sample_rate=16000, n_fft=400, hop_length=160, n_mels=64)
+_RATE, _NUM_CLASSES = 16000, 35
+_MEL = dict(sample_rate=_RATE, n_fft=400, hop_length=160, n_mels=64)
+_LISTS = ("validation_list.txt", "testing_list.txt")
+
+
+def write_clips(root, count):
+    """Speech Commands' layout: tones in noise, a tenth in each of the lists."""
+    random = np.random.default_rng(1)
+    names = []
+    for i in range(count):
+        kind = i % _NUM_CLASSES
+        length = _RATE if random.random() < 0.9 else random.integers(9000, _RATE)
+        tone = np.sin(2 * np.pi * (200 + 50 * kind) * np.arange(length) / _RATE)
+        wave = 0.3 * tone + 0.02 * random.standard_normal(length)
+        names.append(f"word{kind:02}/{i:06}_nohash_0.wav")
+        path = os.path.join(root, names[-1])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        soundfile.write(path, wave, _RATE)
+    os.makedirs(os.path.join(root, "_background_noise_"))
+    noise = 0.1 * random.standard_normal(10 * _RATE)
+    soundfile.write(
+        os.path.join(root, "_background_noise_", "white.wav"), noise, _RATE
+    )
+    for place, name in enumerate(_LISTS):
+        with open(os.path.join(root, name), "w") as file:
+            file.writelines(f"{one}\n" for one in names[place::10])
+    return sorted(names)
+
+
+def listed(root):
+    """The files of both lists."""
+    found = set()
+    for name in _LISTS:
+        with open(os.path.join(root, name)) as file:
+            found |= set(file.read().split())
+    return found
 
 
 class Clips(torch.utils.data.Dataset):
-    """Waveforms in memory, as SPEECHCOMMANDS gives them once read."""
+    """As SPEECHCOMMANDS has them, or with waveforms in memory."""
 
-    def __init__(self, audio, label):
-        self.audio, self.label = torch.from_numpy(audio), label.tolist()
+    def __init__(self, root, names, in_memory):
+        self.paths = [os.path.join(root, name) for name in names]
+        self.labels = [int(name[4:6]) for name in names]
+        self.waves = [self._read(p) for p in self.paths] if in_memory else None
         self.transform = torch.nn.Sequential(
             A.MelSpectrogram(**_MEL), A.AmplitudeToDB(top_db=80),
             A.TimeMasking(20), A.FrequencyMasking(8),
         )
 
+    def _read(self, path):
+        wave, _ = soundfile.read(path, dtype="float32")
+        return torch.from_numpy(wave)[None]
+
     def __getitem__(self, index):
-        waveform = self.audio[index].to(torch.float32)[None] / 32767
-        return self.transform(waveform), self.label[index]
+        wave = self.waves[index] if self.waves else self._read(self.paths[index])
+        padded = torch.nn.functional.pad(wave, (0, _RATE - wave.shape[1]))
+        return self.transform(padded), self.labels[index]
 
     def __len__(self):
-        return len(self.label)
+        return len(self.paths)
 
 
 def cpu_seconds(pid):
@@ -79,33 +126,41 @@ def main():
     report = benchmark_report.Report(
         "log_mel_vs_dataloader", torch=torch.__version__, **vars(flags)
     )
-    n = flags.num_samples
-    rng = np.random.default_rng(1)
-    t = np.arange(16000) / 16000
-    label = np.arange(n) % 35
-    tones = 8000 * np.sin(2 * np.pi * np.outer(200 + 50 * np.arange(35), t))
-    audio = (tones[label] + rng.normal(0, 500, (n, 16000))).astype(np.int16)
-    rates = {f"DataLoader, {w} workers": [] for w in flags.workers}
-    rates["datasetd, host backend"] = []
-    with datasetd.start_local("cpu") as daemon, daemon.connect() as client:
-        dataset = client.push_dataset(
-            "clips", {"audio": audio[:, :, None], "label": label}
+    kinds = {"files": False, "memory": True}
+    others = {}
+    with tempfile.TemporaryDirectory() as root, datasetd.start_local(
+        "cpu"
+    ) as daemon, daemon.connect() as client:
+        names = write_clips(root, flags.num_samples)
+        left_out = listed(root)
+        train = [name for name in names if name not in left_out]
+        dataset = client.load_dataset(
+            "commands", "audio_folder", root,
+            options={"dtype": "int16"},
+            classes=sorted({name.split("/")[0] for name in names}),
+            ignore_other_classes=True,
         )
         loader = datasetd.DataLoader(
-            dataset, flags.batch_size, shuffle=True,
+            dataset.select([names.index(name) for name in train]),
+            flags.batch_size, shuffle=True,
+            windows=datasetd.crops(_RATE), fields=["audio", "label"],
             transforms={"audio": [
                 T.ToDtype("float32", scale=True), T.MelSpectrogram(**_MEL),
                 T.AmplitudeToDB(top_db=80), T.TimeMasking(20),
                 T.FrequencyMasking(8),
             ]},
         )
-        others = {
-            f"DataLoader, {w} workers": torch.utils.data.DataLoader(
-                Clips(audio, label), flags.batch_size, shuffle=True,
-                num_workers=w, persistent_workers=w > 0,
-            )
-            for w in flags.workers
-        }
+        for kind, in_memory in kinds.items():
+            clips = Clips(root, train, in_memory)
+            for workers in flags.workers:
+                others[f"DataLoader, {kind}, {workers} workers"] = (
+                    torch.utils.data.DataLoader(
+                        clips, flags.batch_size, shuffle=True,
+                        num_workers=workers, persistent_workers=workers > 0,
+                    )
+                )
+        n = len(train)
+        rates = {name: [] for name in (*others, "datasetd, host backend")}
         for other in (loader, *others.values()):
             rate(other, daemon, n)
         for _ in range(flags.repetitions):
@@ -114,11 +169,11 @@ def main():
             rates["datasetd, host backend"].append(rate(loader, daemon, n, 20))
         loader.close()
         del others, other
-    print(f"{'':24} {'samples/s':>10} {'min..max':>16} {'CPU us/sample':>14}")
+    print(f"{'':32} {'samples/s':>10} {'min..max':>16} {'CPU us/sample':>14}")
     for name, values in rates.items():
         per_second, cpu = zip(*values)
         span = f"{min(per_second):.0f}..{max(per_second):.0f}"
-        print(f"{name:24} {benchmark_report.median(per_second):10.0f} "
+        print(f"{name:32} {benchmark_report.median(per_second):10.0f} "
               f"{span:>16} {benchmark_report.median(cpu):14.0f}")
         report.add(name, {"samples_per_second": per_second,
                           "cpu_us_per_sample": cpu})

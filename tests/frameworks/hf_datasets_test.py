@@ -110,3 +110,25 @@ def test_a_bad_sample_of_a_table_is_left_out(client):
     with client.push_dataset("arrow-bad", table, bad_samples="skip") as pushed:
         assert pushed.num_samples == 36
         assert [bad.index for bad in pushed.bad_samples] == [5]
+
+
+def test_recordings(client, tmp_path):
+    """By soundfile, without the decoder that datasets needs."""
+    import soundfile
+
+    waves = _RANDOM.integers(-9000, 9000, (3, 80, 2), np.int16)
+    paths = []
+    for i, wave in enumerate(waves):
+        paths.append(str(tmp_path / f"{i}.wav"))
+        soundfile.write(paths[-1], wave[: 60 + i], 8000)
+    for feature, keeps in (({}, False), ({"num_channels": 2}, True)):
+        files = [{"bytes": None, "path": path} for path in paths]
+        table = pyarrow.table({"audio": files})
+        data = datasets.Dataset(table).cast_column(
+            "audio", datasets.Audio(**feature)
+        )
+        with client.push_dataset(None, data) as clips:
+            for i, got in enumerate(clips.column("audio")):
+                want = waves[i, : 60 + i] / 2**15
+                want = want if keeps else want.mean(1)
+                np.testing.assert_allclose(got, want, atol=1e-7)

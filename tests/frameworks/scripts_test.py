@@ -192,6 +192,17 @@ def test_siamese_pairs_by_a_batch_sampler(daemon, mnist, tmp_path):
     assert _warnings(printed) == []
 
 
+def test_mingpt_learns_the_next_character(daemon, tmp_path):
+    text = tmp_path / "input.txt"
+    text.write_text("to be, or not to be: that is the question. " * 200)
+    (result,), printed = _run(daemon, tmp_path, "mingpt", text)
+    assert result["iterations"] == 300
+    assert result["first"] > 2.5 and result["last"] < 1.0
+    # The targets are the next characters.
+    assert result["completion"] in text.read_text()
+    assert _warnings(printed) == []
+
+
 def test_an_evaluation_that_is_cut_to_a_share_warns(daemon, mnist, tmp_path):
     results, printed = _run(daemon, tmp_path, "evaluation", mnist, ranks=2)
     for result in results:

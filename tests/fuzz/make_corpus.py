@@ -166,6 +166,12 @@ def write_requests(out):
     add("read", 6, encode("ReadSamplesRequest", f"""
         indices: [11, 0, 0] seed: 3 epoch: 2 field_names: ["label", "image"]
         fields {{key: "image" value {{{fixed} layout: LAYOUT_NHWC}}}}"""))
+    windows = """length: 3 random {num_windows: 5}"""
+    add("read_windows", 6, encode("ReadSamplesRequest", f"""
+        indices: [7, 8] field_names: "label" window_order {{{windows}}}"""))
+    add("explain_windows", 1, encode("ExplainTransformsRequest", f"""
+        fields {{key: "label"}} indices: 4294967295
+        window_order {{{windows}}}"""))
     add("read_wrong", 6, encode("ReadSamplesRequest", "indices: [0, 12, -1]"))
     weights = struct.pack("<12d", 0, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 0)
     add("weights", 5, b"\0" + weights)

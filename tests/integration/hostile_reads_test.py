@@ -65,12 +65,20 @@ def test_pages_are_small_and_hold_all(world):
     ({"indices": [0] * 4096, "fields": {"image": {"transforms": [
         {"resize": {"size": {"height": 256, "width": 256}}}]}}},
      _RESOURCE_EXHAUSTED, ["reading 4096 samples of dataset 'd'", "budget"]),
-    ({"indices": [0], "window_length": 2}, _INVALID_ARGUMENT,
+    ({"indices": [0], "window_order": {"length": 2}}, _INVALID_ARGUMENT,
      ["'image' is an image"]),
     ({"indices": [0], "field_names": ["label"],
-      "window_length": 18446744073709551615}, _INVALID_ARGUMENT, ["length"]),
+      "window_order": {"length": 18446744073709551615}}, _INVALID_ARGUMENT,
+     ["length"]),
     ({"indices": [_NUM_SAMPLES - 1], "field_names": ["label"],
-      "window_length": 2}, _OUT_OF_RANGE, [f"{_NUM_SAMPLES - 1}"]),
+      "window_order": {"length": 2}}, _OUT_OF_RANGE, [f"{_NUM_SAMPLES - 1}"]),
+    ({"indices": [0], "field_names": ["label"],
+      "window_order": {"length": 2, "documents": {}}}, _INVALID_ARGUMENT,
+     ["rows of documents are not read"]),
+    *(({"indices": rows, "field_names": ["label"],
+        "window_order": {"length": 2, "random": {}}}, _INVALID_ARGUMENT,
+       [f"indices[{place}]: {rows[place]}", "consecutive numbers of rows"])
+      for rows, place in (([0, 2], 1), ([-1], 0), ([2**32], 0), ([5, 4], 1))),
 ])
 def test_what_is_wrong_is_refused_by_name(world, request_, code, words):
     before = harness.Footprint(world.daemon, world.client)

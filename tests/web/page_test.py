@@ -304,6 +304,42 @@ def test_masks_numbers_and_lines(browser, daemon):
             _no_complaints(browser)
 
 
+def test_windows_and_their_spectrograms(browser, daemon):
+    wave = np.random.default_rng(2).standard_normal(3000, np.float32)
+    with daemon.connect() as client:
+        dataset = client.push_dataset("waves", {"x": wave})
+        ops = [T.MelSpectrogram(n_fft=64, n_mels=16), T.TimeMasking(4)]
+        with Web(daemon.socket_path) as web, datasetd.DataLoader(
+                dataset, 4, windows=datasetd.blocks(200), framework="numpy",
+                transforms={"x": ops}):
+            feed_id = client.list_feeds()[0]["feed_id"]
+            _open(browser, web, dataset="waves", source=f"feed:{feed_id}")
+            browser.wait("document.querySelectorAll('#grid li').length === 8")
+            assert browser.texts("#grid li strong")[:2] == [
+                "Window at step 0", "Window at step 200"]
+            for kind in ("svg.line", ".picture img"):
+                assert browser.run(
+                    f"document.querySelectorAll('#grid {kind}').length") == 8
+            assert not browser.run(
+                "document.querySelector('#windows').checkVisibility()")
+            browser.click("#grid li button")
+            browser.wait("document.querySelector('#detail').open")
+            drawn = browser.text("#detail-body table")
+            assert "start = 0; length = 200" in drawn
+            assert "mask_start" in drawn or "TimeMasking" in drawn
+            _open(browser, web, dataset="waves", source="none")
+            browser.wait("document.querySelectorAll('#grid li').length === 8")
+            assert browser.texts("#grid li strong")[1] == "Sample 1"
+            browser.fill("#windows", "random_windows(300)")
+            browser.wait("document.querySelector('#grid strong').textContent "
+                         "=== 'Random window 0'")
+            assert "10 windows in an epoch" in browser.text("#samples-about")
+            browser.fill("#windows", "blocks(")
+            browser.wait("document.querySelector('#samples-error').textContent"
+                         ".includes('random_windows(length)')")
+            _no_complaints(browser)
+
+
 def test_images_of_several_sizes(browser, daemon):
     random = np.random.default_rng(4)
     images = [random.integers(0, 256, (h, w, 3), np.uint8)

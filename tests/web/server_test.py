@@ -411,6 +411,99 @@ def test_sequences_and_their_crops(daemon, web):
                 ("audio", "Crop", [1000]), ("stereo", "Crop", [1000])]
 
 
+def _levels(planes):
+    """The picture of [F, T]: low frequencies at the bottom, least is black."""
+    import numpy as np
+
+    low, high = planes.min(), planes.max()
+    return np.rint((planes - low) / (high - low) * 255)[::-1]
+
+
+def _grey(view):
+    import io
+    import urllib.request
+
+    import numpy as np
+    from PIL import Image
+
+    with urllib.request.urlopen(view["url"]) as file:
+        return np.asarray(Image.open(io.BytesIO(file.read()))).astype(int)
+
+
+@pytest.mark.parametrize("kind", ["blocks", "random_windows", "crops"])
+def test_spectrograms_are_pictures_beside_their_windows(daemon, web, kind):
+    import datasetd
+    import numpy as np
+    from datasetd import transforms as T
+
+    wave = np.random.default_rng(2).standard_normal(3000, np.float32)
+    ops = [T.Gain(-12, 12, p=1), T.MelSpectrogram(n_fft=64, n_mels=16),
+           T.AmplitudeToDB()]
+    with daemon.connect() as client:
+        if kind == "crops":
+            dataset = client.push_dataset(
+                "waves", [{"x": wave[:n]} for n in (900, 70, 1000)],
+                ragged=True)
+            windows, text = datasetd.crops(200, "random"), "crops(200, random)"
+        else:
+            dataset = client.push_dataset("waves", {"x": wave})
+            windows = getattr(datasetd, kind)(200)
+            text = f"{kind}(200)"
+        with datasetd.DataLoader(
+                dataset, 3, seed=5, windows=windows, framework="numpy",
+                transforms={"x": ops}, fields="x") as loader:
+            batch = next(iter(loader))
+            feed_id = client.list_feeds()[0]["feed_id"]
+            arguments = dict(dataset="waves", count=3, seed=5)
+            of_feed = web.ask("samples", feed=feed_id, **arguments)
+            pasted = web.ask(
+                "samples", windows=text, transforms=json.dumps(
+                    [op.to_message() for op in ops]), **arguments)
+            assert of_feed["samples"] == pasted["samples"]
+            assert (of_feed["num_samples"], of_feed["unit"]) == {
+                "blocks": (15, "Window at step"),
+                "random_windows": (15, "Random window"),
+                "crops": (3, "Sample")}[kind]
+            for sample, picture, start in zip(
+                    of_feed["samples"], batch.x, batch.indices):
+                shown = sample["augmented"]["x"]
+                assert (shown["kind"], shown["size"]) == (
+                    "image", [16, 7, 1])
+                assert abs(_grey(shown) - _levels(picture)).max() <= 1
+                first, gain = sample["ops"][:2]
+                assert gain["name"] == "Gain"
+                original = sample["original"]["x"]
+                assert original["kind"] == "line"
+                if kind != "crops":
+                    assert first["parameters"] == {
+                        "start": [start], "length": [200]}
+                    assert original["shape"] == [200]
+                    assert original["first"][0] == str(wave[start].item())
+        status, _, message = web.refusal(
+            "samples", dataset="waves", windows="blocks()")
+        assert status == 400 and "required" in message
+        client.unload_dataset("waves")
+
+
+def test_resident_spectrograms_and_waveforms_of_channels(daemon, web):
+    import numpy as np
+
+    features = np.random.default_rng(3).random((2, 2, 10, 12), np.float32)
+    with daemon.connect() as client:
+        client.push_dataset("features", {
+            "mel": features, "stereo": np.ones((2, 50, 2), np.int16),
+            "small": np.ones((2, 3, 9), np.float32)})
+        answer = web.ask("samples", dataset="features")
+        client.unload_dataset("features")
+    for sample, planes in zip(answer["samples"], features):
+        view = sample["original"]
+        assert abs(_grey(view["mel"]) - _levels(planes[0])).max() <= 1
+        assert (view["stereo"]["kind"], view["stereo"]["shape"]) == (
+            "line", [50, 2])
+        assert view["small"]["kind"] == "array"
+    assert "mel, with 2 channels, the first" in " ".join(answer["notes"])
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root starts another user's "
                     "process")
 def test_another_user(daemon, request):

@@ -62,6 +62,10 @@ class PythonCommand final : public Command {
   std::vector<std::string> command_line_;
 };
 
+constexpr char kWindows[] =
+    "windows= of the job's loader: a length, blocks(500, stride=250), "
+    "random_windows(500) or crops(16000, random)";
+
 void AddPreviewOptions(Arguments* to) {
   to->Declare<std::string>("name", "Name of the dataset").Required();
   to->Declare<std::string>("--output", "Output file", "preview.png");
@@ -71,10 +75,12 @@ void AddPreviewOptions(Arguments* to) {
   to->Declare<uint32_t>("--epochs,--columns",
                         "Number of epochs, one per column", "8")
       .Between(1, 64);
-  to->Declare<uint64_t>("--first", "Index of the first sample", "0");
+  to->Declare<uint64_t>("--first", "Index of the first sample, or window", "0");
   to->Declare<uint64_t>("--seed", "Seed of the job", "0");
   to->Declare<uint64_t>("--epoch", "First epoch", "0");
-  to->Declare<std::string>("--field", "Image field; default: the first one");
+  to->Declare<std::string>("--field",
+                           "Image, sequence, or field of windows; default: the "
+                           "first one");
   to->Declare<int>("--zoom",
                    "Magnification; 0: enlarge images to about 96 pixels", "0")
       .Between(0, 64);
@@ -82,8 +88,8 @@ void AddPreviewOptions(Arguments* to) {
       "--transforms",
       "none; or crop, flip, vflip, altflip, resizedcrop, rotate, jitter "
       "joined by '-'; or a JSON list of Transform messages; or @FILE that "
-      "holds one",
-      "crop-flip");
+      "holds one; default: crop-flip for images, else none");
+  to->Declare<std::string>("--windows", kWindows);
 }
 
 void AddExplainOptions(Arguments* to) {
@@ -96,8 +102,9 @@ void AddExplainOptions(Arguments* to) {
                            "image");
   to->Declare<uint64_t>("--seed", "Seed of the job", "0");
   to->Declare<uint64_t>("--epoch", "Epoch", "0");
-  to->Declare<uint64_t>("--first", "Index of the first sample", "0");
+  to->Declare<uint64_t>("--first", "Index of the first sample, or window", "0");
   to->Declare<uint32_t>("--samples", "Number of samples", "1").Between(1, 1000);
+  to->Declare<std::string>("--windows", kWindows);
 }
 
 void AddBenchOptions(Arguments* to) {

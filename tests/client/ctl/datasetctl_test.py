@@ -481,6 +481,9 @@ class DatasetctlTest(unittest.TestCase):
 
     def test_explain_says_what_is_wrong(self):
         self.load("wrong")
+        _, error = self.ctl("explain", "wrong", "--transforms", "none",
+                            "--windows", "blocks(0)", code=2)
+        self.assertIn("length=0", error)
         _, error = self.ctl("explain", "wrong", "--transforms", "spin", code=2)
         self.assertIn("'spin'", error)
         _, error = self.ctl("explain", "wrong", "--transforms", "flip",

@@ -4,6 +4,7 @@ tests/client/ctl/datasetctl_test.py runs them, as users do.
 """
 
 import argparse
+import json
 import os
 import stat
 
@@ -11,6 +12,7 @@ import datasetd
 import numpy as np
 import pytest
 from conftest import run_python
+from datasetd import transforms as T
 from datasetd._commands import bench, preview, transforms_text
 from datasetd._commands.command_line import UsageError, table, whole
 from datasetd.web._png import png
@@ -369,3 +371,113 @@ def test_the_package_has_the_commands(daemon, dataset, tmp_path):
     done = run_python(*run, "bench", "true")
     assert done.returncode == 2
     assert "expected -- COMMAND, with its arguments" in done.stderr
+
+
+# -- Windows and sequences ----------------------------------------------------
+
+_SIGNAL = np.random.default_rng(2).standard_normal((700, 2), np.float32)
+_LOG_MEL = [
+    T.Gain(-12, 12, p=1),
+    T.MelSpectrogram(n_fft=32, n_mels=12),
+    T.AmplitudeToDB(),
+]
+
+
+@pytest.fixture
+def signals(client):
+    """A stream `x`, and recordings `audio` of several lengths."""
+    sounds = [{"audio": _SIGNAL[:n, 0]} for n in (300, 90, 501)]
+    with client.push_dataset("waves", {"x": _SIGNAL}) as stream:
+        with client.push_dataset("sounds", sounds, ragged=True) as recordings:
+            yield stream, recordings
+
+
+def _commanded(daemon, tmp_path, *arguments):
+    """What the command prints, as JSON, and the picture that it writes."""
+    done = run_python(
+        "-m", "datasetd", f"--address={daemon.address}", "--json", *arguments,
+        "--transforms", json.dumps([op.to_message() for op in _LOG_MEL]),
+        "--seed=5", "--epoch=3", cwd=tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    path = tmp_path / "preview.png"
+    sheet = np.asarray(Image.open(path)) if path.exists() else None
+    return json.loads(done.stdout), sheet
+
+
+@pytest.mark.parametrize("place, field, text, windows", [
+    (0, "x", "blocks(100, stride=60)", datasetd.blocks(100, 60)),
+    (0, "x", "random_windows(100)", datasetd.random_windows(100)),
+    (1, "audio", "crops(100, random)", datasetd.crops(100, "random")),
+])  # fmt: skip
+def test_windows_and_their_ops_are_shown(
+    client, daemon, signals, tmp_path, place, field, text, windows
+):
+    dataset = signals[place]
+    made, drawn = [], []
+    for epoch in (3, 4):
+        with datasetd.DataLoader(
+            dataset, 3, seed=5, windows=windows, framework="numpy",
+            transforms={field: _LOG_MEL}, fields=field,
+        ) as job:  # fmt: skip
+            job.set_epoch(epoch)
+            batch = next(iter(job))
+            made.append(getattr(batch, field).reshape(3, -1, 12, 7)[:, 0].copy())
+            drawn = drawn or batch.indices.tolist()
+    arguments = [dataset.name, "--field", field, "--windows", text]
+    arguments += ["--samples=3"]
+    result, sheet = _commanded(
+        daemon, tmp_path, "preview", *arguments, "--epochs=2", "--zoom=1"
+    )
+    assert (result["num_samples"], result["num_epochs"]) == (3, 2)
+    both = np.stack(made, 1)  # [3, 2, 12, 7]
+    low = both.min((1, 2, 3), keepdims=True)
+    high = both.max((1, 2, 3), keepdims=True)
+    want = np.rint((both - low) / (high - low) * 255)[:, :, ::-1]
+    left = 4 + 256 + 16
+    for row in range(3):
+        # Originals are waveforms of 96 pixels' height.
+        top = 4 + row * 100 + 42
+        for epoch in range(2):
+            at = left + epoch * 11
+            got = sheet[top : top + 12, at : at + 7, 0].astype(int)
+            assert abs(got - want[row, epoch]).max() <= 1
+    told, _ = _commanded(daemon, tmp_path, "explain", *arguments)
+    ops = client.explain(
+        dataset, {field: _LOG_MEL}, 5, 3,
+        drawn if text.startswith("blocks") else range(3), windows,
+    )  # fmt: skip
+    for sample, expected in zip(told["samples"], ops):
+        assert [op["name"] for op in sample["ops"]] == [
+            op.name for op in expected
+        ]
+        for op, other in zip(sample["ops"], expected):
+            assert {p["name"]: tuple(p["values"]) for p in op["parameters"]} == (
+                other.parameters
+            )
+
+
+@pytest.mark.parametrize("text, words", [
+    ("blocks(0)", "length"),
+    ("blocks(8, size=3)", "unexpected keyword"),
+    ("documents(8)", "expected a length, or blocks"),
+    ("__import__('os')", "expected a length, or blocks"),
+    ("blocks", "expected a length"),
+    ("((((", "expected a length"),
+    ("crops(8, middle)", "place='middle'"),
+])  # fmt: skip
+def test_wrong_windows_are_named(daemon, signals, text, words):
+    done = run_python(
+        "-m", "datasetd", f"--address={daemon.address}", "explain", "waves",
+        "--transforms=none", "--windows", text,
+    )  # fmt: skip
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_a_preview_without_pictures_names_the_fields(daemon, signals):
+    run = ["-m", "datasetd", f"--address={daemon.address}", "preview", "waves"]
+    done = run_python(*run, "--field=y")
+    assert done.returncode == 1 and "its fields: x" in done.stderr
+    done = run_python(*run, "--windows=500", "--first=2", "--field=x")
+    assert done.returncode == 2
+    assert "has 1 windows in an epoch" in done.stderr

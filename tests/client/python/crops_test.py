@@ -112,8 +112,36 @@ def test_random_crops_differ_by_epoch_and_are_explained(client, recordings):
         ]
     (short,) = client.explain(recordings, {}, indices=[3], windows=crop)
     assert short[0].parameters == {"start": (0,), "length": (0,)}
-    with pytest.raises(InvalidArgument, match="crops.*draw no parameters"):
-        client.explain(recordings, {}, windows=datasetd.blocks(5))
+
+
+def test_explain_has_crops_and_the_draws_of_ops_on_them(client, recordings):
+    crop = datasetd.crops(50, "random", fields="audio")
+    ops = {"audio": [T.Gain(-12, 12, p=1), T.MelSpectrogram(n_fft=32, n_mels=4)]}
+    plain = {"audio": ops["audio"][1:]}
+    with pytest.raises(InvalidArgument, match="audio.*crop"):
+        client.explain(recordings, ops)
+    told = client.explain(recordings, ops, 5, 2, range(_COUNT), crop)
+    made = []
+    for transforms in (ops, plain):
+        with loader(recordings, windows=crop, transforms=transforms,
+                    fields="audio") as job:  # fmt: skip
+            job.set_epoch(2)
+            made.append({
+                i: row.numpy().copy() for batch in job
+                for i, row in zip(batch.indices.tolist(), batch.audio)
+            })
+    for i, (cut, gain, *rest) in enumerate(told):
+        start = start_of(_SIZES[i], 50, "random", 5, 2, i)
+        length = min(50, _SIZES[i])
+        assert (cut.field, cut.name) == ("audio", "Crop")
+        assert cut.parameters == {"start": (start,), "length": (length,)}
+        # The power of what is louder.
+        power = gain.parameters["gain"][0] ** 2
+        np.testing.assert_allclose(
+            made[0][i], made[1][i] * power, rtol=1e-4, atol=1e-6
+        )
+
+
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8])

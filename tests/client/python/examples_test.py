@@ -1,13 +1,17 @@
 """The examples run, both at once on one resident copy."""
 
+import itertools
 import os
 import re
 import subprocess
+import sys
 
 import datasetd
 import numpy as np
 import pytest
-from conftest import run_python
+from conftest import poll_until, run_python
+
+from tests.testing.ports import free_port
 
 SAMPLES_PER_FILE = 10000
 
@@ -75,6 +79,132 @@ def test_a_pth_file_is_pushed_once(tmp_path):
             assert "push: 5 samples" in result.stdout
             assert "epoch 1: 5 samples" in result.stdout
             assert own.get_dataset("pth").fields[0].shape == (4, 4, 3)
+
+
+class _Training:
+    """Processes of train_gpt.py, and the tokens that they had."""
+
+    def __init__(self, daemon, corpus, out_dir, num_ranks, max_iters):
+        self.folder = out_dir / f"{num_ranks}-{max_iters}"
+        self.folder.mkdir(parents=True)
+        arguments = [
+            sys.executable, os.path.abspath(os.environ["TRAIN_GPT"]),
+            str(corpus), f"--out_dir={out_dir}", f"--trace={self.folder}",
+            f"--max_iters={max_iters}", "--block_size=8", "--batch_size=4",
+            "--checkpoint_interval=10",
+        ]  # fmt: skip
+        port = free_port()
+        self.ranks = [
+            subprocess.Popen(
+                arguments, stdout=subprocess.PIPE, text=True,
+                env=dict(
+                    os.environ, DATASETD_ADDRESS=daemon.address,
+                    OMP_NUM_THREADS="1", RANK=str(rank), LOCAL_RANK=str(rank),
+                    WORLD_SIZE=str(num_ranks), LOCAL_WORLD_SIZE=str(num_ranks),
+                    MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                ),
+            )
+            for rank in range(num_ranks)
+        ]  # fmt: skip
+
+    def end(self):
+        """Waits for the ranks, and returns the last loss."""
+        said = [rank.communicate(timeout=240)[0] for rank in self.ranks]
+        assert [rank.returncode for rank in self.ranks] == [0] * len(said)
+        return float(said[0].split()[-1])
+
+    def kill(self):
+        for rank in self.ranks:
+            rank.kill()
+        for rank in self.ranks:
+            rank.communicate()
+
+    def num_iters(self):
+        return min(map(len, self._traces()))
+
+    def tokens(self):
+        """{iteration: the windows of all ranks, in their order}."""
+        rows = {}
+        for i, *lines in zip(itertools.count(), *self._traces()):
+            numbers = {line[0] for line in lines}
+            windows = np.array([line[1:] for line in lines])
+            windows = windows.reshape(len(lines), -1, 8).swapaxes(0, 1)
+            (iteration,) = numbers
+            rows[iteration] = windows.reshape(-1, 8)
+        return rows
+
+    def _traces(self):
+        paths = [self.folder / f"{r}.txt" for r in range(len(self.ranks))]
+        if not all(path.exists() for path in paths):
+            return [[]] * len(paths)
+        # A killed process may leave a piece of a line.
+        return [
+            [list(map(int, line.split())) for line in path.read_text()
+             .rpartition("\n")[0].splitlines()]
+            for path in paths
+        ]  # fmt: skip
+
+
+def test_killed_ranks_continue_as_one_with_the_same_tokens(tmp_path):
+    corpus = tmp_path / "train.bin"
+    tokens = np.random.default_rng(5).integers(0, 65, 20_000, np.uint16)
+    tokens.tofile(corpus)
+    with datasetd.start_local(device="cpu", data_roots=tmp_path) as daemon:
+        whole = _Training(daemon, corpus, tmp_path / "whole", 1, 60)
+        loss = whole.end()
+        killed = _Training(daemon, corpus, tmp_path / "killed", 2, 10**6)
+        try:
+            poll_until(lambda: killed.num_iters() >= 34, "34 iterations", 240)
+        finally:
+            killed.kill()
+        resumed = _Training(daemon, corpus, tmp_path / "killed", 1, 60)
+        assert resumed.end() == pytest.approx(loss, rel=1e-3)
+    want, before, after = (run.tokens() for run in (whole, killed, resumed))
+    assert sorted(want) == list(range(60))
+    # It began where a checkpoint is, and ended with the others.
+    first = min(after)
+    assert first % 10 == 0 and 30 <= first <= len(before) + 1
+    assert sorted(after) == list(range(first, 60))
+    for iteration, windows in want.items():
+        for run in (before, after):
+            if iteration in run:
+                np.testing.assert_array_equal(run[iteration], windows)
+    starts = {bytes(row) for rows in want.values() for row in rows}
+    assert len(starts) > 200
+    # The windows are the corpus'.
+    slices = np.lib.stride_tricks.sliding_window_view(tokens, 8)
+    assert all(
+        (slices == row).all(1).any() for row in want[0].astype(np.uint16)
+    )
+
+
+def test_words_are_told_apart(tmp_path):
+    """Of 35 classes, each of another pitch, of clips of up to a second."""
+    soundfile = pytest.importorskip("soundfile")
+    random = np.random.default_rng(4)
+    names = [f"word{k:02}/{i}_nohash_0.wav" for k in range(35) for i in range(10)]
+    for name in names:
+        steps = np.arange(random.integers(9000, 16001))
+        tone = np.sin(2 * np.pi * (200 + 200 * int(name[4:6])) * steps / 16000)
+        tone += 0.05 * random.standard_normal(len(steps))
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        soundfile.write(tmp_path / name, 0.3 * tone, 16000)
+    for place, split in ((8, "validation"), (9, "testing")):
+        listed = "\n".join(names[place::10])
+        (tmp_path / f"{split}_list.txt").write_text(listed)
+    # No word, and of another rate.
+    (tmp_path / "_background_noise_").mkdir()
+    noise = tmp_path / "_background_noise_" / "white.wav"
+    soundfile.write(noise, random.random(50_000), 44100)
+    with datasetd.start_local(device="cpu", data_roots=tmp_path) as daemon:
+        done = run_python(
+            os.environ["KEYWORD_SPOTTING"], tmp_path, "--batch_size=35",
+            "--epochs=8", env=dict(os.environ, DATASETD_ADDRESS=daemon.address),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"(\w+): (\d+) of 35 words", done.stdout)
+    assert [split for split, _ in found] == ["validation", "testing"]
+    assert all(int(right) >= 30 for _, right in found), done.stdout
 
 
 def test_reader_says_what_is_wrong(cifar):

@@ -16,6 +16,10 @@ named alone, tests/frameworks/ have the packages of PyPI:
   Ray Train and Tune, Optuna                frameworks/{ray,optuna}_test.py
   datasets of Hugging Face                  sources_packages.py
   audio, mel spectrograms                   test_audio
+  keyword spotting; faces with voices       examples_test.py,
+                                            audio_files_test.py
+  nanoGPT, minGPT                           examples_test.py,
+                                            frameworks/scripts_test.py
   tables, TensorDataset, DataFrame          push_columns_test.py
   segmentation                              test_segmentation
   regression, several labels, dicts         test_several_targets

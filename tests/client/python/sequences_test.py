@@ -62,26 +62,93 @@ def test_a_batch_has_the_shape_that_the_ops_make(clips):
         assert batch.label.dtype == np.int64
 
 
+_DRAWN = [
+    T.Gain(-12, 12, p=1),
+    T.PolarityInversion(),
+    T.Shift(-0.1, 0.1, rollover=False, p=1),
+]
+
+
+def as_told(ops, steps):
+    """What _DRAWN makes of a sequence, as explain tells it."""
+    gain, polarity, moved = ops
+    assert [gain.name, polarity.name, moved.name] == [
+        "Gain", "PolarityInversion", "Shift"
+    ]
+    result = steps * np.float32(gain.parameters["gain"][0])
+    if polarity.is_applied:
+        result = -result
+    shift = int(moved.parameters["shift"][0])
+    assert abs(shift) <= len(steps) // 10
+    result = np.roll(result, shift, axis=0)
+    result[slice(0, shift) if shift >= 0 else slice(shift, None)] = 0
+    return result
+
+
 def test_explain_has_the_draws_of_a_batch(client, clips):
-    shift = T.Shift(-0.1, 0.1, rollover=False, p=1)
-    ops = {"stereo": [T.Gain(-12, 12, p=1), T.PolarityInversion(), shift]}
+    ops = {"stereo": _DRAWN}
     found = rows(clips, ops)
     told = client.explain(clips, ops, seed=5, indices=range(_NUM_CLIPS))
-    signs = set()
-    for index, (gain, polarity, moved) in enumerate(told):
-        assert [gain.name, polarity.name, moved.name] == [
-            "Gain", "PolarityInversion", "Shift"
-        ]
-        expected = _STEREO[index] * np.float32(gain.parameters["gain"][0])
-        if polarity.is_applied:
-            expected = -expected
-        signs.add(polarity.is_applied)
-        steps = int(moved.parameters["shift"][0])
-        assert -80 <= steps <= 80
-        expected = np.roll(expected, steps, axis=0)
-        expected[slice(0, steps) if steps >= 0 else slice(steps, None)] = 0
+    for index, drawn in enumerate(told):
+        expected = as_told(drawn, _STEREO[index])
         assert (found[index]["stereo"] == expected).all()
-    assert signs == {True, False}
+    assert {drawn[1].is_applied for drawn in told} == {True, False}
+
+
+@pytest.mark.parametrize("windows, shuffle", [
+    (datasetd.blocks(300), True),
+    (datasetd.blocks(300, 70, phase=9), False),
+    (datasetd.random_windows(300, 40), False),
+    (datasetd.random_windows(300, 40, targets="x"), False),
+], ids=str)  # fmt: skip
+def test_explain_has_windows_and_their_draws(client, stream, windows, shuffle):
+    ops = {"x": _DRAWN}
+    with loader(
+        stream, shuffle=shuffle, windows=windows, transforms=ops,
+        framework="numpy",
+    ) as job:  # fmt: skip
+        job.set_epoch(3)
+        batches = [(b.indices.copy(), b.x.copy()) for b in job]
+    starts = np.concatenate([b[0] for b in batches])
+    found = np.concatenate([b[1] for b in batches])
+    told = client.explain(
+        stream, ops, 5, 3,
+        range(len(starts)) if windows.is_random else starts, windows,
+    )  # fmt: skip
+    for start, row, (window, *drawn) in zip(starts, found, told):
+        if windows.targets:
+            later = drawn.pop(0)
+            assert later.field == "targets"
+            assert later.parameters["start"] == (start + 1,)
+        assert (window.field, window.name) == ("x", "Window")
+        assert window.parameters == {"start": (start,), "length": (300,)}
+        expected = as_told(drawn, _STREAM[start : start + 300])
+        assert (row == expected).all()
+
+
+def test_explain_takes_ops_that_need_windows(client, stream):
+    ops = {"x": [T.MelSpectrogram(n_fft=64, n_mels=8), T.TimeMasking(5)]}
+    with pytest.raises(InvalidArgument, match="MelSpectrogram"):
+        client.explain(stream, ops)
+    ((window, *told),) = client.explain(stream, ops, windows=500)
+    assert window.parameters == {"start": (0,), "length": (500,)}
+    assert told[-1].name == "TimeMasking"
+    assert 0 <= told[-1].parameters["mask_end"][0] <= 16
+
+
+@pytest.mark.parametrize("windows, indices, words", [
+    (2800, [201], "201 is out of range; dataset 'signal' has 201 steps at"),
+    (3001, [0], "'signal' has 3000 steps"),
+    (datasetd.random_windows(9), [2**32], "rows at most in an epoch"),
+    (datasetd.documents(9, starts=[0]), [0], "draw nothing by themselves"),
+], ids=str)  # fmt: skip
+def test_windows_that_are_not_explained(
+    client, stream, windows, indices, words
+):
+    with pytest.raises(InvalidArgument, match=words):
+        client.explain(stream, [], indices=indices, windows=windows)
+    with pytest.raises(InvalidArgument, match="a subset exclude each other"):
+        client.explain(stream.select([0, 1]), [], windows=8)
 
 
 def test_masks_are_where_explain_says(client, clips):

@@ -246,6 +246,88 @@ elif os.environ["SOURCES_ENVIRONMENT"] == "common":
             ]  # fmt: skip
             assert batch.input_ids_lengths.tolist() == [2, 2, 0, 1]
 
+    def _clips(tmp_path, channels=1, rate=16000):
+        """Waveforms, and files of them that an Audio feature takes."""
+        import soundfile
+
+        waves, files = [], []
+        for i, length in enumerate((50, 7, 90)):
+            wave = _RANDOM.integers(-9000, 9000, (length, channels), np.int16)
+            path = tmp_path / f"{i}.wav"
+            soundfile.write(path, wave, rate)
+            waves.append((wave / 2**15).astype(np.float32))
+            files.append(
+                str(path) if i else {"bytes": path.read_bytes(), "path": None}
+            )
+        return waves, files
+
+    def _audio(files, **feature):
+        return datasets.Dataset.from_dict(
+            {"clip": files, "label": [1, 0, 1]},
+            datasets.Features({
+                "clip": datasets.Audio(**feature),
+                "label": datasets.ClassLabel(names=["no", "yes"]),
+            }),
+        )  # fmt: skip
+
+    def test_hugging_face_audio(client, tmp_path):
+        waves, files = _clips(tmp_path)
+        for data in (_audio(files), _audio(files, sampling_rate=16000)):
+            with client.push_dataset("clips", data.select([2, 0, 1])) as clips:
+                clip, label = clips.fields
+                assert (clip.dtype, clip.shape) == ("float32", (-1,))
+                assert clips.class_names == ["no", "yes"]
+                assert "16000 samples per second" in " ".join(clips.notes)
+                for got, i in zip(clips.column("clip"), (2, 0, 1)):
+                    np.testing.assert_array_equal(got, waves[i][:, 0])
+                assert list(clips.column("label")) == [1, 1, 0]
+        rows = datasets.Dataset.from_dict({"label": [1, 0, 1]})
+
+        def decoded(batch):
+            return {
+                "clip": [
+                    {"array": waves[i][:, 0], "sampling_rate": 16000}
+                    for i in range(len(batch["label"]))
+                ],
+                **batch,
+            }
+
+        one = rows.select([0]).with_transform(decoded)
+        with client.push_dataset("decoded", one) as clips:
+            (got,) = clips.column("clip")
+            np.testing.assert_array_equal(got, waves[0][:, 0])
+        table = _audio(files[:1] * 3).data.table
+        with client.push_dataset("table", table) as clips:
+            np.testing.assert_array_equal(
+                clips.column("clip")[2], waves[0][:, 0]
+            )
+
+    def test_hugging_face_audio_keeps_channels_that_its_feature_keeps(
+        client, tmp_path
+    ):
+        waves, files = _clips(tmp_path, channels=2)
+        with client.push_dataset("mean", _audio(files)) as clips:
+            for got, want in zip(clips.column("clip"), waves):
+                np.testing.assert_allclose(got, want.mean(1), atol=1e-7)
+        with client.push_dataset("both", _audio(files, mono=False)) as clips:
+            for got, want in zip(clips.column("clip"), waves):
+                np.testing.assert_array_equal(got, want)
+
+    def test_hugging_face_audio_is_not_resampled(client, tmp_path):
+        _, files = _clips(tmp_path)
+        (tmp_path / "slow").mkdir()
+        _, slow = _clips(tmp_path / "slow", rate=8000)
+        for data, words in (
+            (_audio(files, sampling_rate=8000),
+             "'clip', row 0 has 16000.*sampling_rate=8000.*with_transform"),
+            (_audio(files[:2] + slow[2:]),
+             "sample 2, field 'clip' has 8000.*first sample 16000"),
+            (_audio([files[0], None, files[1]]), "'clip', row 1 is None"),
+            (_audio([str(tmp_path / "no.wav")] * 3), "row 0.*No such file"),
+        ):  # fmt: skip
+            with pytest.raises(datasetd.errors.Error, match=words):
+                client.push_dataset("wrong", data)
+
     def test_text_labels_of_tables(client):
         texts = [f"class {i}" for i in _LABELS]
         names = [f"class {i}" for i in range(10)]
@@ -422,178 +504,3 @@ elif os.environ["SOURCES_ENVIRONMENT"] == "common":
                 datasetd.InvalidArgument, match="'x' are pickles"
             ):
                 read(path)
-
-
-elif os.environ["SOURCES_ENVIRONMENT"] == "audio":
-    import wave
-
-    import soundfile
-
-    def _integers(bits, count, channels=1):
-        """Samples of so many bits, the extremes among them."""
-        most = 2 ** (bits - 1)
-        values = _RANDOM.integers(-most, most, (count, channels))
-        values[:2, 0] = -most, most - 1
-        return values
-
-    def _write_wav(path, bits, values, rate=16000):
-        """By the standard library, not by libsndfile."""
-        with wave.open(str(path), "wb") as file:
-            file.setnchannels(values.shape[1])
-            file.setsampwidth(bits // 8)
-            file.setframerate(rate)
-            if bits == 8:  # unsigned
-                data = (values + 128).astype(np.uint8).tobytes()
-            else:
-                whole = values.astype("<i4").view(np.uint8)
-                data = whole.reshape(-1, 4)[:, : bits // 8].tobytes()
-            file.writeframes(data)
-
-    def _folder(tmp_path, files):
-        """`files`: (class, name, function that writes a path)."""
-        for kind, name, write in files:
-            (tmp_path / kind).mkdir(exist_ok=True)
-            write(tmp_path / kind / name)
-        return tmp_path
-
-    @pytest.mark.parametrize("bits", [8, 16, 24, 32])
-    @pytest.mark.parametrize("channels", [1, 2])
-    def test_wav_files_are_as_torchaudio_has_them(
-        client, tmp_path, bits, channels
-    ):
-        values = [_integers(bits, n, channels) for n in (300, 20, 7)]
-        root = _folder(tmp_path, [
-            ("yes", "b.wav", lambda p: _write_wav(p, bits, values[1])),
-            ("yes", "c.WAV", lambda p: _write_wav(p, bits, values[2])),
-            ("no", "a.wav", lambda p: _write_wav(p, bits, values[0])),
-        ])  # fmt: skip
-        dataset = client.load_dataset(
-            f"wav-{bits}-{channels}", "audio_folder", root
-        )
-        audio, label = dataset.fields
-        assert audio.shape == ((-1,) if channels == 1 else (-1, 2))
-        assert audio.dtype == "float32" and audio.is_sequence
-        assert dataset.class_names == ["no", "yes"]
-        assert list(dataset.column("label")) == [0, 1, 1]
-        assert "16000 samples per second" in " ".join(dataset.notes)
-        for got, want in zip(dataset.column("audio"), values):
-            # Exact up to 24 bits.
-            want = (want / 2 ** (bits - 1)).astype(np.float32)
-            np.testing.assert_array_equal(got, want.reshape(got.shape))
-        if bits in (16, 32):
-            whole = client.push_dataset(
-                None, sources.audio_folder(root, dtype=f"int{bits}")
-            )
-            for got, want in zip(whole.column("audio"), values):
-                np.testing.assert_array_equal(got, want.reshape(got.shape))
-        if channels == 2:
-            mono = client.push_dataset(
-                None, sources.audio_folder(root, mono=True)
-            )
-            for got, want in zip(mono.column("audio"), values):
-                mean = (want / 2 ** (bits - 1)).mean(1)
-                np.testing.assert_allclose(got, mean, atol=1e-7)
-
-    @pytest.mark.parametrize(
-        "name, subtype, dtype",
-        [
-            ("a.flac", "PCM_16", "int16"),
-            ("a.flac", "PCM_24", "float32"),
-            ("a.flac", "PCM_S8", "int16"),
-            ("a.wav", "FLOAT", "float32"),
-            ("a.wav", "DOUBLE", "float32"),
-            ("a.wav", "FLOAT", "float16"),
-        ],
-    )
-    def test_flac_and_floats(client, tmp_path, name, subtype, dtype):
-        values = (_integers(8, 500)[:, 0] / 128).astype(np.float32)
-        for suffix in ("", "2"):
-            (tmp_path / f"k{suffix}").mkdir()
-            soundfile.write(
-                tmp_path / f"k{suffix}" / name,
-                values[: 400 + len(suffix)],
-                8000,
-                subtype,
-            )
-        dataset = client.push_dataset(
-            None, sources.audio_folder(tmp_path, dtype=dtype, sample_rate=8000)
-        )
-        assert dataset.fields[0].dtype == dtype
-        first, second = dataset.column("audio")
-        want = values * (2**15 if dtype == "int16" else 1)
-        np.testing.assert_array_equal(first, want[:400].astype(dtype))
-        np.testing.assert_array_equal(second, want[:401].astype(dtype))
-
-    def _wav(rate=16000, bits=16, channels=1):
-        return lambda path: _write_wav(
-            path, bits, _integers(bits, 50, channels), rate
-        )
-
-    def _text(text):
-        return lambda path: path.write_bytes(text)
-
-    def _cut(path):
-        _wav()(path)
-        path.write_bytes(path.read_bytes()[:-20])
-
-    @pytest.mark.parametrize(
-        "files, arguments, words",
-        [
-            ([_wav(), _wav(8000)], {}, "1.wav has 8000 samples.*0.wav 16000.*"
-             "torchaudio.functional.resample"),
-            ([_wav()], {"sample_rate": 44100}, "16000.*sample_rate is 44100"),
-            ([_wav(), _wav(channels=2)], {}, "1.wav has 2 channels.*mono=True"),
-            ([_wav(bits=24)], {"dtype": "int16"}, "PCM_24, which dtype='int16'"),
-            ([_wav()], {"dtype": "float64"}, "dtype='float64'; expected one"),
-            ([_wav()], {"dtype": "int16", "mono": True}, "mean is not an int"),
-            ([_wav(), _text(b"RIFF")], {}, "1.wav"),
-            ([_wav(), _text(b"")], {}, "1.wav: it is empty"),
-            ([_wav(), _text(b"no sound" * 99)], {}, "1.wav"),
-            ([_wav(), _cut], {}, "1.wav.*ends"),
-        ],
-        ids=lambda value: str(value)[:30],
-    )  # fmt: skip
-    def test_wrong_audio_is_named(client, tmp_path, files, arguments, words):
-        root = _folder(
-            tmp_path,
-            [("k", f"{i}.wav", write) for i, write in enumerate(files)],
-        )
-        with pytest.raises(datasetd.errors.Error, match=words):
-            client.push_dataset("wrong", sources.audio_folder(root, **arguments))
-        names = [d["name"] for d in client.list_datasets()]
-        assert "wrong" not in names
-
-    def test_keyword_spotting(client, tmp_path):
-        """The example of docs/sequences.md, with clips of several lengths."""
-        clips = {
-            (kind, i): _integers(16, int(_RANDOM.integers(3000, 17000)))
-            for kind in ("down", "up")
-            for i in range(20)
-        }
-        root = _folder(tmp_path, [
-            (kind, f"{i:02}.wav", lambda p, v=v: _write_wav(p, 16, v))
-            for (kind, i), v in clips.items()
-        ])  # fmt: skip
-        data = client.load_dataset("commands", "audio_folder", root)
-        windows = datasetd.crops(16000, "random")
-        seen = 0
-        with datasetd.DataLoader(
-            data, 8, shuffle=True, windows=windows, framework="numpy"
-        ) as loader:
-            for batch in loader:
-                assert batch.audio.shape[1:] == (16000,)
-                for audio, label, length, index in zip(
-                    batch.audio, batch.label, batch.lengths, batch.indices
-                ):
-                    kind, i = list(clips)[index]
-                    want = clips[kind, i][:, 0] / 2**15
-                    assert data.class_names[label] == kind
-                    assert length == min(len(want), 16000)
-                    assert not audio[length:].any()
-                    starts = range(len(want) - length + 1)
-                    assert any(
-                        np.array_equal(audio[:length], want[s : s + length])
-                        for s in starts
-                    )
-                    seen += 1
-        assert seen == 40

@@ -40,8 +40,8 @@ from .._datasets.reading import read
 from .._datasets.subset import Samples, whole_of
 from .._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
 from .._feed.options import chosen_fields, fields_message, image_field
-from .._order.crops import Crops
 from .._order.sampling import index_array
+from .._order.windows import GivenWindows, as_windows, cut_of
 from .._push import encoded, push
 from .._push.data import with_kinds
 from .._push.samples import Fields
@@ -519,14 +519,16 @@ class Client:
         seed: int = 0,
         epoch: int = 0,
         indices: Iterable[int] = (0,),
-        windows: Optional[Crops] = None,
+        windows: GivenWindows = None,
     ) -> List[List[DrawnOp]]:
         """Returns the random parameters of a loader with `transforms`, `seed`
-        and `windows`, if these are crops, in `epoch`.
+        and `windows` in `epoch`.
 
-        The result has a list for each sample of `indices`: the crops of its
-        sequences, and the operations on its images in order of execution, field
-        by field.
+        The result has a list for each sample of `indices`: the windows or crops
+        of its fields, and the operations in order of execution, field by field.
+        With windows of a stream the indices are first steps, as
+        Batch.indices are; of random windows, the numbers of rows in the epoch
+        of all ranks.
         """
         whole, subset = _whole_of("explain", dataset)
         masks = [field.name for field in whole.fields if field.is_mask]
@@ -540,14 +542,17 @@ class Client:
                 masks,
             ).items()
         }
-        if windows is not None:
-            if not isinstance(windows, Crops):
-                raise InvalidArgument(
-                    f"explain: windows={windows!r}; expected "
-                    "datasetd.crops(length): others draw no parameters"
-                )
-            for field, options in windows.cropped(whole.fields).items():
-                fields.setdefault(field, {}).update(options)
+        cut = cut_of(
+            None if windows is None else as_windows(windows),
+            whole.fields,
+            whole.num_samples,
+        )
+        if subset is not None and cut.order is not None:
+            raise InvalidArgument(
+                "explain: windows of a stream and a subset exclude each other"
+            )
+        for field, options in cut.fields.items():
+            fields.setdefault(field, {}).update(options)
         try:
             numbers = map(operator.index, indices)
             wanted = [str(i if subset is None else subset[i]) for i in numbers]
@@ -562,6 +567,7 @@ class Client:
                 seed=str(operator.index(seed)),
                 epoch=str(operator.index(epoch)),
                 indices=wanted[begin : begin + _EXPLAINED_AT_ONCE],
+                **cut.message(),
             )
             samples.extend(
                 drawn_ops_of(sample["ops"]) for sample in response["samples"]

@@ -10,6 +10,7 @@ import signal
 from typing import Any, Callable, Dict, List, Sequence, Tuple, Type
 
 from .. import errors
+from .._order.windows import parse_windows
 
 # As absl::ErrnoToStatusCode, which the daemon and datasetctl use.
 _ERRNOS: Dict[Type[errors.Error], Sequence[int]] = {
@@ -34,6 +35,11 @@ class UsageError(Exception):
 
 # Of seeds, epochs and indices.
 MAX_UINT64 = 2**64 - 1
+# The help of --windows.
+WINDOWS = (
+    "windows= of the job's loader: a length, blocks(500, stride=250), "
+    "random_windows(500) or crops(16000, random)"
+)
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
@@ -47,6 +53,14 @@ def whole(least: int, most: int) -> Callable[[str], int]:
         )
 
     return number_of
+
+
+def windows_of(text: str) -> Any:
+    """The `type` of --windows."""
+    try:
+        return parse_windows(text)
+    except errors.InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_options(

@@ -7,8 +7,16 @@ import json
 from typing import Any, Mapping, Sequence
 
 from .._client.client import Client
+from .._order.windows import cut_of
 from . import transforms_text
-from .command_line import MAX_UINT64, Option, table, whole
+from .command_line import (
+    MAX_UINT64,
+    WINDOWS,
+    Option,
+    table,
+    whole,
+    windows_of,
+)
 
 DESCRIPTION = "Shows the random parameters drawn for samples, op by op."
 
@@ -24,8 +32,9 @@ OPTIONS: Sequence[Option] = (
     ("--field", str, "image", "field that the transforms apply to"),
     ("--seed", _NUMBER, 0, "seed of the job"),
     ("--epoch", _NUMBER, 0, "epoch"),
-    ("--first", _NUMBER, 0, "index of the first sample"),
+    ("--first", _NUMBER, 0, "index of the first sample, or window"),
     ("--samples", whole(1, 1000), 1, "number of samples"),
+    ("--windows", windows_of, "", WINDOWS),
 )
 
 
@@ -37,17 +46,23 @@ def run(client: Client, arguments: argparse.Namespace, as_json: bool) -> str:
             if field.name == arguments.field and field.is_image:
                 height, width = transforms_text.size_of(field)
         ops = transforms_text.parse(arguments.transforms, height, width)
+        cut = cut_of(
+            arguments.windows, dataset.fields, dataset.num_samples
+        )
+        fields = dict(cut.fields)
+        fields[arguments.field] = {
+            **fields.get(arguments.field, {}), "transforms": ops
+        }  # fmt: skip
+        indices = cut.indices(arguments.first, arguments.samples)
         with transforms_text.errors_of_form():
             response = client._session.call(
                 "ExplainTransforms",
                 dataset=arguments.name,
-                fields={arguments.field: {"transforms": ops}},
+                fields=fields,
                 seed=str(arguments.seed),
                 epoch=str(arguments.epoch),
-                indices=[
-                    str(min(arguments.first + i, MAX_UINT64))
-                    for i in range(arguments.samples)
-                ],
+                indices=[str(min(index, MAX_UINT64)) for index in indices],
+                **cut.message(),
             )
     if as_json:
         return json.dumps(response, indent=1) + "\n"

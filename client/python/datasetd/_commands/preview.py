@@ -7,18 +7,36 @@ import array
 import json
 import os
 import tempfile
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .. import errors
 from .._client.client import Client
 from .._datasets.dataset import Dataset
 from .._datasets.reading import read
 from .._descriptions import Field
+from .._order.windows import Cut, cut_of
 from ..web._png import png
 from ..web._samples import as_float32, check_numpy
-from ..web._views import channels_of, levels_of
+from ..web._views import (
+    Scale,
+    channels_of,
+    heat_of,
+    levels_of,
+    range_of,
+    scale_of,
+    spectrogram_of,
+    waveform_of,
+)
 from . import transforms_text
-from .command_line import MAX_UINT64, Option, UsageError, os_error, whole
+from .command_line import (
+    MAX_UINT64,
+    WINDOWS,
+    Option,
+    UsageError,
+    os_error,
+    whole,
+    windows_of,
+)
 
 DESCRIPTION = (
     "Writes a PNG contact sheet with one row per sample: the original on the "
@@ -30,6 +48,7 @@ _GAP = 4
 _ORIGINAL_GAP = 16  # between the original and the rest
 _BACKGROUND = 0xF4
 _MAX_BYTES = 10**9
+_WAVE_HEIGHT, _WAVE_WIDTH = 96, 256
 
 Message = Dict[str, Any]
 
@@ -40,19 +59,25 @@ OPTIONS: Sequence[Option] = (
     ("--output", str, "preview.png", "output file"),
     ("--samples,--rows", whole(1, 256), 8, "number of samples, one per row"),
     ("--epochs,--columns", whole(1, 64), 8, "number of epochs, one per column"),
-    ("--first", _NUMBER, 0, "index of the first sample"),
+    ("--first", _NUMBER, 0, "index of the first sample, or window"),
     ("--seed", _NUMBER, 0, "seed of the job"),
     ("--epoch", _NUMBER, 0, "first epoch"),
-    ("--field", str, "", "image field; default: the first one"),
+    (
+        "--field",
+        str,
+        "",
+        "image, sequence, or field of windows; default: the first one",
+    ),
     ("--zoom", whole(0, 64), 0, "magnification; 0: to about 96 pixels"),
     (
         "--transforms",
         str,
-        "crop-flip",
+        "",
         "none; or crop, flip, vflip, altflip, resizedcrop, rotate, jitter "
         "joined by '-'; or a JSON list of Transform messages; or @FILE that "
-        "holds one",
+        "holds one; default: crop-flip for images, else none",
     ),
+    ("--windows", windows_of, "", WINDOWS),
 )
 
 
@@ -61,22 +86,35 @@ def run(client: Client, arguments: argparse.Namespace, as_json: bool) -> str:
     errors, UsageError, ResourceExhausted."""
     check_numpy()
     with client._described(arguments.name) as dataset:
-        field = _image_field(dataset, arguments.field)
-        first, end = arguments.first, dataset.num_samples
-        if first >= end:
-            raise UsageError(
-                f"--first {first}: the dataset has {end} samples, from 0"
-            )
-        indices = list(range(first, min(first + arguments.samples, end)))
-        ops = transforms_text.parse(
-            arguments.transforms, *transforms_text.size_of(field)
+        cut = cut_of(
+            arguments.windows, dataset.fields, dataset.num_samples
         )
+        field = _shown_field(dataset, arguments.field, cut)
+        first, end = arguments.first, cut.total
+        if first >= end:
+            what = "samples" if cut.order is None else "windows in an epoch"
+            raise UsageError(
+                f"--first {first}: the dataset has {end} {what}, from 0"
+            )
+        indices = cut.indices(first, min(arguments.samples, end - first))
+        text, size = arguments.transforms or "none", (1, 1)
+        if field.is_image:
+            text = arguments.transforms or "crop-flip"
+            size = transforms_text.size_of(field)
+        ops = transforms_text.parse(text, *size)
         transforms_text.check_form(client, dataset.name, field.name, ops)
-        left_out = transforms_text.take_number_ops(ops)
+        left_out = (
+            transforms_text.take_number_ops(ops) if field.is_image else []
+        )
         seed, epoch = arguments.seed, arguments.epoch
-        (originals,) = _images(dataset, field, [], indices, seed, [epoch])
+        plain = cut if cut.order is not None else cut._replace(fields={})
+        (originals,) = _read(dataset, field, [], plain, indices, seed, [epoch])
         epochs = [(epoch + i) & MAX_UINT64 for i in range(arguments.epochs)]
-        augmented = _images(dataset, field, ops, indices, seed, epochs)
+        augmented = _read(dataset, field, ops, cut, indices, seed, epochs)
+    if not field.is_image:
+        originals, augmented = _numbers_pictures(
+            field, ops, originals, augmented
+        )
     zoom = arguments.zoom or default_zoom(*originals[0].shape[:2])
     sheet = contact_sheet(originals, list(zip(*augmented)), zoom)
     height, width = sheet.shape[:2]
@@ -106,56 +144,132 @@ def _shown(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _image_field(dataset: Dataset, name: str) -> Field:
-    """Returns the field of that name, or the first image if it is empty."""
-    images = [f for f in dataset.fields if f.is_image and len(f.shape) == 3]
-    for field in images:
+def _shown_field(dataset: Dataset, name: str, cut: Cut) -> Field:
+    """Returns the field of that name; if it is empty, the first image, or the
+    first field that is no scalar."""
+    shown = [
+        field
+        for field in dataset.fields
+        if (field.is_image and len(field.shape) == 3 and cut.order is None)
+        or (not field.is_image and name == field.name)
+    ]
+    if not shown and not name:
+        shown = [
+            field
+            for field in dataset.fields
+            if not field.is_image and (field.shape or cut.order is not None)
+        ]
+    for field in shown:
         if name in ("", field.name):
             return field
     raise errors.NotFound(
         f"dataset '{dataset.name}' has no image field"
-        + (f" '{name}'" if name else "")
-        + "; its image fields: "
-        + (", ".join(field.name for field in images) or "none")
+        + (f" '{name}', nor any other '{name}'" if name else "")
+        + " to show; its fields: "
+        + ", ".join(field.name for field in dataset.fields)
     )
 
 
-def _images(
+def _read(
     dataset: Dataset,
     field: Field,
     ops: Sequence[Message],
+    cut: Cut,
     indices: Sequence[int],
     seed: int,
     epochs: Sequence[int],
 ) -> List[List[Any]]:
-    """Returns result[epoch][sample], [H, W, C] of uint8: the samples after
-    `ops`, with to_dtype and normalize undone."""
-    options = {
-        field.name: {
-            # Smaller types would add another rounding.
-            "transforms": as_float32(
-                ops, lambda dtype: dtype not in ("DTYPE_UINT8", 1)
-            ),
-            "layout": "LAYOUT_NHWC",
-        }
+    """Returns result[epoch][sample]: the samples after `ops`. Those of images
+    are [H, W, C] of uint8, with to_dtype and normalize undone."""
+    options: Dict[str, Any] = dict(cut.fields) if cut.order is not None else {}
+    options[field.name] = {
+        # Smaller types would add another rounding.
+        "transforms": as_float32(
+            ops, lambda dtype: dtype not in ("DTYPE_UINT8", 1)
+        ),
+        **({"layout": "LAYOUT_NHWC"} if field.is_image else {}),
+        **cut.fields.get(field.name, {}),
     }
+    names = [field.name, *(name for name in options if name != field.name)]
     # Originals may be large; what transforms mix is read at once.
     at_once = len(indices) if ops else 1
     result: List[List[Any]] = []
     size = 0
     for epoch in epochs:
-        images: List[Any] = []
+        values: List[Any] = []
         for begin in range(0, len(indices), at_once):
             wanted = array.array("q", indices[begin : begin + at_once])
             batch = read(
-                dataset, wanted, "floats", [field.name], options, seed, epoch
-            )
+                dataset, wanted, "floats", names, options, seed, epoch,
+                window_order=cut.order,
+            )  # fmt: skip
             for value in batch[0]:
-                images.append(_picture(field, value, ops))
-                size += images[-1].size
-            _check_size("the images", size)
-        result.append(images)
+                if field.is_image:
+                    value = _picture(field, value, ops)
+                values.append(value)
+                size += value.nbytes
+            _check_size("the samples", size)
+        result.append(values)
     return result
+
+
+def _numbers_pictures(
+    field: Field,
+    ops: Sequence[Message],
+    originals: Sequence[Any],
+    augmented: Sequence[Sequence[Any]],
+) -> Tuple[List[Any], List[List[Any]]]:
+    """Returns pictures of waveforms and spectrograms, [H, W, 1], those of the
+    epochs of a sample from the least to the largest number of all of them."""
+    shown = [
+        _pictures_alike(field, [value], Scale(None))[0] for value in originals
+    ]
+    rows = [
+        _pictures_alike(field, row, scale_of(field.dtype, ops))
+        for row in zip(*augmented)
+    ]
+    return shown, [list(column) for column in zip(*rows)]
+
+
+def _pictures_alike(
+    field: Field, values: Sequence[Any], scale: Scale
+) -> List[Any]:
+    import numpy
+
+    planes = [spectrogram_of(field, value, scale) for value in values]
+    draw: Callable[[Any, float, float], Any] = heat_of
+    if planes[0] is None:
+        planes = [waveform_of(field, value) for value in values]
+        draw = _wave
+    if planes[0] is None:
+        raise errors.InvalidArgument(
+            f"field '{field.name}' is {tuple(values[0].shape)} here; a picture "
+            "is made of images, waveforms [T] or [T, C], and spectrograms"
+        )
+    numbers = [plane.astype(numpy.float64) for plane in planes]
+    ends = [range_of(one) for one in numbers]
+    low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+    return [draw(one, low, high) for one in numbers]
+
+
+def _wave(numbers: Any, low: float, high: float) -> Any:
+    """Returns uint8 [H, W, 1] of a line through [steps]."""
+    import numpy
+
+    pixels = numpy.full((_WAVE_HEIGHT, _WAVE_WIDTH, 1), 255, numpy.uint8)
+    if not len(numbers):
+        return pixels
+    numbers = numpy.nan_to_num(numbers, nan=low, posinf=high, neginf=low)
+    places = (high - numbers) / (high - low or 1.0) * (_WAVE_HEIGHT - 1)
+    ends = numpy.linspace(0, len(places), _WAVE_WIDTH + 1).astype(int)
+    last = places[0]
+    for x, (begin, end) in enumerate(zip(ends, ends[1:])):
+        # Also from the last column to this one.
+        part = places[min(begin, len(places) - 1) : max(end, begin + 1)]
+        top, bottom = min(part.min(), last), max(part.max(), last)
+        pixels[round(top) : round(bottom) + 1, x] = 0x20
+        last = part[-1]
+    return pixels
 
 
 def _picture(field: Field, value: Any, ops: Sequence[Message]) -> Any:

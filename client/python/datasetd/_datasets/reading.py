@@ -136,7 +136,7 @@ def read(
     epoch: int = 0,
     timeout: Optional[float] = 0,
     keeps_datasets: bool = False,
-    window_length: str = "0",
+    window_order: Optional[Mapping[str, Any]] = None,
 ) -> Batch[Any]:
     """Returns a Batch of copies of samples, in host memory; a field whose
     samples differ in size is a list of arrays.
@@ -152,7 +152,7 @@ def read(
       options: FieldOptions messages by field.
       timeout: seconds; 0: those of every call; None: no limit.
       keeps_datasets: evicts no unused dataset.
-      window_length: steps of the window that begins at each index; 0: samples.
+      window_order: a WindowOrder message: the indices are of windows.
     """
     request = {
         "field_names": list(fields),
@@ -160,8 +160,9 @@ def read(
         "seed": str(seed),
         "epoch": str(epoch),
         "keeps_datasets": keeps_datasets,
-        "window_length": window_length,
     }
+    if window_order is not None:
+        request["window_order"] = dict(window_order)
     done = _Read(dataset, indices, request, timeout)
     try:
         values = done.values(_maker(framework, done.memory))

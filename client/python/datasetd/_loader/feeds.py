@@ -154,6 +154,7 @@ def fetch(
     names = [
         name for name in message.get("field_names", ()) if name not in left_out
     ]
+    order = message.get("window_order")
     batch = feeds.retried(
         lambda: read(
             dataset,
@@ -164,7 +165,7 @@ def fetch(
             int(message["seed"]),
             epoch,
             feeds.timeout,
-            window_length=message.get("window_order", {}).get("length", "0"),
+            window_order=order and {"length": order["length"]},
         )
     )
     if options.framework == "dlpack":

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
+import ast
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from .._arguments import checked_int
 from .._descriptions import Field
 from ..errors import InvalidArgument
-from .crops import Crops
+from .crops import Crops, crops
 
 # The field whose next step is predicted, and the field of those steps.
 _TOKENS, TARGETS = "tokens", "targets"
@@ -17,6 +29,7 @@ ROW_FIELDS = {
     "cu_seqlens": "ROW_FIELD_CU_SEQLENS",
 }
 _MAX = 2**63 - 1
+_MAX_TEXT = 500
 
 
 class Windows(NamedTuple):
@@ -290,6 +303,109 @@ def as_windows(given: Any) -> Union[Windows, Crops]:
             "datasetd.crops(length)"
         )
     return Windows(checked_int("windows", given, 1, _MAX))
+
+
+def parse_windows(text: str) -> Union[None, Windows, Crops]:
+    """Returns the windows of a text such as `500`, `blocks(500, stride=250)` or
+    `crops(16000, random)`; None if it is empty."""
+    if not text.strip():
+        return None
+    functions: Dict[str, Callable[..., Any]] = {
+        "blocks": blocks, "crops": crops, "random_windows": random_windows
+    }  # fmt: skip
+
+    def value_of(node: ast.expr) -> Any:
+        return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+    try:
+        node = ast.parse(text.strip()[:_MAX_TEXT], mode="eval").body
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).removeprefix("datasetd.")
+            make = functions[name]
+            arguments = [value_of(one) for one in node.args]
+            named = {str(one.arg): value_of(one.value) for one in node.keywords}
+        else:
+            make, named = as_windows, {}
+            arguments = [ast.literal_eval(node)]
+    except (KeyError, SyntaxError, ValueError, RecursionError, MemoryError):
+        raise InvalidArgument(
+            f"windows={text[:80]}; expected a length, or blocks(length), "
+            "random_windows(length) or crops(length), with the arguments that "
+            "these have in Python"
+        ) from None
+    try:
+        windows: Union[Windows, Crops] = make(*arguments, **named)
+        return windows
+    except TypeError as error:
+        raise InvalidArgument(f"windows={text[:80]}: {error}") from None
+
+
+class Cut(NamedTuple):
+    """What of a dataset is read and explained without a feed: samples, crops of
+    them, or windows of a stream.
+
+    `fields` are FieldOptions by name, and `order` a WindowOrder message, None
+    of samples. REQUIRES: it is not of documents.
+    """
+
+    fields: Dict[str, Dict[str, Any]]
+    order: Optional[Mapping[str, Any]]
+    num_samples: int  # of the dataset
+
+    def message(self) -> Dict[str, Any]:
+        """Returns what a request has of windows."""
+        return {} if self.order is None else {"window_order": self.order}
+
+    @property
+    def is_random(self) -> bool:
+        return self.order is not None and self.order.get("random") is not None
+
+    def indices(self, first: int, count: int) -> List[int]:
+        """Returns the indices that the daemon takes of `count` samples, or
+        windows of an epoch, from number `first` on: first steps, or of random
+        windows their numbers. Blocks whose phase is drawn begin at step 0."""
+        stride, phase, _ = self._blocks()
+        return [phase + (first + i) * stride for i in range(count)]
+
+    @property
+    def total(self) -> int:
+        """The number of samples, or of windows of an epoch."""
+        return self._blocks()[2]
+
+    def _blocks(self) -> Tuple[int, int, int]:
+        """Returns stride, phase and number."""
+        if self.order is None:
+            return 1, 0, self.num_samples
+        length = int(self.order["length"])
+        shifts = [int(one.get("shift", 0)) for one in self.fields.values()]
+        steps = self.num_samples - max(shifts, default=0)
+        if self.is_random:
+            number = self.order["random"].get("num_windows")
+            return 1, 0, int(number or max(1, steps // length))
+        order = self.order.get("blocks") or {}
+        stride = int(order.get("stride") or 0) or length
+        phase = int(order.get("phase") or 0)
+        return stride, phase, max(0, (steps - length - phase) // stride + 1)
+
+
+def cut_of(
+    windows: Union[None, Windows, Crops],
+    fields: Sequence[Field],
+    num_samples: int,
+) -> Cut:
+    """Returns the windows or crops of a dataset with `fields`."""
+    if windows is None:
+        return Cut({}, None, num_samples)
+    if isinstance(windows, Crops):
+        return Cut(windows.cropped(fields), None, num_samples)
+    if windows.are_documents:
+        raise InvalidArgument(
+            "windows=documents(): rows of documents draw nothing by "
+            "themselves, and take no ops; a loader shows the documents of its "
+            "rows in position_ids and cu_seqlens"
+        )
+    order = windows.message(is_sent=False)
+    return Cut(windows.derived(fields), order, num_samples)
 
 
 # Of DataLoader(windows=).

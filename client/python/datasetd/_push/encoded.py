@@ -80,10 +80,12 @@ def make_options(options: Optional[Mapping[str, Any]]) -> ImageOptions:
 
 def is_image_file(value: Any) -> bool:
     """True for a value that holds a file of an image, by its first bytes."""
-    data = _data_of(value)
+    data = data_of(value)
     if data is None:
         return False
     head = bytes(data[:18])
+    if head.startswith(b"RIFF"):  # also that of WAV
+        return head[8:12] == b"WEBP"
     if head.startswith(b"BM"):  # and the size of a known header
         return head[14:] in (b"\x0c\0\0\0", b"\x28\0\0\0", b"\x6c\0\0\0",
                              b"\x7c\0\0\0")
@@ -92,10 +94,11 @@ def is_image_file(value: Any) -> bool:
 
 def is_bytes(value: Any) -> bool:
     """True for bytes, and for Hugging Face's dict of bytes and a path."""
-    return _data_of(value) is not None
+    return data_of(value) is not None
 
 
-def _data_of(value: Any) -> Any:
+def data_of(value: Any) -> Any:
+    """Returns the bytes of a file that a value holds, or None."""
     if isinstance(value, Mapping) and set(value) == {"bytes", "path"}:
         value = value["bytes"]
     return value if isinstance(value, _BYTES) else None

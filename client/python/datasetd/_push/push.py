@@ -150,18 +150,18 @@ class _SampleData:
         or classes are unknown: at most most_bytes(), the memory for them."""
         self._name = name
         self._labels = names.labels
-        is_ragged = names.is_ragged or names.has_sequences
         self._encoder = SampleEncoder(names, names.is_ragged)
         self._encoded = self._encode(samples)
         self._spool: Any = None
-        self.total: int
+        first = next(self._encoded, None)
+        is_ragged = names.is_ragged or names.has_sequences
         # Without a name they are read twice, once for that.
         is_open = is_ragged or self._labels.ignores_others or name is None
+        self.total: int
         try:
             self.total = -1 if is_open else len(samples)
         except TypeError:
             self.total = -1
-        first = next(self._encoded, None)
         if first is None:
             self.total = 0
         else:

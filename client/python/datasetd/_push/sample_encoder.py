@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..errors import InvalidArgument
 from . import encoded
+from .audio import Recordings, waveform_of
 from .field_names import FieldNames
 from .samples import (
     LENGTHS_TEXT,
@@ -25,6 +26,7 @@ class SampleEncoder:
     def __init__(self, names: FieldNames, ragged: bool = False) -> None:
         self._names = names
         self._labels = names.labels
+        self._recordings = Recordings(names)
         self._specs: List[Spec] = []
         self.num_samples = 0
         # Height and width of each sample by image field, with `ragged`; steps
@@ -183,6 +185,11 @@ class SampleEncoder:
 
     def _values(self, sample: Any) -> Dict[str, Any]:
         where = f"sample {self.num_samples}"
+        values = self._named(sample, where)
+        self._recordings.replace(values, where)
+        return values
+
+    def _named(self, sample: Any, where: str) -> Dict[str, Any]:
         if isinstance(sample, Mapping):
             return self._names.choose(sample, where)
         values = sample if isinstance(sample, (tuple, list)) else (sample,)
@@ -191,9 +198,16 @@ class SampleEncoder:
             is_list = isinstance(sample, list)
             if is_list and all(isinstance(v, (int, float)) for v in sample[:1]):
                 values = (sample,)
-        return self._names.give(
-            values, where, getattr(sample, "_fields", ())
-        )
+        own = getattr(sample, "_fields", ())
+        if self._specs:
+            return self._names.give(values, where, own)
+        # Names are guessed by what recordings hold.
+        heard = [waveform_of(value, where) for value in values]
+        steps = [
+            value if one is None else one.steps
+            for value, one in zip(values, heard)
+        ]
+        return dict(zip(self._names.give(steps, where, own), values))
 
 
 def _size_of(spec: Spec, shape: Tuple[int, ...]) -> Tuple[int, int]:

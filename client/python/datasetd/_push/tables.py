@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Sequence
 
 from ..errors import InvalidArgument
-from . import encoded
+from . import audio, encoded
 from .columns import Columns
 from .field_names import FieldNames
 from .rows import (
@@ -80,8 +80,15 @@ def places_of(
     return chosen
 
 
-def of_arrow(table: Any, names: FieldNames) -> Columns:
+def of_arrow(table: Any, names: FieldNames) -> Any:
+    """Returns columns, or samples if recordings are decoded one by one."""
     chosen = places_of(table.schema.names, names, "the table")
+    for i in chosen.values():
+        is_file = encoded.is_arrow_files(table.schema.field(i).type)
+        if is_file and table.num_rows and audio.is_audio_file(
+            table.column(i)[0].as_py()
+        ):
+            return audio.ArrowSamples(table)
 
     def rows(name: str, i: int) -> Any:
         column = table.column(i)
@@ -96,8 +103,9 @@ def of_arrow(table: Any, names: FieldNames) -> Columns:
     return Columns({n: rows(n, i) for n, i in chosen.items()}, names)
 
 
-def of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
-    """Returns columns, or None if samples are decoded one by one."""
+def of_hugging_face(dataset: Any, names: FieldNames) -> Any:
+    """Returns columns, or samples if recordings are decoded one by one; None
+    if the dataset decodes its samples."""
     settings = dataset.format
     if settings["type"] == "custom":
         return None
@@ -105,6 +113,9 @@ def of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
     chosen = names.choose(
         {name: name for name in settings["columns"]}, "the dataset"
     )
+    samples = audio.of_hugging_face(dataset, chosen)
+    if samples is not None:
+        return samples
     kinds = {name: schema.field(key).type for name, key in chosen.items()}
 
     def rows(name: str) -> Any:

@@ -21,6 +21,41 @@ _NO_SIZE = 0x7FFFF000
 _BITS = {"PCM_U8": 8, "PCM_S8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
 
 
+def open_sound(soundfile: Any, file: Any, where: str) -> Any:
+    """Returns a SoundFile of a path or a file object."""
+    try:
+        return soundfile.SoundFile(file)
+    except soundfile.SoundFileError as error:
+        raise DataLoss(f"{where}: {error}") from error
+
+
+def read_sound(
+    soundfile: Any,
+    file: Any,
+    where: str,
+    dtype: str,
+    always_2d: bool = False,
+) -> Any:
+    """Returns all samples of a SoundFile; raises DataLoss if some are
+    missing."""
+    # libsndfile shortens what ends early. A stream's writer names no size.
+    sizes = _SIZES.search(file.extra_info)
+    if sizes and int(sizes[2]) < int(sizes[1]) < _NO_SIZE:
+        raise DataLoss(
+            f"{where}: it ends after {sizes[2]} of the {sizes[1]} bytes of "
+            "samples that its header names"
+        )
+    try:
+        samples = file.read(dtype=dtype, always_2d=always_2d)
+    except soundfile.SoundFileError as error:
+        raise DataLoss(f"{where}: {error}") from error
+    if len(samples) != file.frames:
+        raise DataLoss(
+            f"{where}: it ends after {len(samples)} of {file.frames}"
+        )
+    return samples
+
+
 class _Folder(SampleSource):
     def __init__(
         self,
@@ -52,7 +87,7 @@ class _Folder(SampleSource):
         if sample_rate not in (None, self._rate):
             raise InvalidArgument(
                 f"{path} has {self._rate} samples per second, and sample_rate "
-                f"is {sample_rate}: {_RESAMPLE}"
+                f"is {sample_rate}: {RESAMPLE}"
             )
         shape = "[T]" if self._channels == 1 else f"[T, {self._channels}]"
         self.notes.append(
@@ -70,15 +105,13 @@ class _Folder(SampleSource):
         path = os.path.join(self._root, name)
         with self._open(path) as file:
             self._check(file, path)
-            try:
-                audio = file.read(
-                    dtype=_DTYPES[self._dtype], always_2d=self._channels > 1
-                )
-            except self._soundfile.SoundFileError as error:
-                raise DataLoss(f"{path}: {error}") from error
-            frames = file.frames
-        if len(audio) != frames:
-            raise DataLoss(f"{path}: it ends after {len(audio)} of {frames}")
+            audio = read_sound(
+                self._soundfile,
+                file,
+                path,
+                _DTYPES[self._dtype],
+                self._channels > 1,
+            )
         if self._mixes and audio.ndim > 1:
             audio = audio.mean(axis=1, dtype="float64")
         sample = {"audio": audio.astype(self._dtype, copy=False)}
@@ -90,23 +123,13 @@ class _Folder(SampleSource):
         # An OSError that names the file, where soundfile's does not.
         with open(path, "rb"):
             pass
-        try:
-            return self._soundfile.SoundFile(path)
-        except self._soundfile.SoundFileError as error:
-            raise DataLoss(f"{path}: {error}") from error
+        return open_sound(self._soundfile, path, path)
 
     def _check(self, file: Any, path: str) -> None:
-        # libsndfile shortens what ends early. A stream's writer names no size.
-        sizes = _SIZES.search(file.extra_info)
-        if sizes and int(sizes[2]) < int(sizes[1]) < _NO_SIZE:
-            raise DataLoss(
-                f"{path}: it ends after {sizes[2]} of the {sizes[1]} bytes of "
-                "samples that its header names"
-            )
         if file.samplerate != self._rate:
             raise InvalidArgument(
                 f"{path} has {file.samplerate} samples per second, and "
-                f"{self._example} {self._rate}: {_RESAMPLE}"
+                f"{self._example} {self._rate}: {RESAMPLE}"
             )
         if not self._mixes and file.channels != self._channels:
             raise InvalidArgument(
@@ -124,7 +147,7 @@ class _Folder(SampleSource):
             )
 
 
-_RESAMPLE = (
+RESAMPLE = (
     "resample the files before, to one rate, as with torchaudio.functional."
     "resample or `sox IN -r RATE OUT`, or leave those of another rate out"
 )

@@ -132,6 +132,7 @@ class Api:
             _number(query, "epoch", 0, 0, 2**63 - 1),
             int(feed) if re.fullmatch(r"[0-9]{1,19}", feed) else None,
             query.get("transforms", ""),
+            query.get("windows", ""),
         )
         with self._sampling:
             # The page asks anew at every change.

@@ -26,6 +26,7 @@ from .._connection.session import Session
 from .._datasets.dataset import Dataset
 from .._datasets.reading import read
 from .._descriptions import DrawnOp, Field, drawn_ops_of
+from .._order.windows import Cut, cut_of, parse_windows
 from ._views import Scale, op_of, scale_of, view_of
 
 MAX_SAMPLES = 64
@@ -44,8 +45,8 @@ _ENUM_PREFIXES = {
 Message = Dict[str, Any]
 # By field: a list of Transform messages.
 Transforms = Dict[str, List[Message]]
-# By field that is a view of another one, or a crop: source and view, or crop,
-# of FieldOptions.
+# FieldOptions, without transforms, of fields that are views of others, later
+# steps or crops.
 Sources = Dict[str, Message]
 
 
@@ -55,8 +56,9 @@ class Request(NamedTuple):
     num_samples: int
     seed: int
     epoch: int
-    feed_id: Optional[int]  # whose transforms apply
+    feed_id: Optional[int]  # whose transforms and windows apply
     pasted: str  # else these
+    windows: str = ""  # and these, as parse_windows() takes them
 
 
 def samples(client: Client, request: Request) -> Message:
@@ -68,26 +70,29 @@ def samples(client: Client, request: Request) -> Message:
             raise errors.FailedPrecondition(
                 f"dataset '{request.dataset}' has no samples yet"
             )
-        first = min(request.first, dataset.num_samples - 1)
-        end = min(first + request.num_samples, dataset.num_samples)
-        indices = list(range(first, end))
-        transforms, sources = _transforms(client, request, fields)
         notes: List[str] = []
+        transforms, cut = _transforms(client, request, dataset, notes)
+        first = min(request.first, max(cut.total - 1, 0))
+        end = min(first + request.num_samples, cut.total)
+        indices = cut.indices(first, end - first)
+        if cut.order is not None:
+            # The others have no windows.
+            fields = [f for f in fields if not f.is_image and not f.is_sequence]
         views: List[Message] = [
             {"index": index, "original": {}, "augmented": {}, "ops": []}
             for index in indices
         ]
-        _originals(dataset, request, indices, views, notes)
+        _originals(dataset, request, fields, cut, indices, views, notes)
         has_transforms = any(transforms.values()) or any(
-            "crop" in options for options in sources.values()
+            "crop" in options for options in cut.fields.values()
         )
         if has_transforms:
             _augmented(
                 dataset,
                 request,
-                _with_views(fields, sources),
+                _with_views(fields, cut.fields),
                 transforms,
-                sources,
+                cut,
                 indices,
                 views,
                 notes,
@@ -101,10 +106,18 @@ def samples(client: Client, request: Request) -> Message:
         return {
             "samples": views,
             "notes": notes,
-            "num_samples": dataset.num_samples,
+            "num_samples": cut.total,
+            "unit": _unit(cut),
             "has_transforms": has_transforms,
             "transforms": _counted_names(transforms),
         }
+
+
+def _unit(cut: Cut) -> str:
+    """Returns what an index is of."""
+    if cut.order is None:
+        return "Sample"
+    return "Random window" if cut.is_random else "Window at step"
 
 
 def check_numpy() -> None:
@@ -136,44 +149,69 @@ def _name_class(value: Optional[Message], names: List[str]) -> None:
 
 
 def _transforms(
-    client: Client, request: Request, fields: List[Field]
-) -> Tuple[Transforms, Sources]:
-    if request.feed_id is not None:
-        of_feed = client._session.call(
-            "GetFeedTransforms", feed_id=str(request.feed_id)
-        )["fields"]
-        # Fields of windows have no samples of their own, and lengths of crops
-        # are seen in these.
-        shown = {
-            name: one
-            for name, one in of_feed.items()
-            if not one["shift"] and one["row_field"] == "ROW_FIELD_UNSPECIFIED"
-        }
-        return (
-            {name: list(one["transforms"]) for name, one in shown.items()},
+    client: Client, request: Request, dataset: Dataset, notes: List[str]
+) -> Tuple[Transforms, Cut]:
+    fields = dataset.fields
+    if request.feed_id is None:
+        cut = cut_of(
+            parse_windows(request.windows), fields, dataset.num_samples
+        )
+        if not request.pasted.strip():
+            return {}, cut
+        names = [field.name for field in fields if field.is_image]
+        if cut.order is not None or not names:
+            names = [field.name for field in fields if not field.is_image]
+        return parse_transforms(request.pasted, names), cut
+    of_feed = client._session.call(
+        "GetFeedTransforms", feed_id=str(request.feed_id)
+    )
+    # Fields of rows have no samples of their own, and lengths of crops are
+    # seen in these.
+    shown = {
+        name: one
+        for name, one in of_feed["fields"].items()
+        if one["row_field"] == "ROW_FIELD_UNSPECIFIED"
+    }
+    order = of_feed.get("window_order")
+    if order and order.get("documents") is not None:
+        notes.append(
+            "The loader lays documents end to end, in another order in each "
+            "epoch: here are windows of the stream as it is."
+        )
+        order = {"length": order["length"]}
+    elif order and order.get("random") is None:
+        notes.append(
+            "Windows begin at each multiple of the stride; those of a shuffled "
+            "loader later, at another step in each epoch."
+        )
+    return (
+        {name: list(one["transforms"]) for name, one in shown.items()},
+        Cut(
             {
                 name: _source_of(one)
                 for name, one in shown.items()
                 if one["source"] or one.get("crop")
             },
-        )
-    if not request.pasted.strip():
-        return {}, {}
-    images = [field.name for field in fields if field.is_image]
-    return parse_transforms(request.pasted, images), {}
+            order or None,
+            dataset.num_samples,
+        ),
+    )
 
 
 def _source_of(options: Message) -> Message:
     source: Message = {}
     if options["source"]:
         source.update(source=options["source"], view=options["view"])
+    if options["shift"]:
+        source["shift"] = options["shift"]
     if options.get("crop"):
         source["crop"] = options["crop"]
     return source
 
 
 def _with_views(fields: List[Field], sources: Sources) -> List[Field]:
-    """Returns the fields, with the views in the places of their sources."""
+    """Returns the fields, with the views in the places of their sources, and
+    later steps behind these."""
     result = []
     for field in fields:
         views = [
@@ -181,7 +219,9 @@ def _with_views(fields: List[Field], sources: Sources) -> List[Field]:
             for name, options in sources.items()
             if options.get("source") == field.name
         ]
-        result += views or [field]
+        later = [view for view in views if "shift" in sources[view.name]]
+        result += [one for one in views if one not in later] or [field]
+        result += later
     return result
 
 
@@ -284,6 +324,7 @@ def _read(
     indices: List[int],
     fields: Sequence[Field],
     options: Message,
+    cut: Cut,
     is_at_once: bool,
 ) -> List[Dict[str, Any]]:
     """Returns the samples as arrays by field, in order. If they are not read at
@@ -302,6 +343,7 @@ def _read(
             request.epoch,
             _TIMEOUT_SECONDS,
             keeps_datasets=True,
+            window_order=cut.order,
         )
         drawn.extend(
             {name: values[i] for name, values in batch.items()}
@@ -313,15 +355,23 @@ def _read(
 def _originals(
     dataset: Dataset,
     request: Request,
+    fields: List[Field],
+    cut: Cut,
     indices: List[int],
     views: List[Message],
     notes: List[str],
 ) -> None:
-    fields = dataset.fields
-    layouts = {f.name: {"layout": "LAYOUT_NHWC"} for f in fields if f.is_image}
-    drawn = _read(dataset, request, indices, fields, layouts, False)
+    options: Message = {
+        f.name: {"layout": "LAYOUT_NHWC"} for f in fields if f.is_image
+    }
+    shown = fields
+    if cut.order is not None:
+        # Random windows begin where those with later steps do.
+        options.update(cut.fields)
+        shown = _with_views(fields, cut.fields)
+    drawn = _read(dataset, request, indices, shown, options, cut, False)
     for view, arrays in zip(views, drawn):
-        for field in fields:
+        for field in shown:
             view["original"][field.name] = view_of(
                 field, arrays[field.name], Scale(None), notes
             )
@@ -332,11 +382,12 @@ def _augmented(
     request: Request,
     fields: List[Field],
     transforms: Transforms,
-    sources: Sources,
+    cut: Cut,
     indices: List[int],
     views: List[Message],
     notes: List[str],
 ) -> None:
+    sources = cut.fields
     for name in transforms:
         if name not in [field.name for field in fields]:
             raise errors.InvalidArgument(
@@ -366,10 +417,10 @@ def _augmented(
             "grid, in the job those of its batch."
         )
     session = dataset._session
-    ops = _explain(session, request, transforms, sources, indices)
+    ops = _explain(session, request, transforms, cut, indices)
     for view, drawn_ops in zip(views, ops):
         view["ops"] = [op._asdict() for op in drawn_ops]
-    drawn = _read(dataset, request, indices, fields, options, is_mixed)
+    drawn = _read(dataset, request, indices, fields, options, cut, is_mixed)
     for view, arrays in zip(views, drawn):
         for field in fields:
             view["augmented"][field.name] = view_of(
@@ -384,18 +435,22 @@ def _explain(
     session: Session,
     request: Request,
     transforms: Transforms,
-    sources: Sources,
+    cut: Cut,
     indices: List[int],
 ) -> List[List[DrawnOp]]:
     response = session.call(
         "ExplainTransforms",
         dataset=request.dataset,
         fields={
-            field: {"transforms": ops, **sources.get(field, {})}
-            for field, ops in transforms.items()
+            field: {
+                "transforms": transforms.get(field, []),
+                **cut.fields.get(field, {}),
+            }
+            for field in [*transforms, *cut.fields]
         },
         seed=str(request.seed),
         epoch=str(request.epoch),
         indices=[str(index) for index in indices],
+        **cut.message(),
     )
     return [drawn_ops_of(sample["ops"]) for sample in response["samples"]]

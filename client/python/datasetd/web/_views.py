@@ -4,6 +4,7 @@ or a line."""
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .._descriptions import Field
@@ -28,12 +29,35 @@ def op_of(message: Message) -> Tuple[str, Message]:
 Channels = List[Tuple[float, float]]
 
 
+# Of a field that is not an image: it is a spectrogram with these, and without
+# them if it has so many rows and columns.
+_OF_SPECTROGRAMS = ("mel_spectrogram", "time_masking", "frequency_masking")
+_LEAST_SIDE = 8
+# A waveform [T, C] has at most so many channels, unless it is of sequences.
+_MAX_CHANNELS = 4
+
+
 class Scale(NamedTuple):
     channels: Optional[Channels]  # None: from the least number to the largest
+    is_spectrogram: bool = False
 
 
 def scale_of(dtype: str, ops: Sequence[Message]) -> Scale:
-    return Scale(channels_of(dtype, ops) if dtype == "uint8" else None)
+    return Scale(
+        channels_of(dtype, ops) if dtype == "uint8" else None,
+        _makes_spectrogram(ops),
+    )
+
+
+def _makes_spectrogram(ops: Sequence[Message]) -> bool:
+    for op in ops:
+        name, parameters = op_of(op)
+        # As protobuf's JSON may have it, too: melSpectrogram.
+        if re.sub("([A-Z])", r"_\1", name).lower() in _OF_SPECTROGRAMS:
+            return True
+        if _makes_spectrogram(parameters.get("transforms") or ()):
+            return True
+    return False
 
 
 def channels_of(dtype: str, ops: Sequence[Message]) -> Channels:
@@ -88,14 +112,88 @@ def view_of(
         return _mask(value)
     if field.is_image and value.ndim == 3:
         return _image(field, value, scale, notes)
-    if field.is_sequence and value.ndim == 2 and value.shape[1]:
+    planes = spectrogram_of(field, value, scale)
+    if planes is not None:
+        return _spectrogram(field, value, planes, notes)
+    wave = waveform_of(field, value)
+    if wave is None or value.ndim == 1:
+        return _numbers(value)
+    if value.shape[1] > 1:
         _add(
             notes,
             f"Of {field.name}, with {value.shape[1]} channels, the first is "
             "shown.",
         )
-        return {**_numbers(value[:, 0]), "shape": list(value.shape)}
-    return _numbers(value)
+    return {**_numbers(wave), "shape": list(value.shape)}
+
+
+def spectrogram_of(field: Field, value: Any, scale: Scale) -> Any:
+    """Returns the first channel of a spectrogram, [frequencies, frames]; None
+    of other values."""
+    if field.is_image or value.ndim not in (2, 3) or 0 in value.shape:
+        return None
+    # Of fields [F, T], and not of steps.
+    is_one = scale.is_spectrogram or (
+        value.dtype.kind == "f"
+        and value.ndim == len(field.shape)
+        and not field.is_sequence
+        and min(value.shape[-2:]) >= _LEAST_SIDE
+    )
+    if not is_one:
+        return None
+    return value if value.ndim == 2 else value[0]
+
+
+def waveform_of(field: Field, value: Any) -> Any:
+    """Returns the first channel of a sequence or a window, [steps]; None of
+    other values."""
+    if field.is_image or value.ndim not in (1, 2):
+        return None
+    if value.ndim == 1:
+        return value
+    num_steps, num_channels = value.shape
+    is_long = num_channels <= _MAX_CHANNELS < num_steps
+    if not num_channels or not (
+        is_long or field.is_sequence or value.ndim > len(field.shape)
+    ):
+        return None
+    return value[:, 0]
+
+
+def heat_of(planes: Any, low: float, high: float) -> Any:
+    """Returns uint8 [H, W, 1] of [frequencies, frames]: the lowest frequency
+    at the bottom, `low` black and `high` white."""
+    import numpy
+
+    channels = [((high - low or 1.0) / 255.0, low)] * 4
+    return numpy.ascontiguousarray(levels_of(planes[::-1, :, None], channels))
+
+
+def _spectrogram(
+    field: Field, value: Any, planes: Any, notes: List[str]
+) -> Message:
+    import numpy
+
+    planes, step = _thinned(planes)
+    low, high = range_of(planes.astype(numpy.float64))
+    if value.ndim == 3 and len(value) > 1:
+        _add(
+            notes,
+            f"Of {field.name}, with {len(value)} channels, the first is shown.",
+        )
+    _add(
+        notes,
+        f"{field.name} is a spectrogram: the lowest frequency is at the "
+        "bottom, the least number black, the largest white.",
+    )
+    return {
+        "kind": "image",
+        "url": data_url(png(heat_of(planes, low, high))),
+        "size": [*value.shape[-2:], 1],
+        "step": step,
+        "least": low,
+        "largest": high,
+    }
 
 
 def _thinned(pixels: Any) -> Tuple[Any, int]:
@@ -119,7 +217,7 @@ def _image(
     if pixels.dtype != numpy.uint8:
         channels = scale.channels
         if channels is None:
-            low, high = _range(pixels.astype(numpy.float64))
+            low, high = range_of(pixels.astype(numpy.float64))
             channels = [((high - low or 1.0) / 255.0, low)] * 4
             _add(
                 notes,
@@ -135,7 +233,8 @@ def _image(
     }
 
 
-def _range(levels: Any) -> Tuple[float, float]:
+def range_of(levels: Any) -> Tuple[float, float]:
+    """Returns the least and the largest finite number; 0 if there is none."""
     import numpy
 
     finite = levels[numpy.isfinite(levels)]
@@ -190,7 +289,7 @@ def _numbers(value: Any) -> Message:
         return {"kind": "number", "value": number}
     flat = array.reshape(-1)
     numbers = flat.astype(numpy.float64)
-    low, high = _range(numbers)
+    low, high = range_of(numbers)
     view: Message = {
         "kind": "line" if array.ndim == 1 else "array",
         "shape": list(array.shape),
