@@ -474,6 +474,8 @@ void DatasetRegistry::ReleaseSession(uint64_t session_id) {
     }
     for (const EntryPtr& entry : Entries()) {
       DropHold(entry, session_id);
+      // It may come back.
+      if (entry->replaced != nullptr) DropHold(entry->replaced, session_id);
       for (PushComparison* const comparison : entry->content.comparisons) {
         if (comparison->session_id() == session_id) comparison->Cancel();
       }

@@ -371,6 +371,18 @@ TEST_F(DatasetRegistryTest, ALoadThatIsNotOpenedLeavesNothing) {
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
+TEST_F(DatasetRegistryTest, AFailureThatComesBackIsNotHeldByEndedSessions) {
+  gate_.FailWith(absl::DataLossError("/data/a: truncated"));
+  ASSERT_THAT(testing::Load(*registry_, NamedSpec("a"), kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 1);
+  const auto call = BeginEndless("a", kBob);
+  registry_->ReleaseSession(kAlice.session_id);
+  registry_->ReleaseSession(kBob.session_id);
+  ExpectCancelled(*call);
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kFailed);
+  EXPECT_EQ(AwaitSettled("a").dataset.num_holders(), 0);
+}
+
 TEST_F(DatasetRegistryTest, WhatIsScannedCountsAsLoaded) {
   BeginEndless("a", kAlice);
   BeginEndless("b", kAlice);

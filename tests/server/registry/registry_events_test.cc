@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <random>
@@ -25,14 +25,17 @@
 #include "tests/testing/fake_source.h"
 #include "tests/testing/registry_calls.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/storm.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::IsFull;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::NamedSpec;
 using ::datasetd::testing::SourceGate;
+using ::datasetd::testing::Storm;
 using ::datasetd::testing::With;
 using ::testing::SizeIs;
 
@@ -41,10 +44,9 @@ constexpr Caller kEarlier = {.session_id = Caller::kEarlierSession,
                              .uid = 1001};
 constexpr int kNumThreads = 4;
 constexpr int kNumNames = 3;
+constexpr int kNumEvents = 200;  // of each thread
 // No event keeps the registry's thread from the others for longer.
 [[maybe_unused]] constexpr absl::Duration kMaxEvent = absl::Milliseconds(5);
-
-bool IsFull() { return std::getenv("DATASETD_TEST_FULL") != nullptr; }
 
 // What the registry reports of each name.
 class Model {
@@ -257,15 +259,16 @@ class World {
 };
 
 TEST(RegistryEventsTest, EachLoadEndsOnceAndNothingStays) {
-  const uint32_t num_seeds = IsFull() ? 2000 : 24;
+  const Storm storm =
+      Storm::FromEnvironment(/*num_seeds=*/IsFull() ? 2000 : 24);
   absl::Duration longest;
-  for (uint32_t seed = 1; seed <= num_seeds; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
+  const uint32_t num_seeds = storm.Run([&](uint32_t seed) {
     World world(seed);
-    world.Run(/*num_events=*/200);
+    world.Run(kNumEvents);
     longest = std::max(longest, world.longest());
-    if (::testing::Test::HasFailure()) break;
-  }
+  });
+  std::printf("%s: %lld events\n", storm.Describe(num_seeds).c_str(),
+              static_cast<long long>(num_seeds) * kNumThreads * kNumEvents);
   RecordProperty("longest_event", absl::FormatDuration(longest));
 #if !defined(ABSL_HAVE_THREAD_SANITIZER)
   EXPECT_LT(longest, kMaxEvent);
