@@ -329,20 +329,17 @@ class MelSpectrogramMaker {
     const Floats scale = Vector::All(*tables_.scale);
     VisitButterflies(
         num_bins, 1, [&](int32_t k, int32_t, int lane) DATASETD_TEAM_ATTR {
-          Complex x;
+          Complex x = Load(from, has_pairs && k == length_ ? 0 : k, lane);
           if (has_pairs) {
-            const Complex a = Load(from, k == length_ ? 0 : k, lane);
             const Complex b = Load(from, k == 0 ? 0 : length_ - k, lane);
             // The transforms of the even and of the odd elements.
             const Complex even = {
-                Vector::Multiply(half, Vector::Add(a.re, b.re)),
-                Vector::Multiply(half, Vector::Subtract(a.im, b.im))};
+                Vector::Multiply(half, Vector::Add(x.re, b.re)),
+                Vector::Multiply(half, Vector::Subtract(x.im, b.im))};
             const Complex odd = {
-                Vector::Multiply(half, Vector::Add(a.im, b.im)),
-                Vector::Multiply(half, Vector::Subtract(b.re, a.re))};
+                Vector::Multiply(half, Vector::Add(x.im, b.im)),
+                Vector::Multiply(half, Vector::Subtract(b.re, x.re))};
             x = Add(even, Rotate(odd, k));
-          } else {
-            x = Load(from, k, lane);
           }
           const Floats power = Vector::Multiply(
               scale, Vector::Add(Vector::Multiply(x.re, x.re),
