@@ -17,6 +17,7 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kMaxNamedClasses = 4;
+constexpr size_t kMaxNoiseDatasets = 64;
 
 std::string Text(absl::Span<const std::string> names) {
   return absl::StrCat(
@@ -41,6 +42,7 @@ FeedDatasets& FeedDatasets::operator=(FeedDatasets&& other) noexcept {
   Reset();
   uses_ = std::move(other.uses_);
   dataset_ = std::move(other.dataset_);
+  noise_ = std::move(other.noise_);
   backend_ = other.backend_;
   visibility_ = other.visibility_;
   return *this;
@@ -50,18 +52,89 @@ absl::StatusOr<FeedDatasets> FeedDatasets::Use(const v1::FeedOptions& options,
                                                const Caller& caller,
                                                DatasetRegistry* registry) {
   FeedDatasets datasets;
+  std::vector<std::string> noise;
+  AddNoiseNames(options.fields(), noise);
   if (options.has_mixture()) {
     DATASETD_RETURN_IF_ERROR(datasets.Mix(options, caller, registry));
-    return datasets;
+    for (const v1::MixturePart& part : options.mixture().parts()) {
+      AddNoiseNames(part.fields(), noise);
+    }
+  } else {
+    DATASETD_RETURN_IF_ERROR(
+        datasets.UseOne(options.dataset(), options.device(), caller, registry));
   }
-  DATASETD_ASSIGN_OR_RETURN(
-      DatasetUse use,
-      registry->Use(options.dataset(), caller, options.device()));
-  datasets.dataset_ = use.dataset();
-  datasets.backend_ = use.backend();
-  datasets.visibility_ = use.visibility();
-  datasets.uses_.push_back(std::move(use));
+  DATASETD_RETURN_IF_ERROR(datasets.UseNoise(noise, caller, registry));
   return datasets;
+}
+
+absl::StatusOr<FeedDatasets> FeedDatasets::Use(const std::string& name,
+                                               const FieldsMessage& fields,
+                                               const Caller& caller,
+                                               DatasetRegistry* registry) {
+  FeedDatasets datasets;
+  std::vector<std::string> noise;
+  AddNoiseNames(fields, noise);
+  DATASETD_RETURN_IF_ERROR(
+      datasets.UseOne(name, /*device=*/"", caller, registry));
+  DATASETD_RETURN_IF_ERROR(datasets.UseNoise(noise, caller, registry));
+  return datasets;
+}
+
+absl::Status FeedDatasets::UseOne(const std::string& name,
+                                  const std::string& device,
+                                  const Caller& caller,
+                                  DatasetRegistry* registry) {
+  DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
+                            registry->Use(name, caller, device));
+  dataset_ = use.dataset();
+  backend_ = use.backend();
+  Add(std::move(use), caller);
+  return absl::OkStatus();
+}
+
+void FeedDatasets::Add(DatasetUse use, const Caller& caller) {
+  if (use.visibility().is_private || uses_.empty()) {
+    // Of several owners, which only root may use, the feed is nobody's else.
+    const bool is_other = visibility_.is_private &&
+                          visibility_.owner_uid != use.visibility().owner_uid;
+    visibility_ = is_other ? Visibility{true, caller.uid} : use.visibility();
+  }
+  uses_.push_back(std::move(use));
+}
+
+absl::Status FeedDatasets::UseNoise(const std::vector<std::string>& names,
+                                    const Caller& caller,
+                                    DatasetRegistry* registry) {
+  if (names.size() > kMaxNoiseDatasets) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("AddNoise: there are ", names.size(),
+                     " datasets of noise; a feed can have ", kMaxNoiseDatasets,
+                     ": push some of them as one, with datasetd.concat"));
+  }
+  const std::string device = backend_->info().name;
+  for (const std::string& name : names) {
+    const auto own = std::find_if(
+        uses_.begin(), uses_.end(),
+        [&](const DatasetUse& use) { return use.dataset()->name() == name; });
+    if (own != uses_.end()) {
+      noise_.Add(name, own->dataset());
+      continue;
+    }
+    absl::StatusOr<DatasetUse> use = registry->Use(name, caller, device);
+    if (!use.ok()) {
+      return absl::Status(
+          use.status().code(),
+          absl::StrCat("AddNoise, noise '", name, "': ", use.status().message(),
+                       absl::IsInvalidArgument(use.status())
+                           ? absl::StrCat(" (noise must be on the device of "
+                                          "the feed, ",
+                                          device, ")")
+                           : ""));
+    }
+    noise_.Add(name, use->dataset());
+    Add(*std::move(use), caller);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FeedDatasets::Mix(const v1::FeedOptions& options,
@@ -93,14 +166,6 @@ absl::Status FeedDatasets::Mix(const v1::FeedOptions& options,
     if (parts.empty()) {
       backend_ = use->backend();
       device = backend_->info().name;
-      visibility_ = use->visibility();
-    }
-    if (use->visibility().is_private) {
-      // Of several owners, which only root may mix, the feed is nobody's else.
-      const bool is_other =
-          visibility_.is_private &&
-          visibility_.owner_uid != use->visibility().owner_uid;
-      visibility_ = is_other ? Visibility{true, caller.uid} : use->visibility();
     }
     std::vector<std::string> names = use->class_names();
     if (classes.empty()) {
@@ -116,7 +181,7 @@ absl::Status FeedDatasets::Mix(const v1::FeedOptions& options,
     }
     parts.push_back(use->dataset());
     known[name] = use->dataset();
-    uses_.push_back(*std::move(use));
+    Add(*std::move(use), caller);
   }
   DATASETD_ASSIGN_OR_RETURN(const std::optional<MixtureOptions> order,
                             PlanMixture(options.mixture(), parts));
@@ -143,6 +208,7 @@ absl::Status FeedDatasets::CheckReady() const {
 
 void FeedDatasets::Reset() {
   dataset_.reset();
+  noise_ = {};
   uses_.clear();
 }
 

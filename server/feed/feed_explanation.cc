@@ -143,7 +143,7 @@ absl::StatusOr<WindowPlan> WindowsOf(
 absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
     const v1::ExplainTransformsRequest& request,
     const FieldOptionsMap& field_options, const Dataset& dataset,
-    const TransformLimits& limits) {
+    const TransformLimits& limits, const NoiseDatasets& noise) {
   size_t num_ops = 1;
   for (const auto& [name, field] : field_options) {
     num_ops += CountOps(field.transforms());
@@ -163,7 +163,8 @@ absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
       const FeedFields fields,
       CompileFeedFields(
           dataset, FieldsToCompile(dataset, field_options, order != nullptr),
-          field_options, /*skips_packed=*/true, limits, order));
+          field_options, /*skips_packed=*/true, limits, order,
+          noise.FinderOn(nullptr)));
   WindowPlan windows;
   if (order != nullptr) {
     DATASETD_ASSIGN_OR_RETURN(windows, WindowsOf(request, fields, dataset));
@@ -183,8 +184,12 @@ absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
     const auto sample = static_cast<int64_t>(index);
     for (size_t f = 0; f < programs.size(); ++f) {
       const RaggedIndex* const ragged = dataset.field_index(fields.sources[f]);
-      if (ragged == nullptr || !programs[f].is_image) continue;
-      GiveSize(programs[f], ragged->size(sample), &program->fields[f]);
+      if (ragged == nullptr) continue;
+      const ImageSize size = ragged->size(sample);
+      program->fields[f].sample_steps = static_cast<int32_t>(size.height);
+      if (programs[f].is_image) {
+        GiveSize(programs[f], size, &program->fields[f]);
+      }
     }
     DATASETD_ASSIGN_OR_RETURN(const std::vector<OpDraw> draws,
                               ExplainSample(*program, request.epoch(), sample));

@@ -7,6 +7,7 @@
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset.h"
 #include "server/feed/feed_fields.h"
+#include "server/feed/noise_datasets.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {
@@ -18,7 +19,8 @@ namespace datasetd {
 //                     CompileFeedFields
 absl::StatusOr<v1::ExplainTransformsResponse> ExplainFeed(
     const v1::ExplainTransformsRequest& request, const FieldOptionsMap& fields,
-    const Dataset& dataset, const TransformLimits& limits = {});
+    const Dataset& dataset, const TransformLimits& limits = {},
+    const NoiseDatasets& noise = {});
 
 }  // namespace datasetd
 

@@ -337,7 +337,8 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
                                              const FieldOptionsMap& options,
                                              bool skips_packed,
                                              const TransformLimits& limits,
-                                             const v1::WindowOrder* windows) {
+                                             const v1::WindowOrder* windows,
+                                             const NoiseFinder& noise) {
   DATASETD_ASSIGN_OR_RETURN(
       FeedFields fields, ChooseFeedFields(dataset, std::move(names), options));
   DATASETD_RETURN_IF_ERROR(CheckOptions(dataset, fields.specs, options));
@@ -367,14 +368,16 @@ absl::StatusOr<FeedFields> CompileFeedFields(const Dataset& dataset,
       const int64_t stride_bytes = spec.is_packed() ? 0 : spec.sample_bytes();
       if (field_options.has_crop()) {
         DATASETD_ASSIGN_OR_RETURN(
-            program, CompileCrop(field_options, Narrow<int>(source),
-                                 transforms.back(), layout, limits, spec));
+            program,
+            CompileCrop(field_options, Narrow<int>(source), transforms.back(),
+                        layout, limits, noise, spec));
         in = spec;
       } else {
         DATASETD_ASSIGN_OR_RETURN(
-            program, CompileField(in, Narrow<int>(source), transforms.back(),
-                                  layout, dataset.field_sizes(source), limits,
-                                  static_cast<int>(field_options.view())));
+            program,
+            CompileField(in, Narrow<int>(source), transforms.back(), layout,
+                         dataset.field_sizes(source), limits,
+                         static_cast<int>(field_options.view()), noise));
       }
       program.source = dataset.field_data(source);
       program.ragged = dataset.field_index_data(source);

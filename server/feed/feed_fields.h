@@ -16,6 +16,7 @@
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/field_spec.h"
+#include "server/pipeline/ops/noise_field.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/pipeline/transforms_hash.h"
 
@@ -66,6 +67,7 @@ absl::StatusOr<FeedFields> ChooseFeedFields(const Dataset& dataset,
 // not depend on the choice of other fields. `options` are of
 // CompleteFieldOptions. With `skips_packed`, packed fields without options get
 // empty programs. With `windows` each row has windows->length() samples.
+// `noise` finds what AddNoise adds.
 //   INVALID_ARGUMENT  as ChooseFeedFields; options for a field that is not
 //                     selected; and as CompileField, LinkMixedLabels and
 //                     CheckPairedSizes; windows of an image, or of too many
@@ -75,7 +77,7 @@ absl::StatusOr<FeedFields> CompileFeedFields(
     const Dataset& dataset, std::vector<std::string> names,
     const FieldOptionsMap& options, bool skips_packed,
     const TransformLimits& limits = {},
-    const v1::WindowOrder* windows = nullptr);
+    const v1::WindowOrder* windows = nullptr, const NoiseFinder& noise = {});
 
 }  // namespace datasetd
 

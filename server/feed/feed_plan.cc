@@ -278,14 +278,16 @@ struct Compiled {
 absl::StatusOr<Compiled> Compile(const v1::FeedOptions& options,
                                  const FieldOptionsMap& field_options,
                                  const Dataset& dataset,
-                                 const TransformLimits& limits) {
+                                 const TransformLimits& limits,
+                                 const NoiseFinder& noise) {
   Compiled compiled;
   DATASETD_ASSIGN_OR_RETURN(
       compiled.fields,
       CompileFeedFields(
           dataset, {options.field_names().begin(), options.field_names().end()},
           field_options, /*skips_packed=*/false, limits,
-          options.has_window_order() ? &options.window_order() : nullptr));
+          options.has_window_order() ? &options.window_order() : nullptr,
+          noise));
   std::vector<FieldProgram>& programs = compiled.fields.programs;
   DATASETD_RETURN_IF_ERROR(
       CheckMixedLabels(dataset, compiled.fields.sources, programs));
@@ -360,14 +362,15 @@ absl::Status CheckAlike(const Compiled& first, const std::string& first_name,
 // Compiles the options of each group of parts.
 absl::StatusOr<std::vector<Compiled>> CompileParts(
     const v1::FeedOptions& options, const std::vector<PartFields>& groups,
-    const Dataset& dataset, const TransformLimits& limits, Backend* device) {
+    const Dataset& dataset, const TransformLimits& limits, Backend* device,
+    const NoiseFinder& noise) {
   std::vector<Compiled> all;
   std::string first_name;
   for (const PartFields& group : groups) {
     DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> parts,
                               ChosenParts(dataset, group.parts, device));
     absl::StatusOr<Compiled> compiled =
-        Compile(options, group.options, *parts, limits);
+        Compile(options, group.options, *parts, limits, noise);
     if (!compiled.ok()) {
       return absl::Status(
           compiled.status().code(),
@@ -421,23 +424,24 @@ int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes) {
                     kMinDefaultPrefetchBytes, kMaxDefaultPrefetchBytes);
 }
 
-absl::StatusOr<FeedPlan> PlanFeed(const v1::FeedOptions& options,
-                                  const FieldOptionsMap& field_options,
-                                  std::shared_ptr<const Dataset> held,
-                                  const TransformLimits& limits,
-                                  Backend* device, uint64_t free_bytes,
-                                  int64_t num_slots,
-                                  const std::vector<PartFields>& part_fields) {
+absl::StatusOr<FeedPlan> PlanFeed(
+    const v1::FeedOptions& options, const FieldOptionsMap& field_options,
+    std::shared_ptr<const Dataset> held, const TransformLimits& limits,
+    Backend* device, uint64_t free_bytes, int64_t num_slots,
+    const std::vector<PartFields>& part_fields, const NoiseDatasets& noise) {
   const Dataset& dataset = *held;
   if (device == nullptr) device = &dataset.backend();
   const Backend& backend = *device;
+  const NoiseFinder find_noise = noise.FinderOn(device);
   std::vector<Compiled> compiled;
   if (part_fields.empty()) {
-    DATASETD_ASSIGN_OR_RETURN(compiled.emplace_back(),
-                              Compile(options, field_options, dataset, limits));
+    DATASETD_ASSIGN_OR_RETURN(
+        compiled.emplace_back(),
+        Compile(options, field_options, dataset, limits, find_noise));
   } else {
     DATASETD_ASSIGN_OR_RETURN(
-        compiled, CompileParts(options, part_fields, dataset, limits, device));
+        compiled, CompileParts(options, part_fields, dataset, limits, device,
+                               find_noise));
   }
   const FeedFields& fields = compiled.front().fields;
   FeedPlan plan;

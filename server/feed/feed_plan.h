@@ -15,6 +15,7 @@
 #include "server/dataset/dataset.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_fields.h"
+#include "server/feed/noise_datasets.h"
 #include "server/order/client_order.h"
 #include "server/order/document_order.h"
 #include "server/order/group_table.h"
@@ -62,7 +63,8 @@ int64_t DefaultPrefetchBytes(const DeviceInfo& device, uint64_t free_bytes);
 // has so many, not by its prefetch. The plan holds a reference to the dataset.
 // Pure; thread-safe. `fields` are CompleteFieldOptions(options.fields()), and
 // `part_fields` CompletePartFields(options). With a mixture in the options the
-// dataset is made of its parts.
+// dataset is made of its parts. `noise` has the datasets of AddNoise, which the
+// caller uses while the feed runs.
 // REQUIRES: CheckFeedOptions(options) is OK.
 //   INVALID_ARGUMENT  a field, an op, the batch size, the order, its start, the
 //                     size of the subset or of the weights, or the windows are
@@ -71,7 +73,8 @@ absl::StatusOr<FeedPlan> PlanFeed(
     const v1::FeedOptions& options, const FieldOptionsMap& fields,
     std::shared_ptr<const Dataset> dataset, const TransformLimits& limits = {},
     Backend* device = nullptr, uint64_t free_bytes = 0, int64_t num_slots = 0,
-    const std::vector<PartFields>& part_fields = {});
+    const std::vector<PartFields>& part_fields = {},
+    const NoiseDatasets& noise = {});
 
 }  // namespace datasetd
 

@@ -73,32 +73,37 @@ absl::StatusOr<v1::ExplainTransformsResponse> FeedTable::Explain(
     const v1::ExplainTransformsRequest& request, const Caller& caller) {
   DATASETD_ASSIGN_OR_RETURN(const FieldOptionsMap fields,
                             CompleteFieldOptions(request.fields()));
-  DATASETD_ASSIGN_OR_RETURN(const DatasetUse use,
-                            datasets_->Use(request.dataset(), caller));
-  return ExplainFeed(request, fields, *use.dataset(),
-                     options_.transform_limits);
+  DATASETD_ASSIGN_OR_RETURN(
+      const FeedDatasets datasets,
+      FeedDatasets::Use(request.dataset(), request.fields(), caller,
+                        datasets_));
+  return ExplainFeed(request, fields, *datasets.dataset(),
+                     options_.transform_limits, datasets.noise());
 }
 
 absl::Status FeedTable::Read(const v1::ReadSamplesRequest& request,
                              const Caller& caller, const ReadSink& sink) {
   DATASETD_ASSIGN_OR_RETURN(FieldOptionsMap fields,
                             CompleteFieldOptions(request.fields()));
-  DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
-                            datasets_->Use(request.dataset(), caller));
   DATASETD_ASSIGN_OR_RETURN(
-      ReadPlan plan,
-      PlanRead(request, std::move(fields), use, options_.transform_limits));
+      FeedDatasets datasets,
+      FeedDatasets::Use(request.dataset(), request.fields(), caller,
+                        datasets_));
+  DATASETD_ASSIGN_OR_RETURN(ReadPlan plan,
+                            PlanRead(request, std::move(fields), datasets,
+                                     options_.transform_limits));
   const auto send = [&]() -> absl::Status {
-    Backend& backend = *use.backend();
+    Backend& backend = *datasets.backend();
     std::unique_ptr<FeedRecord> record;
     const uint8_t* slot = nullptr;
     if (plan.feed.has_value()) {
-      DATASETD_ASSIGN_OR_RETURN(
-          record, MakeBatch(request, plan, caller, use, sink.is_cancelled));
+      DATASETD_ASSIGN_OR_RETURN(record, MakeBatch(request, plan, caller,
+                                                  datasets, sink.is_cancelled));
       slot = record->slab->data();
     }
-    if (!plan.has_packed()) use.Reset();
-    return SendSamples(request, plan, caller.uid, slot, backend, use, sink);
+    if (!plan.has_packed()) datasets.Reset();
+    return SendSamples(request, plan, caller.uid, slot, backend, datasets,
+                       sink);
   };
   const absl::Status status = send();
   if (!absl::IsDataLoss(status)) return status;
@@ -109,7 +114,7 @@ absl::Status FeedTable::Read(const v1::ReadSamplesRequest& request,
 
 absl::StatusOr<std::unique_ptr<FeedRecord>> FeedTable::MakeBatch(
     const v1::ReadSamplesRequest& request, ReadPlan& plan, const Caller& caller,
-    const DatasetUse& use, const std::function<bool()>& is_cancelled) {
+    const FeedDatasets& datasets, const std::function<bool()>& is_cancelled) {
   uint64_t id;
   {
     MutexLock lock(&mutex_);
@@ -122,9 +127,10 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedTable::MakeBatch(
   *opened.mutable_options() = plan.options;
   plan.feed->slab_bytes =
       static_cast<int64_t>(plan.feed->layout.slot_stride_bytes());
-  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedRecord> record,
-                            maker_->Make(id, opened, caller, use.visibility(),
-                                         *plan.feed, std::move(made)));
+  DATASETD_ASSIGN_OR_RETURN(
+      std::unique_ptr<FeedRecord> record,
+      maker_->Make(id, opened, caller, datasets.visibility(), *plan.feed,
+                   std::move(made)));
   const auto num_rows = static_cast<uint32_t>(request.indices_size());
   absl::Span<const int64_t> indices = request.indices();
   if (!plan.starts.empty()) indices = plan.starts;
@@ -146,7 +152,7 @@ absl::StatusOr<std::unique_ptr<FeedRecord>> FeedTable::MakeBatch(
   if (is_made) return record;
   if (is_cancelled())
     return absl::CancelledError("the client gave up the call");
-  DATASETD_RETURN_IF_ERROR(use.dataset()->status());
+  DATASETD_RETURN_IF_ERROR(datasets.dataset()->status());
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(record->info.device));
   DATASETD_RETURN_IF_ERROR(devices_->CheckServes(*device));
@@ -175,7 +181,7 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
                               options_.transform_limits, datasets.backend(),
                               planned_on->budget->FreeBytesFor(
                                   MemoryKind::kSlab, caller.uid, terms),
-                              /*num_slots=*/0, part_fields));
+                              /*num_slots=*/0, part_fields, datasets.noise()));
   DATASETD_ASSIGN_OR_RETURN(UserPlaces::Place place,
                             places_.Take(caller.uid, caller.is_privileged));
   uint64_t id;
@@ -213,6 +219,7 @@ absl::StatusOr<v1::OpenFeedResponse> FeedTable::Open(
   if (plan.order.has_value()) {
     response.set_order_capacity(plan.order->capacity);
   }
+  record->datasets.noise().Describe(&response);
   ++ended_[record->info.device].num_opened;
   Tell("opened", *record);
   records_[id] = std::move(record);

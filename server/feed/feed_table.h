@@ -185,7 +185,7 @@ class FeedTable {
   // Makes the batch of a read; the returned record has its slab.
   absl::StatusOr<std::unique_ptr<FeedRecord>> MakeBatch(
       const v1::ReadSamplesRequest& request, ReadPlan& plan,
-      const Caller& caller, const DatasetUse& use,
+      const Caller& caller, const FeedDatasets& datasets,
       const std::function<bool()>& is_cancelled);
   // Records that the slab is no longer wanted; ends the feed if it lingers.
   void GiveUpSlab(uint64_t feed_id, SlabUse use);

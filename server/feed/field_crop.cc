@@ -93,12 +93,10 @@ absl::Status CheckCrop(const v1::FieldOptions& options, const FieldSpec& spec,
       "; a crop is of sequences, [T] or [T, C]"));
 }
 
-absl::StatusOr<FieldProgram> CompileCrop(const v1::FieldOptions& options,
-                                         int field_index,
-                                         absl::Span<const v1::Transform> ops,
-                                         Layout layout,
-                                         const TransformLimits& limits,
-                                         FieldSpec& spec) {
+absl::StatusOr<FieldProgram> CompileCrop(
+    const v1::FieldOptions& options, int field_index,
+    absl::Span<const v1::Transform> ops, Layout layout,
+    const TransformLimits& limits, const NoiseFinder& noise, FieldSpec& spec) {
   const v1::SequenceCrop& crop = options.crop();
   const bool is_sequence = spec.is_sequence();
   const int64_t num_steps = is_sequence ? spec.largest.height : spec.shape[0];
@@ -118,23 +116,28 @@ absl::StatusOr<FieldProgram> CompileCrop(const v1::FieldOptions& options,
         static_cast<int>(crop.place()), "; one of START, CENTER, RANDOM"));
   }
   const bool has_length = options.row_field() == v1::ROW_FIELD_LENGTHS;
-  if (options.row_field() != v1::ROW_FIELD_UNSPECIFIED &&
-      (!has_length || !ops.empty())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "fields: '", spec.name, "' has row_field ",
-        static_cast<int>(options.row_field()),
-        "; with a crop it can be that of lengths, without transforms"));
-  }
-  if (has_length) {
-    spec.dtype = Dtype::kInt64;
-    spec.shape.clear();
-  } else {
-    spec.shape[0] = static_cast<int64_t>(length);
-  }
+  spec.shape[0] = static_cast<int64_t>(length);
   DATASETD_ASSIGN_OR_RETURN(
       FieldProgram program,
       CompileField(spec, field_index, ops, layout, {}, limits,
-                   static_cast<int>(options.view())));
+                   static_cast<int>(options.view()), noise));
+  if (options.row_field() != v1::ROW_FIELD_UNSPECIFIED &&
+      (!has_length || (!ops.empty() && program.frame_hop == 0))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "fields: '", spec.name, "' has row_field ",
+        static_cast<int>(options.row_field()),
+        "; with a crop it can be that of lengths, without transforms or with "
+        "those that make a spectrogram"));
+  }
+  if (has_length) {
+    const FieldProgram framed = program;
+    spec.dtype = Dtype::kInt64;
+    spec.shape.clear();
+    DATASETD_ASSIGN_OR_RETURN(
+        program, CompileField(spec, field_index, {}, layout, {}, limits));
+    program.frame_hop = framed.frame_hop;
+    program.frame_margin = framed.frame_margin;
+  }
   if (ops.empty() && spec.shape.size() == 1 && !IsFloat(spec.dtype)) {
     program.out_dtype = Dtype::kInt64;
   }

@@ -9,6 +9,7 @@
 #include "cuda/kernels/program/params.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/dataset/field_spec.h"
+#include "server/pipeline/ops/noise_field.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {
@@ -23,12 +24,10 @@ absl::Status CheckCrop(const v1::FieldOptions& options, const FieldSpec& spec,
 // Compiles a field that has a crop, as CompileField, and gives `spec` the shape
 // of a row. REQUIRES: CheckCrop is OK.
 //   INVALID_ARGUMENT  the length, the place or the fill; and as CompileField
-absl::StatusOr<FieldProgram> CompileCrop(const v1::FieldOptions& options,
-                                         int field_index,
-                                         absl::Span<const v1::Transform> ops,
-                                         Layout layout,
-                                         const TransformLimits& limits,
-                                         FieldSpec& spec);
+absl::StatusOr<FieldProgram> CompileCrop(
+    const v1::FieldOptions& options, int field_index,
+    absl::Span<const v1::Transform> ops, Layout layout,
+    const TransformLimits& limits, const NoiseFinder& noise, FieldSpec& spec);
 
 }  // namespace datasetd
 

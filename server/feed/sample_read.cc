@@ -230,9 +230,10 @@ absl::Status AddPacked(const v1::ReadSamplesRequest& request,
 }  // namespace
 
 absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
-                                  FieldOptionsMap fields, const DatasetUse& use,
+                                  FieldOptionsMap fields,
+                                  const FeedDatasets& datasets,
                                   const TransformLimits& limits) {
-  const Dataset& dataset = *use.dataset();
+  const Dataset& dataset = *datasets.dataset();
   DATASETD_RETURN_IF_ERROR(CheckRequest(request, dataset));
   DATASETD_ASSIGN_OR_RETURN(
       const FeedFields chosen,
@@ -268,9 +269,10 @@ absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
       plan.options.mutable_client_order()->set_draws_by_sample(false);
     }
     DATASETD_ASSIGN_OR_RETURN(
-        plan.feed, PlanFeed(plan.options, fields, use.dataset(), limits,
-                            use.backend(), /*free_bytes=*/0,
-                            /*num_slots=*/1));
+        plan.feed,
+        PlanFeed(plan.options, fields, datasets.dataset(), limits,
+                 datasets.backend(), /*free_bytes=*/0,
+                 /*num_slots=*/1, /*part_fields=*/{}, datasets.noise()));
     if (windows.has_random()) {
       plan.first_row = static_cast<uint64_t>(request.indices(0));
       plan.starts.resize(static_cast<size_t>(request.indices_size()));
@@ -346,18 +348,18 @@ void ReadChannel::Close() {
 
 absl::Status SendSamples(const v1::ReadSamplesRequest& request,
                          const ReadPlan& plan, uid_t uid, const uint8_t* slot,
-                         Backend& backend, const DatasetUse& use,
+                         Backend& backend, const FeedDatasets& datasets,
                          const ReadSink& sink) {
   v1::ReadSamplesResponse first;
   *first.mutable_info() = plan.info;
   DATASETD_RETURN_IF_ERROR(sink.send(first));
   const auto check = [&]() -> absl::Status {
-    if (use.dataset() == nullptr) return absl::OkStatus();
-    if (!use.IsReady()) {
+    if (datasets.dataset() == nullptr) return absl::OkStatus();
+    if (!datasets.CheckReady().ok()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "dataset '", request.dataset(), "' was unloaded meanwhile"));
     }
-    return use.dataset()->status();
+    return datasets.dataset()->status();
   };
   PageSender pages(sink, uid, check);
   DATASETD_RETURN_IF_ERROR(
@@ -365,7 +367,7 @@ absl::Status SendSamples(const v1::ReadSamplesRequest& request,
   for (const ReadPlan::Part& part : plan.parts) {
     DATASETD_RETURN_IF_ERROR(
         part.packed.has_value()
-            ? AddPacked(request, *use.dataset(), *part.packed, pages)
+            ? AddPacked(request, *datasets.dataset(), *part.packed, pages)
             : pages.Add(backend.info().is_host ? nullptr : &backend,
                         slot + part.slot_offset_bytes, part.size_bytes));
     DATASETD_RETURN_IF_ERROR(pages.Pad(

@@ -27,10 +27,10 @@
 #include "cuda/backend/backend.h"
 #include "datasetd/v1/feed.pb.h"
 #include "server/feed/feed_channel.h"
+#include "server/feed/feed_datasets.h"
 #include "server/feed/feed_fields.h"
 #include "server/feed/feed_plan.h"
 #include "server/pipeline/ops/transform_limits.h"
-#include "server/registry/dataset_use.h"
 
 namespace datasetd {
 
@@ -66,7 +66,8 @@ struct ReadPlan {
 // Errors as FeedService.ReadSamples. `fields` are CompleteFieldOptions(
 // request.fields()).
 absl::StatusOr<ReadPlan> PlanRead(const v1::ReadSamplesRequest& request,
-                                  FieldOptionsMap fields, const DatasetUse& use,
+                                  FieldOptionsMap fields,
+                                  const FeedDatasets& datasets,
                                   const TransformLimits& limits);
 
 // The channel of a feed that makes one batch for this process.
@@ -99,10 +100,11 @@ class ReadChannel final : public FeedChannel {
 };
 
 // Sends the message with `info`, then the data: of `slot`, which may be null,
-// and of the packed samples. `use` may have ended if there are none.
+// and of the packed samples. The uses of `datasets` may have ended if there are
+// none.
 absl::Status SendSamples(const v1::ReadSamplesRequest& request,
                          const ReadPlan& plan, uid_t uid, const uint8_t* slot,
-                         Backend& backend, const DatasetUse& use,
+                         Backend& backend, const FeedDatasets& datasets,
                          const ReadSink& sink);
 
 }  // namespace datasetd

@@ -1,5 +1,6 @@
 #include "server/pipeline/explain.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -7,6 +8,7 @@
 #include "cuda/kernels/chain/sized_step.h"
 #include "cuda/kernels/ops/draw_step.h"
 #include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/program/crop.h"
 
 namespace datasetd {
 namespace {
@@ -210,12 +212,15 @@ absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
   }
   std::vector<OpDraw> draws;
   for (int f = 0; f < program.num_fields; ++f) {
-    for (const Step& step : StepsOf(program.fields[f])) {
+    const FieldProgram& field = program.fields[f];
+    const RowLength length =
+        LengthOf(field, std::min(field.sample_steps, field.crop_length));
+    for (const Step& step : StepsOf(field)) {
       StepDraw drawn = {};
-      if (program.fields[f].is_image) {
+      if (field.is_image) {
         DrawStep(step, program.seed, epoch, sample, &drawn);
       } else {
-        DrawSequenceStep(step, program.seed, epoch, sample, &drawn);
+        DrawSequenceStep(step, length, program.seed, epoch, sample, &drawn);
       }
       if (drawn.kind == StepKind::kIdentity || IsEmptyPad(step)) continue;
       OpDraw draw;
@@ -226,7 +231,7 @@ absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
                    &draw);
       draws.push_back(std::move(draw));
     }
-    const MixProgram& mix = program.fields[f].mix;
+    const MixProgram& mix = field.mix;
     if (mix.kind != MixKind::kNone) {
       OpDraw draw;
       draw.field = f;

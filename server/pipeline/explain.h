@@ -36,7 +36,8 @@ struct OpDraw {
 // Returns the draws of all fields of `program`, as compiled by
 // CompileField, in the order of execution. For MixUp and CutMix only alpha is
 // given: their draws depend on the batch. REQUIRES: leading steps of ragged
-// fields have the sample's size (GiveSize).
+// fields have the sample's size (GiveSize), cropped fields its sample_steps,
+// and what AddNoise reads is in host memory.
 //   INVALID_ARGUMENT  epoch or sample is not below 2^32
 absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
                                                   uint64_t epoch,

@@ -232,8 +232,9 @@ absl::StatusOr<Dtype> CopiedDtype(const FieldSpec& field,
 class SequencePipeline {
  public:
   SequencePipeline(const FieldSpec& field, int field_index, int view,
-                   const TransformLimits& limits, FieldProgram* program)
-      : sequence_(field, limits, program),
+                   const TransformLimits& limits, const NoiseFinder& noise,
+                   FieldProgram* program)
+      : sequence_(field, limits, noise, program),
         field_index_(Narrow<uint32_t>(field_index)),
         view_(Narrow<uint32_t>(view)) {}
 
@@ -288,7 +289,7 @@ absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
                                           Layout layout,
                                           absl::Span<const ImageSize> sizes,
                                           const TransformLimits& limits,
-                                          int view) {
+                                          int view, const NoiseFinder& noise) {
   Require(field.is_packed() != sizes.empty(), "a packed field has sizes");
   Require(field_index >= 0 && field_index < kMaxDatasetFields,
           "the index of a field is below kMaxDatasetFields");
@@ -309,7 +310,8 @@ absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
                             ? Dtype::kInt64
                             : field.dtype;
     if (!IsCopied(ops)) {
-      SequencePipeline compiler(field, field_index, view, limits, &program);
+      SequencePipeline compiler(field, field_index, view, limits, noise,
+                                &program);
       for (size_t i = 0; i < ops.size(); ++i) {
         DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], compiler.Add(ops[i])));
       }

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/field_spec.h"
+#include "server/pipeline/ops/noise_field.h"
 #include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 
@@ -49,8 +50,8 @@ inline constexpr int kMaxView = 255;
 // integer to int64, or to float16, bfloat16 or float32. Without ops, integer
 // scalars become int64 and others are unchanged. They also accept lists of
 // ToDtype, Normalize, ops on sequences and RandomApply of these, on float16,
-// bfloat16 and float32 (server/pipeline/ops/sequence_compiler.h). `layout` is
-// ignored.
+// bfloat16 and float32 (server/pipeline/ops/sequence_compiler.h). `noise` finds
+// what AddNoise adds. `layout` is ignored.
 //
 // Errors start with the position: "field 'image', transforms[2] RandomCrop: ".
 // Views of one field with different numbers draw independently.
@@ -63,7 +64,7 @@ absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
     absl::Span<const v1::Transform> ops, Layout layout,
     absl::Span<const ImageSize> sizes = {}, const TransformLimits& limits = {},
-    int view = 0);
+    int view = 0, const NoiseFinder& noise = {});
 
 // True if a field that is not an image is copied with these ops, or converted
 // by its one ToDtype, without float32 in between.

@@ -138,6 +138,20 @@ def write_requests(out):
     add("open_concat", 0, encode("OpenFeedRequest", """options {
         batch_size: 4 mixture {parts {dataset: "c"} parts {dataset: "a"}
             parts {dataset: "c"}}}"""))
+    noise = """fields {key: "sound" value {
+        crop {length: 7 place: CROP_PLACE_RANDOM fill: 1}
+        transforms {add_noise {noise: "s" snr {min: -5 max: 5} p: 0.5}}
+        transforms {random_apply {transforms {add_noise {
+            noise: "a" field: "extra"}}}}
+        transforms {shift {p: 1}}}}"""
+    lengths = """fields {key: "n" value {
+        source: "sound" row_field: ROW_FIELD_LENGTHS crop {length: 7}
+        transforms {mel_spectrogram {n_fft: 4 n_mels: 1}}}}"""
+    add("open_noise", 0, encode("OpenFeedRequest", f"""options {{
+        dataset: "s" batch_size: 4 field_names: "sound" field_names: "n"
+        {noise} {lengths}}}"""))
+    add("explain_noise", 1, encode("ExplainTransformsRequest", f"""
+        dataset: "s" {noise} seed: 1 indices: [0, 5]"""))
     fixed = _PIPELINES["fixed"]
     add("load", 2, encode("LoadDatasetRequest", f"""spec {{
         name: "b" format: "cifar10" path: "/d" split: "test" device: "cpu"

@@ -10,7 +10,7 @@ from tests.testing import hostile_world
 _NUM_STEPS = 1000
 _MOST = str(2**64 - 1)
 # Status codes.
-_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED = 3, 8
+_INVALID_ARGUMENT, _NOT_FOUND, _RESOURCE_EXHAUSTED = 3, 5, 8
 
 
 @pytest.fixture(name="world", scope="module")
@@ -23,7 +23,10 @@ def _world():
             world.client.push_dataset("r", [
                 {"audio": np.zeros((n, 2), np.int16), "label": n,
                  "image": np.zeros((4, 4, 3), np.uint8)}
-                for n in (0, 3, 900)], ragged=True)]
+                for n in (0, 3, 900)], ragged=True),
+            world.client.push_dataset("w", {
+                "sound": np.ones((5, 40, 2), np.int16),
+                "label": np.arange(5)})]
         world.footprint = harness.Footprint(daemon, world.client)
         yield world
 
@@ -31,6 +34,13 @@ def _world():
 def _crop(field="audio", row_field=0, **crop):
     return {"fields": {field: {"crop": crop, "row_field": row_field}},
             "field_names": [field], "dataset": "r"}
+
+
+def _noise(noise="r", **op):
+    op = {"add_noise": {"noise": noise, **op}}
+    return {"fields": {"sound": {"transforms": [
+        {"to_dtype": {"dtype": 7, "scale": True}}, op]}},
+            "field_names": ["sound"], "dataset": "w"}
 
 
 def _order(length, **order):
@@ -136,12 +146,48 @@ def _order(length, **order):
      _RESOURCE_EXHAUSTED, []),
     ({**_order(900), "batch_size": 2**31 - 1, "prefetch": 62},
      _RESOURCE_EXHAUSTED, []),
+    *((_noise(snr={"min": low, "max": high}), _INVALID_ARGUMENT,
+       ["transforms[1] AddNoise", "snr"])
+      for low, high in ((5, 4), (-201, 0), (0, 1e300), ("NaN", 0),
+                        (0, "NaN"), ("-Infinity", 0), (0, "Infinity"))),
+    *((_noise(p=p), _INVALID_ARGUMENT, ["AddNoise: p is"])
+      for p in (-1, 2, "NaN")),
+    *((_noise(name), _NOT_FOUND, ["AddNoise, noise '" + name])
+      for name in ("", "gone", "d\n", "x" * 10_000)),
+    (_noise("d"), _INVALID_ARGUMENT,
+     ["transforms[1] AddNoise", "noise 'd' has 0 fields of recordings"]),
+    (_noise("s", field="tokens"), _INVALID_ARGUMENT, ["shape []"]),
+    (_noise("r", field="image"), _INVALID_ARGUMENT, ["has images"]),
+    (_noise("w", field="label"), _INVALID_ARGUMENT, ["shape []"]),
+    (_noise("r", field="gone"), _INVALID_ARGUMENT,
+     ["no field 'gone'", "audio, label, image"]),
+    ({**_noise(), "fields": {"label": {"transforms": [
+        {"add_noise": {"noise": "r"}}]}}, "field_names": ["label"]},
+     _INVALID_ARGUMENT, ["AddNoise", "float16, bfloat16 or float32"]),
+    ({**_noise(), "fields": {"sound": {"transforms": [
+        {"random_apply": {"transforms": [
+            {"add_noise": {"noise": f"gone{i}"}} for i in range(65)]}}]}}},
+     _INVALID_ARGUMENT, ["65 datasets of noise", "can have 64"]),
 ], ids=str)
 def test_wrong_windows(world, options, code, words):
     answer = world.try_open(**{"dataset": "s", **options})
     assert answer["code"] == code, answer
     for word in words:
         assert word in answer["message"], answer
+    harness.expect_footprint(world.daemon, world.client, world.footprint)
+
+
+def test_noise_is_served_and_let_go(world):
+    """Of the feed's own dataset, twice, and of another."""
+    ops = [_noise(name)["fields"]["sound"]["transforms"][-1]
+           for name in ("w", "r", "w")]
+    options = _noise()
+    options["fields"]["sound"]["transforms"][1:] = ops
+    feed = world.open_and_attach(**options)
+    used = {d["name"]: d["num_feeds"] for d in world.client.list_datasets()}
+    assert (used["w"], used["r"], used["s"]) == (1, 1, 0)
+    world.run_good_job()
+    feed.detach()
     harness.expect_footprint(world.daemon, world.client, world.footprint)
 
 

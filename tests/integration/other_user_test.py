@@ -52,6 +52,9 @@ say(
     names=[d["name"] for d in client.list_datasets()],
     get=error_of(lambda: client.get_dataset("secret")),
     unload=error_of(lambda: client.unload_dataset("secret", force=True)),
+    noise=error_of(lambda: client.explain(
+        client.push_dataset(None, {"audio": np.ones((2, 9), np.float32)}),
+        {"audio": [T.AddNoise("secret")]})),
     load=error_of(lambda: client.load_dataset("secret", **load)),
     pushed=error_of(lambda: client.push_dataset("secret", {"x": [1, 2]})),
     pin=error_of(lambda: client.load_dataset("own", pin=True, **load)),
@@ -140,7 +143,7 @@ def test_a_private_dataset_is_hidden_from_another_user(daemon):
                 path=daemon.path) as worker:
             answers = worker.hear()
             assert answers["names"] == ["d"]
-            for call in ("get", "unload"):
+            for call in ("get", "unload", "noise"):
                 assert answers[call][0] == "NotFound", call
             for call in ("load", "pushed"):
                 assert answers[call][0] == "AlreadyExists", call

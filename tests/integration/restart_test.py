@@ -414,6 +414,47 @@ def test_a_loader_that_is_opened_after_another_one_has_reconnected():
                     assert count(new) == 30
 
 
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("is_by_name", [False, True])
+def test_noise_comes_back(is_by_name, has_state):
+    """Loaded again by the Dataset, or waited for where the daemon restores
+    it."""
+    if is_by_name and not has_state:
+        return
+    random = np.random.default_rng(1)
+    with World(has_state=has_state) as world, world.daemon.connect() as client:
+        loaded = {}
+        for name, shape in (("clips", (300, 50)), ("street", (4, 900))):
+            path = os.path.join(world.daemon.data_root, name)
+            os.makedirs(path)
+            audio = random.standard_normal(shape).astype(np.float32)
+            np.save(os.path.join(path, "audio.npy"), audio)
+            loaded[name] = client.load_dataset(name, "npy", path)
+        noise = "street" if is_by_name else loaded["street"]
+        with datasetd.DataLoader(
+                loaded["clips"], batch_size=10, prefetch=1, framework="numpy",
+                transforms={"audio": [datasetd.transforms.AddNoise(noise)]},
+                reconnect=50) as loader:
+            expected = [batch.audio.copy() for batch in loader]
+            loader.set_epoch(0)
+            iterator = iter(loader)
+            found = [next(iterator).audio.copy() for _ in range(5)]
+            world.restart()
+            found += [batch.audio.copy() for batch in iterator]
+            assert all(map(np.array_equal, found, expected))
+            assert len(found) == len(expected) == 30
+            # With other noise the loader does not go on.
+            path = os.path.join(world.daemon.data_root, "street", "audio.npy")
+            np.save(path, np.ones((4, 900), np.float32))
+            iterator = iter(loader)
+            next(iterator)
+            world.restart()
+            with pytest.raises(datasetd.FailedPrecondition,
+                               match="'street' .*other samples"):
+                for _ in iterator:
+                    pass
+
+
 def test_a_loader_that_reconnects_holds_all_datasets_of_its_client():
     """Else the new daemon might evict those of the others."""
     with World() as world, world.daemon.connect() as client:

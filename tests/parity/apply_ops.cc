@@ -20,7 +20,9 @@
 //
 // With "shape": [...] instead of channels, height and width the field is one of
 // numbers, of any dtype, and so are its elements; the reply has the "shape" of
-// a sample, and its elements follow.
+// a sample, and its elements follow. With "noise": {"dtype": ..., "channels":
+// C, "steps": [T, ...]} that is what AddNoise adds, packed recordings [T, C],
+// or [T] if C is 0, whose elements come after the field's.
 //
 // The request {"describe": true} alone has the reply of DescribeOps.
 
@@ -32,6 +34,7 @@
 #include <iostream>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +48,7 @@
 #include "cuda/kernels/program/params.h"
 #include "datasetd/v1/transform.pb.h"
 #include "nlohmann/json.hpp"
+#include "server/dataset/ragged_index.h"
 #include "server/pipeline/explain.h"
 #include "server/pipeline/mix_labels.h"
 #include "server/pipeline/pipeline.h"
@@ -109,8 +113,59 @@ FieldSpec SpecOf(const json& request) {
   return spec;
 }
 
+// Recordings for AddNoise, packed as those of a dataset.
+class Noise {
+ public:
+  Noise(const json& request, const std::string& elements) {
+    const json& noise = request.at("noise");
+    const auto channels = noise.at("channels").get<int64_t>();
+    spec_.name = "noise";
+    spec_.dtype = DtypeOf(noise.at("dtype").get<std::string>());
+    spec_.shape = {kAnyExtent};
+    if (channels > 0) spec_.shape.push_back(channels);
+    index_ = RaggedIndex(PixelBytes(spec_));
+    for (const int64_t steps : StepsOf(request)) index_.Add({steps, 1});
+    memory_ = Allocate(index_.size_bytes());
+    const char* from = elements.data();
+    for (int64_t i = 0; i < index_.num_samples(); ++i) {
+      const int64_t bytes = index_.sample_bytes(i);
+      std::copy_n(from, bytes,
+                  memory_.get() + index_.samples()[i].offset_bytes);
+      from += bytes;
+    }
+  }
+  static std::vector<int64_t> StepsOf(const json& request) {
+    return request.at("noise").at("steps").get<std::vector<int64_t>>();
+  }
+  // Of its elements behind a request.
+  static int64_t SizeBytes(const json& request) {
+    const json& noise = request.at("noise");
+    const std::vector<int64_t> steps = StepsOf(request);
+    return std::accumulate(steps.begin(), steps.end(), int64_t{0}) *
+           std::max<int64_t>(1, noise.at("channels").get<int64_t>()) *
+           DtypeSizeBytes(DtypeOf(noise.at("dtype").get<std::string>()));
+  }
+
+  NoiseField field() const {
+    return {.spec = spec_,
+            .num_samples = index_.num_samples(),
+            .source = memory_.get(),
+            .ragged = index_.samples().data()};
+  }
+  std::vector<testing::MemoryRange> memory() const {
+    return {{memory_.get(), index_.size_bytes(), false},
+            {index_.samples().data(), index_.index_bytes(), false}};
+  }
+
+ private:
+  FieldSpec spec_;
+  RaggedIndex index_{1};
+  Memory memory_;
+};
+
 // The image's program, and after it that of the labels, if there are any.
-absl::StatusOr<std::vector<FieldProgram>> Compile(const json& request) {
+absl::StatusOr<std::vector<FieldProgram>> Compile(
+    const json& request, const std::optional<Noise>& noise) {
   v1::Pipeline pipeline;
   const auto parsed = google::protobuf::util::JsonStringToMessage(
       request.at("pipeline").dump(), &pipeline);
@@ -127,8 +182,13 @@ absl::StatusOr<std::vector<FieldProgram>> Compile(const json& request) {
   }
   std::vector<FieldProgram> programs;
   for (size_t f = 0; f < specs.size(); ++f) {
-    auto program = CompileField(specs[f], static_cast<int>(f), transforms[f],
-                                Layout::kNchw);
+    auto program = CompileField(
+        specs[f], static_cast<int>(f), transforms[f], Layout::kNchw, {}, {}, 0,
+        [&](const v1::AddNoise&,
+            const std::string&) -> absl::StatusOr<NoiseField> {
+          if (noise.has_value()) return noise->field();
+          return absl::InvalidArgumentError("there is no noise");
+        });
     if (!program.ok()) return program.status();
     programs.push_back(*program);
   }
@@ -155,8 +215,9 @@ json Mixed(const AugmentProgram& program, const BatchTask& batch) {
 }
 
 // The reply, and its elements in `out`.
-json Run(const json& request, const std::string& images, std::string* out) {
-  const auto fields = Compile(request);
+json Run(const json& request, const std::string& images,
+         const std::optional<Noise>& noise, std::string* out) {
+  const auto fields = Compile(request, noise);
   if (!fields.ok()) return {{"error", std::string(fields.status().message())}};
   const auto num_images = request.at("num_images").get<int64_t>();
   std::vector<int64_t> labels;
@@ -205,13 +266,18 @@ json Run(const json& request, const std::string& images, std::string* out) {
                            .epoch = request.at("epoch").get<uint64_t>()};
   const auto draws = ExplainSample(*program, batch.epoch, samples[0]);
   if (!draws.ok()) return {{"error", std::string(draws.status().message())}};
-  const std::vector<testing::MemoryRange> memory = {
+  std::vector<testing::MemoryRange> memory = {
       {source.get(), static_cast<int64_t>(images.size()), false},
       {labels.data(), static_cast<int64_t>(8 * labels.size()), false},
       {samples.data(), static_cast<int64_t>(8 * samples.size()), false},
       {scratch.get(), plan.size_bytes, true},
       {slot.get(), AlignScratch(image_bytes) + label_bytes, true},
   };
+  if (noise.has_value()) {
+    for (const testing::MemoryRange& range : noise->memory()) {
+      memory.push_back(range);
+    }
+  }
   if (const absl::Status status = RunProgram(*program, batch, memory);
       !status.ok()) {
     return {{"error", std::string(status.message())}};
@@ -242,8 +308,14 @@ void Serve(std::istream& in, std::ostream& out) {
                            SpecOf(request).sample_bytes(),
                        '\0');
     in.read(images.data(), static_cast<std::streamsize>(images.size()));
+    std::optional<Noise> noise;
+    if (request.contains("noise")) {
+      std::string elements(Noise::SizeBytes(request), '\0');
+      in.read(elements.data(), static_cast<std::streamsize>(elements.size()));
+      noise.emplace(request, elements);
+    }
     std::string result;
-    const json reply = Run(request, images, &result);
+    const json reply = Run(request, images, noise, &result);
     out << reply.dump() << "\n" << result << std::flush;
   }
 }

@@ -154,6 +154,7 @@ _OWN = {
         )),
     },
     "normalize": {"mean": _SIGNS, "std": _from(0.01)},
+    "add_noise": {"snr.min": _ends(-200, 10), "snr.max": _ends(-200, 200)},
     "vol": {"gain": _SIGNS},
     "gain": {"min_gain_in_db": _ends(-200, 6), "max_gain_in_db": _ends(0, 200)},
     "shift": {"min_shift": _SIGNS, "max_shift": _SIGNS},

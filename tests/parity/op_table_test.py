@@ -29,7 +29,7 @@ REQUIRED = {
     "kernel_size": 3, "i": 0, "j": 0, "h": 2, "w": 2, "v": 0, "padding": 1,
     "transforms": [T.Invert()], "num_classes": 3, "dtype": "float32",
     "mean": [0.5], "std": [0.5], "gain": 0.5, "time_mask_param": 3,
-    "freq_mask_param": 3,
+    "freq_mask_param": 3, "noise": "street",
 }
 
 
@@ -150,10 +150,11 @@ WITH = {
 OPTIONAL = {
     ("MelSpectrogram", "win_length"), ("MelSpectrogram", "hop_length"),
     ("MelSpectrogram", "f_max"), ("MelSpectrogram", "norm"),
-    ("AmplitudeToDB", "top_db"),
+    ("AmplitudeToDB", "top_db"), ("AddNoise", "field"),
 }
 ODD = {
     ("RandomRotation", "expand"), ("Resize", "max_size"), ("ToDtype", "dtype"),
+    ("AddNoise", "noise"),
 }
 
 

@@ -67,7 +67,16 @@ class Product:
             "seed": seed, "epoch": epoch, "batch": 0, "sample": sample,
             "pipeline": {"transforms": case.transforms},
         }
-        reply = self._reply(request, x.tobytes())
+        data = x.tobytes()
+        if case.noise:
+            first = case.noise[0]
+            request["noise"] = {
+                "dtype": str(first.dtype),
+                "channels": first.shape[1] if first.ndim > 1 else 0,
+                "steps": [len(noise) for noise in case.noise],
+            }
+            data += b"".join(noise.tobytes() for noise in case.noise)
+        reply = self._reply(request, data)
         return self._read(reply["shape"], reply["dtype"])
 
     def _reply(self, request, data):

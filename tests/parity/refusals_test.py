@@ -7,6 +7,7 @@ parameter of every op has bounds.
 
 import math
 import re
+from types import SimpleNamespace
 
 import datasetd
 import numpy as np
@@ -135,7 +136,7 @@ OPS = {
 # what they refuse.
 # torchaudio is the judge of those on sequences: sequence_parity_test.py.
 OTHERS = {
-    "AmplitudeToDB", "FrequencyMasking", "Gain", "MelSpectrogram",
+    "AddNoise", "AmplitudeToDB", "FrequencyMasking", "Gain", "MelSpectrogram",
     "PolarityInversion", "Shift", "TimeMasking", "Vol", "AlternatingFlip", "AutoAugmentPolicy", "Autocontrast", "CutMix", "Cutout", "Equalize",
     "GaussianNoise", "HorizontalFlip", "InterpolationMode", "Invert", "MixUp", "ToDtype",
     "Transform", "VerticalFlip", "from_torchvision",
@@ -334,6 +335,7 @@ MESSAGES = {
     "vol": {"gain": 1, "gain_type": "GAIN_TYPE_POWER"},
     "gain": {"min_gain_in_db": -1, "max_gain_in_db": 1, "p": 0.5},
     "polarity_inversion": {"p": 0.5},
+    "add_noise": {"noise": "x", "snr": _range(1, 2), "p": 0.5, "field": "x"},
     "shift": {"min_shift": 0, "max_shift": 0.5, "rollover": True, "p": 0.5,
               "shift_unit": "SHIFT_UNIT_FRACTION"},
     "mel_spectrogram": {
@@ -354,14 +356,14 @@ SEQUENCES = {
     "time_masking": WAVEFORM.reshape(8, 50),
     "frequency_masking": WAVEFORM.reshape(8, 50),
     **dict.fromkeys(
-        ("vol", "gain", "polarity_inversion", "shift", "mel_spectrogram",
-         "amplitude_to_db"), WAVEFORM),
+        ("vol", "gain", "polarity_inversion", "shift", "add_noise",
+         "mel_spectrogram", "amplitude_to_db"), WAVEFORM),
 }
 # Exclude another parameter, or are no number.
 NOT_WITH_OTHERS = {
     ("resize", "shorter_edge"), ("resize", "max_size"),
     ("random_erasing", "is_value_random"), ("mix_up", "labels"),
-    ("cut_mix", "labels"),
+    ("cut_mix", "labels"), ("add_noise", "noise"), ("add_noise", "field"),
 }
 WORST = {
     "double": ("NaN", "Infinity", "-Infinity", 1e300),
@@ -396,7 +398,8 @@ def run_message(op, message, product):
     image = IMAGE.numpy().astype(np.float32 if is_float else np.uint8)
     if op in SEQUENCES:
         product.run_sequence(
-            Case([{op: message}], None), SEQUENCES[op], 1, 1, 1
+            SimpleNamespace(transforms=[{op: message}], noise=[WAVEFORM]),
+            SEQUENCES[op], 1, 1, 1,
         )
     elif op in ("mix_up", "cut_mix"):
         case = Case([{op: message}], None)

@@ -77,7 +77,7 @@ def test_every_op_has_cases_of_all_its_values(product):
         for name, op in product.describe().items()
         if op["family"] == "sequence"
     }
-    assert len(ops) == 8
+    assert len(ops) == 9
     missing = []
     for op, parameters in ops.items():
         cases = [

@@ -32,9 +32,12 @@ class Case:
     # Instead, where logarithms are.
     decibels: float = 0.0
     num_samples: int = 1
+    # Recordings for add_noise.
+    noise: List[np.ndarray] = dataclasses.field(default_factory=list)
 
     def __str__(self):
-        return f"{self.dtype} {self.shape} {self.transforms}"
+        noise = [(str(x.dtype), x.shape) for x in self.noise]
+        return f"{self.dtype} {self.shape} {self.transforms} {noise or ''}"
 
     def input(self, sample):
         """Noise and tones, within the range of the dtype."""
@@ -129,6 +132,15 @@ class NumpyJudge:
             filters = filters * 2 / (high - low)
         return np.swapaxes(bins**power @ filters, -1, -2)
 
+    def add_noise(self, x, noise, snr):
+        """Of [C, T] each; C of the noise may be 1."""
+        noise = np.broadcast_to(noise, x.shape)
+        energies = [(y.astype(np.float64) ** 2).sum(-1) for y in (x, noise)]
+        scale = 10 ** (
+            (10 * np.log10(energies[0] / energies[1]) - snr) / 20
+        )
+        return x + scale[:, None] * noise
+
     def amplitude_to_db(self, x, stype, top_db):
         factor = 10 if stype == "power" else 20
         x = factor * np.log10(np.maximum(x, 1e-10))
@@ -165,6 +177,14 @@ class TorchaudioJudge(NumpyJudge):
 
     def vol(self, x, gain, gain_type):
         return self.transforms.Vol(gain, gain_type)(torch.from_numpy(x)).numpy()
+
+    def add_noise(self, x, noise, snr):
+        noise = np.broadcast_to(noise, x.shape).astype(np.float32)
+        return self.functional.add_noise(
+            torch.from_numpy(np.ascontiguousarray(x)),
+            torch.from_numpy(np.ascontiguousarray(noise)),
+            torch.full(x.shape[:1], snr),
+        ).numpy()
 
     def mel_spectrogram(self, x, **arguments):
         op = self.transforms.MelSpectrogram(**arguments)
@@ -221,7 +241,7 @@ def judged(judge, case, x, sample):
                 )
             elif is_on:
                 result, dtype, is_wave = _apply(
-                    judge, name, op, result, dtype, is_wave, draws
+                    judge, name, op, result, dtype, is_wave, draws, case.noise
                 )
         return result, dtype, is_wave
 
@@ -232,7 +252,29 @@ def judged(judge, case, x, sample):
     return np.asarray(result)
 
 
-def _apply(judge, name, op, x, dtype, is_wave, draws):
+def _with_noise(judge, op, x, draws, noise):
+    if not draws.passes(op.get("p", 1)):
+        return x
+    words = draws.words(1)
+    low, high = (op["snr"][end] for end in ("min", "max"))
+    snr = low + (high - low) * float(draws.floats(1)[0])
+    recording = noise[words[1] * len(noise) >> 32]
+    if not len(recording):
+        return x
+    left = len(recording) - len(x)
+    starts = left + 1 if left >= 0 else len(recording)
+    begin = words[2] * starts >> 32
+    added = recording[(begin + np.arange(len(x))) % len(recording)]
+    channels = x.reshape(len(x), -1).T
+    added = added.reshape(len(x), -1).T
+    silent = ~(channels.any(-1) & added.any(-1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result = judge.add_noise(channels, added, snr)
+    result = np.where(silent[:, None], channels, result)
+    return result.T.reshape(x.shape)
+
+
+def _apply(judge, name, op, x, dtype, is_wave, draws, noise):
     """The result, its dtype, and whether it is a waveform still."""
     if name == "to_dtype":
         divisor = 1.0
@@ -250,6 +292,8 @@ def _apply(judge, name, op, x, dtype, is_wave, draws):
     if name == "vol":
         kind = _name(op.get("gain_type", "_AMPLITUDE"))
         return judge.vol(x, op["gain"], kind), dtype, is_wave
+    if name == "add_noise":
+        return _with_noise(judge, op, x, draws, noise), dtype, is_wave
     if name in ("gain", "polarity_inversion", "shift"):
         if not draws.passes(op.get("p", 0.5)):
             return x, dtype, is_wave
@@ -351,6 +395,41 @@ def _plain_cases():
                (64, 2), "int16", num_samples=6)
 
 
+def _recordings(dtype, sizes, channels=0):
+    rng = np.random.default_rng(len(sizes))
+    shape = (channels,) if channels else ()
+    found = [rng.standard_normal((size, *shape)) for size in sizes]
+    if dtype.startswith("int"):
+        return [(x * 0.2 * np.iinfo(dtype).max).clip(
+            np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype)
+            for x in found]
+    return [x.astype(dtype) for x in found]
+
+
+def _noise_cases():
+    def add(low, high, p=1.0):
+        return {"add_noise": {"snr": {"min": low, "max": high}, "p": p}}
+
+    for shape in _SHAPES:
+        channels = shape[1] if len(shape) > 1 else 0
+        for low, high in ((0, 20), (-200, -200), (-30, 200), (10, 10)):
+            yield Case([add(low, high)], shape, num_samples=4, bound=1e-5,
+                       noise=_recordings("float32", (5, 700, 0, 4000)))
+        for dtype in ("int8", "int16", "int32", "int64", "float16", "float32",
+                      "float64"):
+            yield Case([add(0, 20)], shape, num_samples=2, bound=1e-5,
+                       noise=_recordings(dtype, (333, 12), channels))
+    yield Case([add(0, 20, 0)], noise=_recordings("float32", (9,), 1))
+    yield Case([_to("float32", scale=True), add(0, 20, 0.5), add(5, 5),
+                _to("float16")], (300, 2), "int16", bound=1e-3, num_samples=6,
+               noise=_recordings("int16", (100, 400), 1))
+    # Silence: of the noise, of a channel of it.
+    yield Case([add(0, 20)], noise=[np.zeros(30, np.float32)])
+    half = _recordings("float32", (900,), 2)
+    half[0][:, 1] = 0
+    yield Case([add(0, 20)], (500, 2), bound=1e-5, noise=half)
+
+
 # torchaudio computes the corners of the filters in float32, as the daemon does;
 # NumPy, in double precision, differs most where frequencies are lowest.
 def _mel_cases():
@@ -433,5 +512,6 @@ def _mask_cases():
 
 
 CASES = [
-    *_plain_cases(), *_mel_cases(), *_decibel_cases(), *_mask_cases(),
+    *_plain_cases(), *_noise_cases(), *_mel_cases(), *_decibel_cases(),
+    *_mask_cases(),
 ]

@@ -31,6 +31,53 @@
 DATASETD_BEFORE_NAMESPACE();
 namespace DATASETD_TEAM_NAMESPACE {
 
+template <typename T, typename Team>
+DATASETD_HOST_DEVICE inline void LoadAll(const Team& team, const uint8_t* from,
+                                         int64_t count, float* to) {
+  DATASETD_NO_UNROLL
+  for (int64_t i = team.rank(); i < count; i += team.size()) {
+    to[i] = static_cast<float>(LoadAs<T>(from, i));
+  }
+}
+
+// Loads `count` elements as floats. All ranks call it.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE void LoadFloats(
+    Team team, const uint8_t* from, Dtype dtype, int64_t count, float* to) {
+  switch (dtype) {
+    case Dtype::kUint8:
+      return LoadAll<uint8_t>(team, from, count, to);
+    case Dtype::kInt8:
+      return LoadAll<int8_t>(team, from, count, to);
+    case Dtype::kInt16:
+      return LoadAll<int16_t>(team, from, count, to);
+    case Dtype::kUint16:
+      return LoadAll<uint16_t>(team, from, count, to);
+    case Dtype::kInt32:
+      return LoadAll<int32_t>(team, from, count, to);
+    case Dtype::kUint32:
+      return LoadAll<uint32_t>(team, from, count, to);
+    case Dtype::kInt64:
+      return LoadAll<int64_t>(team, from, count, to);
+    case Dtype::kFloat32:
+      return LoadAll<float>(team, from, count, to);
+    case Dtype::kFloat64:
+      return LoadAll<double>(team, from, count, to);
+    case Dtype::kFloat16:
+      DATASETD_NO_UNROLL
+      for (int64_t i = team.rank(); i < count; i += team.size()) {
+        to[i] = Float16ToFloat(LoadAs<uint16_t>(from, i));
+      }
+      return;
+    case Dtype::kBfloat16:
+      DATASETD_NO_UNROLL
+      for (int64_t i = team.rank(); i < count; i += team.size()) {
+        to[i] = FloatFromBits(uint32_t{LoadAs<uint16_t>(from, i)} << 16);
+      }
+      return;
+  }
+}
+
 template <typename Team>
 class SequenceExecutor {
  public:
@@ -51,18 +98,25 @@ class SequenceExecutor {
   // was stopped.
   DATASETD_HOST_DEVICE bool Run(const BatchTask& batch, int32_t index) {
     const int64_t draw_index = DrawIndex(batch, index);
+    const bool is_cropped = field_.crop_kind != CropKind::kNone;
+    RowCrop crop = {};
+    if (is_cropped) {
+      crop = CropRow(program_, field_, batch, index);
+    } else {
+      crop.data = SampleData(program_.mixture, field_, batch.indices[index]);
+    }
+    const RowLength length = LengthOf(field_, crop.num_steps);
     DATASETD_NO_UNROLL
     for (int s = team_.rank(); s < field_.num_steps; s += team_.size()) {
-      DrawSequenceStep(field_.steps[s], program_.seed, batch.epoch, draw_index,
-                       &state_.drawn[s]);
+      DrawSequenceStep(field_.steps[s], length, program_.seed, batch.epoch,
+                       draw_index, &state_.drawn[s]);
     }
     data_ = memory_.image[0];
     size_ = field_.in_width;
-    if (field_.crop_kind == CropKind::kNone) {
-      Load(SampleData(program_.mixture, field_, batch.indices[index]));
-    } else {
-      LoadCrop(CropRow(program_, field_, batch, index));
-    }
+    const int64_t size =
+        is_cropped ? int64_t{crop.num_steps} * field_.step_elements : size_;
+    LoadFloats(team_, crop.data, field_.in_dtype, size, data_);
+    Fill(size);
     team_.Sync();
     DATASETD_NO_UNROLL
     for (int s = 0; s < field_.num_steps; ++s) {
@@ -81,6 +135,9 @@ class SequenceExecutor {
   }
 
  private:
+  // Sums that an energy is added up in.
+  static constexpr int kEnergyLanes = 256;
+
   // Calls visit(i) for the elements of this rank.
   template <typename Visit>
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void VisitElements(
@@ -89,58 +146,14 @@ class SequenceExecutor {
     for (int64_t i = team_.rank(); i < size_; i += team_.size()) visit(i);
   }
 
-  template <typename T>
-  DATASETD_HOST_DEVICE void LoadAll(const uint8_t* from) const {
-    float* const to = data_;
-    VisitElements([&](int64_t i) DATASETD_TEAM_ATTR {
-      to[i] = static_cast<float>(LoadAs<T>(from, i));
-    });
-  }
-
-  DATASETD_HOST_DEVICE void Load(const uint8_t* from) const {
-    float* const to = data_;
-    switch (field_.in_dtype) {
-      case Dtype::kUint8:
-        return LoadAll<uint8_t>(from);
-      case Dtype::kInt8:
-        return LoadAll<int8_t>(from);
-      case Dtype::kInt16:
-        return LoadAll<int16_t>(from);
-      case Dtype::kUint16:
-        return LoadAll<uint16_t>(from);
-      case Dtype::kInt32:
-        return LoadAll<int32_t>(from);
-      case Dtype::kUint32:
-        return LoadAll<uint32_t>(from);
-      case Dtype::kInt64:
-        return LoadAll<int64_t>(from);
-      case Dtype::kFloat32:
-        return LoadAll<float>(from);
-      case Dtype::kFloat64:
-        return LoadAll<double>(from);
-      case Dtype::kFloat16:
-        return VisitElements([&](int64_t i) DATASETD_TEAM_ATTR {
-          to[i] = Float16ToFloat(LoadAs<uint16_t>(from, i));
-        });
-      case Dtype::kBfloat16:
-        return VisitElements([&](int64_t i) DATASETD_TEAM_ATTR {
-          to[i] = FloatFromBits(uint32_t{LoadAs<uint16_t>(from, i)} << 16);
-        });
-    }
-  }
-
-  // Loads the steps that the row has of its sample, and behind them the fill.
-  DATASETD_HOST_DEVICE void LoadCrop(const RowCrop& crop) {
-    const int64_t size = size_;
-    size_ = int64_t{crop.num_steps} * field_.step_elements;
-    Load(crop.data);
+  // Fills the row behind the first `begin` elements.
+  DATASETD_HOST_DEVICE void Fill(int64_t begin) const {
     const float fill = FloatFromBits(static_cast<uint32_t>(field_.fill));
     float* const to = data_;
     DATASETD_NO_UNROLL
-    for (int64_t i = size_ + team_.rank(); i < size; i += team_.size()) {
+    for (int64_t i = begin + team_.rank(); i < size_; i += team_.size()) {
       to[i] = fill;
     }
-    size_ = size;
   }
 
   DATASETD_HOST_DEVICE void Store(uint8_t* to) const {
@@ -189,8 +202,10 @@ class SequenceExecutor {
         Normalize(step, drawn.As<NormalizeSequenceDraw>());
         break;
       case StepKind::kShift:
-        ShiftBy(drawn.As<ShiftDraw>(), step.out_width, step.out_channels);
+        ShiftBy(drawn.As<ShiftDraw>(), step.out_channels);
         break;
+      case StepKind::kAddNoise:
+        return AddNoise(step, drawn.As<AddNoiseDraw>());
       case StepKind::kMelSpectrogram:
         return MakeMel(step, drawn.As<MelSpectrogramDraw>());
       case StepKind::kAmplitudeToDB:
@@ -234,21 +249,121 @@ class SequenceExecutor {
     return data_ == memory_.image[0] ? memory_.image[1] : memory_.image[0];
   }
 
-  // A waveform [length, channels].
-  DATASETD_HOST_DEVICE void ShiftBy(const ShiftDraw& draw, int32_t length,
-                                    int32_t channels) {
+  // Moves the first steps of a waveform [.., channels].
+  DATASETD_HOST_DEVICE void ShiftBy(const ShiftDraw& draw, int32_t channels) {
     const float* const from = data_;
     float* const to = OtherImage();
-    const int64_t size = int64_t{length} * channels;
-    const int64_t distance = int64_t{draw.steps} * channels;
+    const int64_t size = int64_t{draw.length} * channels;
+    int64_t distance = int64_t{draw.steps} * channels;
     const bool rolls = draw.rolls;
+    // As often as a short row needs.
+    if (rolls && size > 0) distance %= size;
     VisitElements([&](int64_t i) DATASETD_TEAM_ATTR {
       int64_t at = i - distance;
       const bool is_inside = at >= 0 && at < size;
       at = at < 0 ? at + size : at >= size ? at - size : at;
-      to[i] = is_inside || rolls ? from[at] : 0.0f;
+      to[i] = i >= size ? from[i] : is_inside || rolls ? from[at] : 0.0f;
     });
     data_ = to;
+  }
+
+  // Loads as many steps of the noise as the waveform has, into the other image.
+  DATASETD_HOST_DEVICE void LoadNoise(const AddNoiseParams& params,
+                                      const AddNoiseDraw& draw) const {
+    float* const to = OtherImage();
+    const int64_t channels = params.num_channels;
+    const int64_t size = draw.steps * channels;
+    const int64_t first = draw.first_step * channels;
+    const int64_t all = draw.noise_steps * channels;
+    const int64_t period = size < all ? size : all;
+    // From the first step to the end, and on from the beginning.
+    const int64_t before_end = all - first < period ? all - first : period;
+    const int64_t offset = first * DtypeSizeBytes(params.dtype);
+    DATASETD_NO_UNROLL
+    for (int part = 0; part < 2; ++part) {
+      LoadFloats(team_, draw.data + (part == 0 ? offset : 0), params.dtype,
+                 part == 0 ? before_end : period - before_end,
+                 to + (part == 0 ? 0 : before_end));
+    }
+    team_.Sync();
+    if (period == size) return;
+    DATASETD_NO_UNROLL
+    for (int64_t i = period + team_.rank(); i < size; i += team_.size()) {
+      to[i] = to[i % period];
+    }
+    team_.Sync();
+  }
+
+  // Sums of squares of every kEnergyLanes-th of `steps` elements. All teams add
+  // in this order.
+  DATASETD_HOST_DEVICE void SumSquares(const float* from, int32_t stride,
+                                       int32_t steps, double* sums) const {
+    const auto square = [&](int32_t t) DATASETD_TEAM_ATTR {
+      const auto x = static_cast<double>(from[int64_t{t} * stride]);
+      return x * x;
+    };
+    if constexpr (Team::kHasVectors) {
+      for (int lane = 0; lane < kEnergyLanes; ++lane) sums[lane] = 0.0;
+      for (int32_t first = 0; first < steps; first += kEnergyLanes) {
+        const int count =
+            steps - first < kEnergyLanes ? steps - first : kEnergyLanes;
+        for (int lane = 0; lane < count; ++lane) {
+          sums[lane] += square(first + lane);
+        }
+      }
+    } else {
+      DATASETD_NO_UNROLL
+      for (int lane = team_.rank(); lane < kEnergyLanes; lane += team_.size()) {
+        double sum = 0.0;
+        DATASETD_NO_UNROLL
+        for (int64_t t = lane; t < steps; t += kEnergyLanes) {
+          sum += square(static_cast<int32_t>(t));
+        }
+        sums[lane] = sum;
+      }
+    }
+  }
+
+  // A waveform [.., channels]. All ranks call it.
+  DATASETD_HOST_DEVICE bool AddNoise(const Step& step,
+                                     const AddNoiseDraw& draw) const {
+    if (draw.steps == 0 || draw.noise_steps == 0) return true;
+    const auto& params = ParamsAs<AddNoiseParams>(step);
+    LoadNoise(params, draw);
+    const int32_t channels = step.out_channels;
+    const int32_t noise_channels = params.num_channels;
+    static_assert(2 * kEnergyLanes * sizeof(double) <=
+                  sizeof(state_.statistic));
+    auto* const sums = reinterpret_cast<double*>(state_.statistic);
+    double* const noise_sums = sums + kEnergyLanes;
+    DATASETD_NO_UNROLL
+    for (int32_t c = 0; c < channels; ++c) {
+      if (!team_.GoesOn()) return false;
+      float* const data = data_ + c;
+      const float* const noise = OtherImage() + (noise_channels == 1 ? 0 : c);
+      SumSquares(data, channels, draw.steps, sums);
+      SumSquares(noise, noise_channels, draw.steps, noise_sums);
+      team_.Sync();
+      DATASETD_NO_UNROLL
+      for (int half = kEnergyLanes / 2; half > 0; half /= 2) {
+        DATASETD_NO_UNROLL
+        for (int lane = team_.rank(); lane < half; lane += team_.size()) {
+          sums[lane] += sums[lane + half];
+          noise_sums[lane] += noise_sums[lane + half];
+        }
+        team_.Sync();
+      }
+      const float scale = NoiseScale(*sums, *noise_sums, draw.decibels);
+      if (scale != 0.0f) {
+        DATASETD_NO_UNROLL
+        for (int64_t t = team_.rank(); t < draw.steps; t += team_.size()) {
+          data[t * channels] += scale * noise[t * noise_channels];
+        }
+      }
+      // The next channel's sums are in the same place.
+      team_.Sync();
+    }
+    return true;
   }
 
   // Draws do not alter the op, so that the tables stay.
@@ -304,7 +419,7 @@ class SequenceExecutor {
                                  const DrawKey& key) const {
     const int32_t height = step.out_height;
     const int32_t width = step.out_width;
-    const float value = draw.params.value;
+    const float value = draw.value;
     DATASETD_NO_UNROLL
     for (int32_t c = 0; c < step.out_channels; ++c) {
       AxisMask mask = MaskOf(draw, key, c);
@@ -313,7 +428,7 @@ class SequenceExecutor {
       const int32_t first_row = kOfFrequencies ? mask.begin : 0;
       const int32_t end_row = kOfFrequencies ? mask.end : height;
       const int32_t first = kOfFrequencies ? 0 : mask.begin;
-      const int32_t end = kOfFrequencies ? width : mask.end;
+      const int32_t end = kOfFrequencies ? draw.frames : mask.end;
       DATASETD_NO_UNROLL
       for (int32_t y = first_row; y < end_row; ++y) {
         float* const row = data_ + (int64_t{c} * height + y) * width;

@@ -12,6 +12,7 @@
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/ops/policy.h"
+#include "cuda/kernels/program/crop.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
 
@@ -88,20 +89,25 @@ DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
   }
 }
 
-// For the steps of a field of numbers.
+// For the steps of a field of numbers. Ops are drawn within `length`.
 DATASETD_HOST_DEVICE inline void DrawSequenceStep(const Step& step,
+                                                  RowLength length,
                                                   uint64_t seed, uint64_t epoch,
                                                   int64_t sample,
                                                   StepDraw* drawn) {
   const DrawKey key = {seed, epoch, sample, step.op_index};
   if (!BeginDraw(step, key, drawn)) return;
+  const bool is_mask = step.kind == StepKind::kTimeMasking ||
+                       step.kind == StepKind::kFrequencyMasking;
+  int width = is_mask ? length.frames : length.steps;
+  if (width < 0) width = step.in_width;
   switch (step.kind) {
-#define DATASETD_ROW(Name)                                               \
-  case StepKind::k##Name:                                                \
-    SetDraw<Name##Draw>(                                                 \
-        ParamsAs<Name##Params>(step), drawn, [&](const auto& params) {   \
-          return Draw##Name(params, key, step.in_height, step.in_width); \
-        });                                                              \
+#define DATASETD_ROW(Name)                                             \
+  case StepKind::k##Name:                                              \
+    SetDraw<Name##Draw>(                                               \
+        ParamsAs<Name##Params>(step), drawn, [&](const auto& params) { \
+          return Draw##Name(params, key, step.in_height, width);       \
+        });                                                            \
     break;
     DATASETD_SEQUENCE_OPS(DATASETD_ROW)
 #undef DATASETD_ROW

@@ -105,6 +105,7 @@
 
 // Ops of fields that are not images (chain/sequence_executor.h).
 #define DATASETD_SEQUENCE_OPS(ROW) \
+  ROW(AddNoise)                    \
   ROW(AmplitudeToDB)               \
   ROW(FrequencyMasking)            \
   ROW(Gain)                        \

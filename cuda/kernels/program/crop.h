@@ -21,6 +21,28 @@ struct RowCrop {
   int32_t num_steps;
 };
 
+// How much of a row is its sample's: steps of a waveform, and frames of the
+// spectrogram that is made of it.
+struct RowLength {
+  int32_t steps, frames;  // negative: of a row that is no crop, all
+};
+
+// Returns the number of frames that `steps` of a waveform make: those of a
+// spectrogram of these steps alone. REQUIRES: the field has a frame_hop.
+DATASETD_HOST_DEVICE inline int32_t FramesOf(const FieldProgram& field,
+                                             int32_t steps) {
+  const int64_t room = steps + field.frame_margin;
+  if (steps == 0 || room < 0) return 0;
+  return static_cast<int32_t>(room / field.frame_hop) + 1;
+}
+
+// `num_steps`: that a row has of its sample, if it is a crop.
+DATASETD_HOST_DEVICE inline RowLength LengthOf(const FieldProgram& field,
+                                               int32_t num_steps) {
+  if (field.crop_kind == CropKind::kNone) return {-1, -1};
+  return {num_steps, field.frame_hop > 0 ? FramesOf(field, num_steps) : 0};
+}
+
 // Returns the first of the `length` steps that a row has of a sample of
 // `num_steps`; `draw_index` as of DrawIndex.
 DATASETD_HOST_DEVICE inline int32_t FirstCropStep(const FieldProgram& field,
@@ -66,11 +88,19 @@ DATASETD_HOST_DEVICE inline RowCrop CropRow(const AugmentProgram& program,
   return crop;
 }
 
+// Returns what a field that has_length has of a row.
+DATASETD_HOST_DEVICE inline int64_t DeliveredLength(const FieldProgram& field,
+                                                    const RowCrop& crop) {
+  return field.frame_hop > 0 ? FramesOf(field, crop.num_steps) : crop.num_steps;
+}
+
 // Returns the output bits of element `index` of a row.
 DATASETD_HOST_DEVICE inline uint64_t CropElementBits(const FieldProgram& field,
                                                      const RowCrop& crop,
                                                      int32_t index) {
-  if (field.has_length) return static_cast<uint64_t>(crop.num_steps);
+  if (field.has_length) {
+    return static_cast<uint64_t>(DeliveredLength(field, crop));
+  }
   if (index >= crop.num_steps * field.step_elements) return field.fill;
   return CastElementBits(crop.data, field.in_dtype, field.out_dtype, index);
 }

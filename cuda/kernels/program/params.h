@@ -298,11 +298,15 @@ struct FieldProgram : MoveProgram {
   int32_t entry_elements;
   // A row is crop_length steps of its sample, of step_elements elements each,
   // and after those the bits `fill`; or if has_length, the number of the
-  // sample's steps among them, as int64. All samples have sample_steps steps;
-  // 0: as many as `ragged` says.
+  // sample's steps among them, or of the frames that these make, as int64. All
+  // samples have sample_steps steps; 0: as many as `ragged` says.
   CropKind crop_kind;
   bool has_length;
   uint32_t crop_op_index;  // Philox counter word
+  // If the steps make a spectrogram: `steps` of the waveform make the frames
+  // that FramesOf says (crop.h). A hop of 0: they do not.
+  int32_t frame_hop;
+  int64_t frame_margin;
   int32_t crop_length;
   int32_t step_elements;
   int32_t sample_steps;

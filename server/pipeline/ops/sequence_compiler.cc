@@ -72,9 +72,11 @@ float LargestInteger(Dtype dtype) {
 
 SequenceCompiler::SequenceCompiler(const FieldSpec& field,
                                    const TransformLimits& limits,
+                                   const NoiseFinder& noise,
                                    FieldProgram* program)
     : field_(field),
       limits_(limits),
+      find_noise_(noise),
       program_(*program),
       width_(program->in_width),
       dtype_(field.dtype),
@@ -118,6 +120,8 @@ absl::Status SequenceCompiler::AddSequenceOp(const v1::Transform& op) {
                     op.polarity_inversion().p(), elements());
     case v1::Transform::kShift:
       return AddShift(op.shift());
+    case v1::Transform::kAddNoise:
+      return AddAddNoise(op.add_noise());
     case v1::Transform::kMelSpectrogram:
       return AddMel(op.mel_spectrogram());
     case v1::Transform::kAmplitudeToDb: {
@@ -132,15 +136,15 @@ absl::Status SequenceCompiler::AddSequenceOp(const v1::Transform& op) {
     case v1::Transform::kTimeMasking: {
       DATASETD_RETURN_IF_ERROR(NeedSpectrogram());
       const v1::TimeMasking& mask = op.time_masking();
-      return AddMask<TimeMaskingParams>(
-          StepKind::kTimeMasking, mask.time_mask_param(), mask.p(), width_,
-          mask.iid_masks(), mask.mask_value());
+      return AddMask<TimeMaskingParams>(StepKind::kTimeMasking,
+                                        mask.time_mask_param(), mask.p(),
+                                        mask.iid_masks(), mask.mask_value());
     }
     case v1::Transform::kFrequencyMasking: {
       DATASETD_RETURN_IF_ERROR(NeedSpectrogram());
       const v1::FrequencyMasking& mask = op.frequency_masking();
       return AddMask<FrequencyMaskingParams>(
-          StepKind::kFrequencyMasking, mask.freq_mask_param(), 1.0, height_,
+          StepKind::kFrequencyMasking, mask.freq_mask_param(), 1.0,
           mask.iid_masks(), mask.mask_value());
     }
     default:
@@ -312,15 +316,64 @@ absl::Status SequenceCompiler::AddShift(const v1::Shift& op) {
           -width_, "..", width_, ", the waveform's length"));
     }
   }
-  const auto steps = [&](double shift) {
-    return static_cast<int32_t>(RoundHalfEven(
-        is_fraction ? shift * static_cast<double>(width_) : shift));
-  };
-  const ShiftParams params = {steps(op.min_shift()), steps(op.max_shift()),
+  const ShiftParams params = {op.min_shift(), op.max_shift(), is_fraction,
                               op.rollover()};
   scratch_.image_elements[1] = std::max(scratch_.image_elements[1], elements());
   return Append(StepKind::kShift, params, op.p(),
                 SaturatingMultiply(elements(), 4));
+}
+
+absl::Status SequenceCompiler::AddAddNoise(const v1::AddNoise& op) {
+  DATASETD_RETURN_IF_ERROR(NeedWaveform());
+  if (!find_noise_) {
+    return Invalid("it is for loaders, whose datasets of noise are resident");
+  }
+  DATASETD_ASSIGN_OR_RETURN(const NoiseField noise,
+                            find_noise_(op, field_.name));
+  const FieldSpec& spec = noise.spec;
+  const std::string what =
+      absl::StrCat("field '", spec.name, "' of the noise '", op.noise(), "'");
+  const size_t rank = spec.shape.size();
+  const int64_t noise_channels = rank == 2 ? spec.shape[1] : 1;
+  if (spec.is_image || rank < 1 || rank > 2) {
+    return Invalid(absl::StrCat(
+        what, " has ", spec.is_image ? "images" : "samples of the shape ",
+        spec.is_image ? ""
+                      : absl::StrCat("[", absl::StrJoin(spec.shape, ", "), "]"),
+        ", and noise is recordings, [T] or [T, C]: push it as such"));
+  }
+  const bool is_signed_integer =
+      spec.dtype == Dtype::kInt8 || spec.dtype == Dtype::kInt16 ||
+      spec.dtype == Dtype::kInt32 || spec.dtype == Dtype::kInt64;
+  if (!is_signed_integer && !IsFloatingPoint(spec.dtype)) {
+    return Invalid(absl::StrCat(what, " is ", DtypeName(spec.dtype),
+                                ", which has no negative numbers: push it as "
+                                "int16 or float32, around 0"));
+  }
+  if (noise_channels != 1 && noise_channels != channels_) {
+    return Invalid(absl::StrCat(what, " has ", noise_channels,
+                                " channels, and the waveform has ", channels_,
+                                ": push it with one, or with ", channels_));
+  }
+  if (noise.num_samples > int64_t{0xFFFFFFFF}) {
+    return Invalid(absl::StrCat(what, " has ", noise.num_samples,
+                                " samples; at most 2^32 - 1 can be drawn"));
+  }
+  AddNoiseParams params = {};
+  params.low = static_cast<float>(op.snr().min());
+  params.high = static_cast<float>(op.snr().max());
+  params.source = noise.source;
+  params.ragged = noise.ragged;
+  params.num_samples = Narrow<uint32_t>(noise.num_samples);
+  params.num_channels = Narrow<int32_t>(noise_channels);
+  params.dtype = spec.dtype;
+  if (!spec.is_packed()) {
+    params.sample_steps = Narrow<int32_t>(spec.shape[0]);
+    params.sample_stride_bytes = spec.sample_bytes();
+  }
+  scratch_.image_elements[1] = std::max(scratch_.image_elements[1], elements());
+  return Append(StepKind::kAddNoise, params, op.p(),
+                SaturatingMultiply(elements(), 12));
 }
 
 absl::Status SequenceCompiler::AddMel(const v1::MelSpectrogram& op) {
@@ -379,6 +432,8 @@ absl::Status SequenceCompiler::AddMel(const v1::MelSpectrogram& op) {
                                 " of them: use a smaller n_fft"));
   }
   const int64_t frames = 1 + (whole - mel.n_fft) / mel.hop_length;
+  program_.frame_hop = mel.hop_length;
+  program_.frame_margin = whole - width_ - mel.n_fft;
   if (SaturatingProduct(channels_, mel.n_mels, frames) > kMaxElements) {
     return Invalid(absl::StrCat("it makes [", channels_, ", ", mel.n_mels, ", ",
                                 frames, "], more than ", kMaxElements,
@@ -398,19 +453,15 @@ absl::Status SequenceCompiler::AddMel(const v1::MelSpectrogram& op) {
 
 template <typename Params>
 absl::Status SequenceCompiler::AddMask(StepKind kind, int64_t param, double p,
-                                       int64_t size, bool is_iid,
-                                       double value) {
+                                       bool is_iid, double value) {
   if (is_iid && channels_ > kMaxMaskedChannels) {
     return Invalid(absl::StrCat("iid_masks is for up to ", kMaxMaskedChannels,
                                 " channels, and the spectrogram has ",
                                 channels_, ": set it to False"));
   }
-  // torchaudio: int(size * p).
-  const auto longest = std::min<int64_t>(
-      param,
-      p >= 1.0 ? param : static_cast<int64_t>(static_cast<double>(size) * p));
   Params params = {};
-  params.longest = static_cast<float>(longest);
+  params.longest = Narrow<int32_t>(param);
+  params.share = p;
   params.value = static_cast<float>(value);
   params.is_iid = is_iid;
   return Append(kind, params, 1.0, elements());

@@ -17,6 +17,7 @@
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/field_spec.h"
 #include "server/pipeline/ops/image_compiler.h"
+#include "server/pipeline/ops/noise_field.h"
 #include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 
@@ -27,9 +28,10 @@ float LargestInteger(Dtype dtype);
 
 class SequenceCompiler {
  public:
-  // `program` is the field's program without ops; it must outlive this object.
+  // `program` is the field's program without ops; it must outlive this object,
+  // as must `noise`.
   SequenceCompiler(const FieldSpec& field, const TransformLimits& limits,
-                   FieldProgram* program);
+                   const NoiseFinder& noise, FieldProgram* program);
   SequenceCompiler(const SequenceCompiler&) = delete;
   SequenceCompiler& operator=(const SequenceCompiler&) = delete;
 
@@ -65,11 +67,11 @@ class SequenceCompiler {
   absl::Status AddVol(const v1::Vol& op);
   absl::Status AddGain(const v1::Gain& op);
   absl::Status AddShift(const v1::Shift& op);
+  absl::Status AddAddNoise(const v1::AddNoise& op);
   absl::Status AddMel(const v1::MelSpectrogram& op);
-  // `size`: of the masked axis.
   template <typename Params>
-  absl::Status AddMask(StepKind kind, int64_t param, double p, int64_t size,
-                       bool is_iid, double value);
+  absl::Status AddMask(StepKind kind, int64_t param, double p, bool is_iid,
+                       double value);
 
   absl::Status NeedFloat() const;
   // Takes the field for a waveform, or a spectrogram; an error if it is not.
@@ -86,6 +88,7 @@ class SequenceCompiler {
 
   const FieldSpec& field_;
   const TransformLimits limits_;
+  const NoiseFinder& find_noise_;
   FieldProgram& program_;
   Form form_ = Form::kAny;
   int64_t channels_ = 1;

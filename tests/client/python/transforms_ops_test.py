@@ -234,6 +234,17 @@ MESSAGES = [
         T.Normalize((0.5, 0.25), (1, 2)),
         {"normalize": {"mean": [0.5, 0.25], "std": [1.0, 2.0]}},
     ),
+    (
+        T.AddNoise("street", 3, 0.5, "sound"),
+        {
+            "add_noise": {
+                "noise": "street",
+                "snr": {"min": 3.0, "max": 3.0},
+                "p": 0.5,
+                "field": "sound",
+            }
+        },
+    ),
 ]
 
 

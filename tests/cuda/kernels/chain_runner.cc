@@ -10,6 +10,7 @@
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/host/chain_host.h"
 #include "cuda/kernels/host/host_targets.h"
+#include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/augment.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/block_runs.h"
@@ -36,6 +37,7 @@ ChainRunner::ChainRunner(const FieldProgram& field, std::vector<uint8_t> image,
   program_.fields[0] = field;
   program_.fields[0].source = image_.data();
   program_.fields[0].sample_stride_bytes = 0;
+  UseOwnNoise();
 }
 
 ChainRunner::ChainRunner(const FieldProgram& field, std::vector<uint8_t> packed,
@@ -43,6 +45,18 @@ ChainRunner::ChainRunner(const FieldProgram& field, std::vector<uint8_t> packed,
     : ChainRunner(field, std::move(packed), seed) {
   ragged_ = std::move(ragged);
   program_.fields[0].ragged = ragged_.data();
+  UseOwnNoise();
+}
+
+void ChainRunner::UseOwnNoise() {
+  FieldProgram& field = program_.fields[0];
+  for (int s = 0; s < field.num_steps; ++s) {
+    if (field.steps[s].kind != StepKind::kAddNoise) continue;
+    auto noise = ParamsAs<AddNoiseParams>(field.steps[s]);
+    noise.source = image_.data();
+    noise.ragged = noise.sample_steps > 0 ? nullptr : ragged_.data();
+    SetParams(noise, &field.steps[s]);
+  }
 }
 
 template <typename Run>

@@ -22,7 +22,8 @@ struct ChainResult {
 
 class ChainRunner {
  public:
-  // `image` is [H, W, C] of field.in_dtype.
+  // `image` is [H, W, C] of field.in_dtype. AddNoise takes its noise from the
+  // same bytes.
   ChainRunner(const FieldProgram& field, std::vector<uint8_t> image,
               uint64_t seed = 5);
   // For a ragged field: sample i is at ragged[i] in `packed`.
@@ -48,6 +49,8 @@ class ChainRunner {
   const AugmentProgram& program() const { return program_; }
 
  private:
+  void UseOwnNoise();
+
   template <typename Run>
   ChainResult With(uint64_t epoch, const std::vector<int64_t>& samples,
                    const Run& run, int num_teams = 1) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "cuda/kernels/math/random.h"
 #include "cuda/kernels/math/rounding.h"
 #include "gtest/gtest.h"
 #include "server/pipeline/pipeline.h"
@@ -29,6 +30,10 @@ struct SequenceCase {
   Dtype dtype;
   std::vector<int64_t> shape;
   Transforms ops;
+  // Of noise, which are the bytes of the sample.
+  Dtype noise_dtype = Dtype::kFloat32;
+  std::vector<int64_t> noise_shape;
+  int64_t num_noises = 0;
 };
 
 v1::Transform ToFloat() {
@@ -66,6 +71,28 @@ std::vector<SequenceCase> Cases() {
        {Op("mel_spectrogram { n_fft: 32 n_mels: 3 power: 0.7 center: false "
            "win_length: 20 }")}},
       {"scaled", Dtype::kUint32, {77}, {ToFloat()}},
+      {"short_noise",
+       Dtype::kFloat32,
+       {700, 2},
+       {Op("add_noise { snr { min: -5 max: 5 } }"), Op("gain { p: 1 }"),
+        Op("add_noise { p: 0.5 }")},
+       Dtype::kInt16,
+       {93},
+       20},
+      {"long_noise",
+       Dtype::kInt16,
+       {1001},
+       {ToFloat(), Op("add_noise {}")},
+       Dtype::kInt8,
+       {1500, 1},
+       1},
+      {"noise_of_all_channels",
+       Dtype::kFloat32,
+       {300, 3},
+       {Op("add_noise {}"), Op("mel_spectrogram { n_fft: 64 n_mels: 4 }")},
+       Dtype::kFloat16,
+       {300, 3},
+       2},
       {"halves",
        Dtype::kFloat16,
        {5, 40},
@@ -96,8 +123,14 @@ class SequenceChainTest : public ::testing::TestWithParam<SequenceCase> {
         .name = "audio", .dtype = GetParam().dtype, .shape = GetParam().shape};
   }
   FieldProgram Compile() const {
-    const auto program =
-        CompileField(field(), 0, GetParam().ops, Layout::kNchw);
+    const auto program = CompileField(
+        field(), 0, GetParam().ops, Layout::kNchw, {}, {}, 0,
+        [&](const v1::AddNoise&, const std::string&) {
+          return NoiseField{.spec = {.name = "noise",
+                                     .dtype = GetParam().noise_dtype,
+                                     .shape = GetParam().noise_shape},
+                            .num_samples = GetParam().num_noises};
+        });
     EXPECT_THAT(program.status(), IsOk());
     return program.ok() ? *program : FieldProgram{};
   }
@@ -124,6 +157,75 @@ TEST_P(SequenceChainTest, ABatchHasTheBitsOfItsSamples) {
 
 INSTANTIATE_TEST_SUITE_P(All, SequenceChainTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
+
+// Packed samples of crops, which are the noise, too.
+class CropChainTest : public ::testing::Test {
+ protected:
+  static constexpr int32_t kLength = 60;
+  const std::vector<int32_t> sizes_ = {0, 1, 37, 60, 200};
+
+  FieldProgram Compile(const Transforms& ops) const {
+    const FieldSpec crop = {
+        .name = "audio", .dtype = Dtype::kFloat32, .shape = {kLength, 2}};
+    const auto program = CompileField(
+        crop, 0, ops, Layout::kNchw, {}, {}, 0,
+        [&](const v1::AddNoise&, const std::string&) {
+          return NoiseField{.spec = {.name = "noise",
+                                     .dtype = Dtype::kFloat32,
+                                     .shape = {kAnyExtent, 2}},
+                            .num_samples = static_cast<int64_t>(sizes_.size())};
+        });
+    EXPECT_THAT(program.status(), IsOk());
+    FieldProgram field = *program;
+    field.crop_kind = CropKind::kRandom;
+    field.crop_op_index = kCropOpIndex;
+    field.crop_length = kLength;
+    field.step_elements = 2;
+    field.fill = FloatBits(0.75f);
+    return field;
+  }
+  ChainRunner Runner(const FieldProgram& field) const {
+    std::vector<RaggedSample> ragged;
+    int64_t bytes = 0;
+    for (const int32_t size : sizes_) {
+      ragged.push_back({bytes, size, 1});
+      bytes += (8 * size + kRaggedAlignmentBytes - 1) / kRaggedAlignmentBytes *
+               kRaggedAlignmentBytes;
+    }
+    const FieldSpec all = {.dtype = Dtype::kFloat32, .shape = {bytes / 4}};
+    return ChainRunner(field, Bytes(all, true), ragged);
+  }
+};
+
+TEST_F(CropChainTest, AllWaysHaveTheSameBits) {
+  for (const Transforms& ops :
+       {Transforms{Op("add_noise {}"), Op("shift { p: 1 }"),
+                   Op("shift { min_shift: -60 max_shift: 60 shift_unit: "
+                      "SHIFT_UNIT_SAMPLES p: 1 rollover: false }")},
+        Transforms{Op("add_noise { p: 0.5 }"),
+                   Op("mel_spectrogram { n_fft: 16 hop_length: 4 n_mels: 3 }"),
+                   Op("time_masking { time_mask_param: 9 p: 0.4 }"),
+                   Op("frequency_masking { freq_mask_param: 3 }")}}) {
+    const ChainRunner runner = Runner(Compile(ops));
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      for (const uint64_t epoch : {0, 1, 2}) {
+        runner.All(epoch, static_cast<int64_t>(i));
+      }
+    }
+  }
+}
+
+TEST_F(CropChainTest, TheFillStays) {
+  const FieldProgram field =
+      Compile({Op("add_noise {}"), Op("shift { p: 1 }")});
+  const ChainRunner runner = Runner(field);
+  for (size_t i = 0; i < sizes_.size(); ++i) {
+    const auto values = runner.Host(3, static_cast<int64_t>(i)).Floats(field);
+    for (int32_t at = 2 * sizes_[i]; at < 2 * kLength; ++at) {
+      EXPECT_EQ(values[static_cast<size_t>(at)], 0.75f) << sizes_[i];
+    }
+  }
+}
 
 // A sample with a NaN has no largest value, as in torch.
 TEST(SequenceChainTest, DecibelsOfANanAreNanWithTopDb) {

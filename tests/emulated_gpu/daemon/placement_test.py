@@ -667,5 +667,50 @@ def test_crops_are_the_same_bits_wherever_sequences_lie():
             assert len(rows[0][0][0]) == len(data)
 
 
+def test_noise_adds_the_same_bits_wherever_the_signals_lie():
+    """It has to be whole in the memory of the feed's device."""
+    generator = np.random.default_rng(8)
+    signals = [{"audio": generator.standard_normal(n).astype("f4")}
+               for n in generator.integers(0, 900, 50)]
+    noise = [{"audio": generator.integers(-99, 99, n, np.int16)}
+             for n in (7, 400, 5000)]
+    rest = [T.Shift(), T.MelSpectrogram(n_fft=64, n_mels=5), T.TimeMasking(9)]
+    options = {"windows": datasetd.crops(600, "random"), "shuffle": True}
+    with _open(2, devices=["cuda:0", "cuda:1", "cpu"]) as (_, client):
+        def push(name, data, device, **options):
+            return client.push_dataset(
+                name, data, device=device, ragged=True, **options)
+
+        def refused(dataset, name, words):
+            ops = {"audio": [T.AddNoise(name)]}
+            with pytest.raises(datasetd.errors.InvalidArgument, match=words):
+                datasetd.DataLoader(
+                    dataset, 4, framework="dlpack", transforms=ops, **options)
+
+        push("street", noise, "each")
+        push("street-cpu", noise, "cpu")
+        push("far", noise, "cuda:1")
+        push("pinned", noise, "cuda:0", residency="pinned")
+        push("shards", noise, "shard:cuda:0,cuda:1")
+        datasets = [
+            push("s-host", signals, "cpu"), push("s-gpu", signals, "cuda:0"),
+            push("s-other", signals, "cuda:1"),
+            push("s-pinned", signals, "cuda:0", residency="pinned"),
+            push("s-shards", signals, "shard:cuda:0,cuda:1"),
+        ]
+        rows = [
+            _fields(dataset, 2, **options, transforms={"audio": [
+                T.AddNoise(name), *rest]})
+            for dataset, name in zip(datasets, ["street-cpu", *["street"] * 4])
+        ]
+        assert all(one == rows[0] for one in rows[1:])
+        refused(datasets[1], "far", "noise 'far'.*not on.*cuda:0.*on the device "
+                "of the feed, cuda:0")
+        refused(datasets[1], "pinned", "'pinned' is not whole in the memory of "
+                "cuda:0.*residency device")
+        refused(datasets[1], "shards", "'shards' is not whole in the memory")
+        refused(datasets[0], "far", "noise 'far'.*not on.*cpu")
+
+
 if __name__ == "__main__":
     harness.main(__file__)

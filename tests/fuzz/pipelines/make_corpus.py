@@ -188,6 +188,13 @@ SEQUENCES = {
         ("polarity_inversion", {"p": 0.5}),
         ("shift", {"min_shift": 0.1, "max_shift": 0.5, "shift_unit": 1,
                    "rollover": False, "p": 1}))),
+    # After an op its noise: dtype, bits, a count, steps.
+    "packed_noise": (FLOAT32_FIELD, [99, 2], op(
+        "add_noise", snr=(0, 1), p=1) + bytes([INT16, 1, 2, 0, 30, 200])),
+    "stereo_noise": (FLOAT32_FIELD, [40, 2], op(
+        "add_noise", p=0.5) + bytes([FLOAT32_FIELD, 4 | 32, 1, 39])),
+    "wrong_noise": (FLOAT32_FIELD, [40, 2], op("add_noise") +
+                    bytes([FLOAT32_FIELD, 8 | 32, 1, 39])),
     "spectrogram": (INT16, [99, 2], TO_FLOAT + ops(
         ("mel_spectrogram", {"n_fft": 30, "hop_length": 7, "n_mels": 5,
                              "power": 1, "normalized": True, "center": True,

@@ -184,8 +184,26 @@ void RunFeed(const FieldProgram& field, std::vector<int64_t> indices) {
 // Compiles and runs the pipeline on a field whose samples are of `sizes`.
 void HandleFeed(const Pipeline& pipeline) {
   FieldSpec field = pipeline.field;
-  const auto compiled =
-      CompileField(field, 0, pipeline.ops, pipeline.layout, pipeline.sizes);
+  // Of noise that no op has there are no samples.
+  const Noise& noise = pipeline.noise;
+  RaggedIndex noise_index(PixelBytes(noise.spec));
+  for (const ImageSize& size : noise.sizes) noise_index.Add(size);
+  const int64_t noise_bytes =
+      noise.spec.is_packed() ? noise_index.size_bytes()
+                             : noise.spec.sample_bytes() *
+                                   static_cast<int64_t>(noise.sizes.size());
+  Memory noise_memory(noise_bytes, 0);
+  Fill(noise_memory.data(), noise_bytes);
+  const auto compiled = CompileField(
+      field, 0, pipeline.ops, pipeline.layout, pipeline.sizes, {}, 0,
+      [&](const v1::AddNoise&, const std::string&) {
+        return NoiseField{.spec = noise.spec,
+                          .num_samples = noise_index.num_samples(),
+                          .source = noise_memory.data(),
+                          .ragged = noise.spec.is_packed()
+                                        ? noise_index.samples().data()
+                                        : nullptr};
+      });
   if (!compiled.ok()) {
     Check(absl::IsInvalidArgument(compiled.status()), "another error");
     return;

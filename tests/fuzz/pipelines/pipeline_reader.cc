@@ -128,12 +128,40 @@ class Reader {
     return number;
   }
 
+  // Sets `noise`.
+  void ReadNoise() {
+    noise = {};
+    noise.spec.name = "noise";
+    noise.spec.dtype =
+        static_cast<Dtype>(1 + Byte() % static_cast<uint8_t>(kLastDtype));
+    const uint8_t bits = Byte();
+    const bool is_packed = (bits & 1) != 0;
+    noise.spec.is_image = !is_packed && (bits & 2) != 0;
+    const int64_t channels = 1 + (bits >> 2 & 3);
+    const int count = 1 + Byte() % 4;
+    for (int i = 0; i < count; ++i) {
+      // Those that are not packed are as long as the first one.
+      const int64_t steps = is_packed ? Byte()
+                            : i == 0  ? 1 + Byte()
+                                      : noise.sizes[0].height;
+      noise.sizes.push_back({steps, 1});
+    }
+    noise.spec.shape = {is_packed ? kAnyExtent : noise.sizes[0].height,
+                        channels, 1};
+    // Of packed fields 1 or 2.
+    const int dimensions = bits >> 4 & 3;
+    noise.spec.shape.resize(
+        static_cast<size_t>(is_packed ? 1 + dimensions % 2 : dimensions));
+  }
+
   double Real() {
     const uint8_t byte = Byte();
     if (byte < 128) return byte / 64.0;
     if (byte < 224) return kExtremeReals[byte % std::size(kExtremeReals)];
     return static_cast<double>(Number()) / (1 + Byte());
   }
+
+  Noise noise;
 
  private:
   absl::Span<const uint8_t> bytes_;
@@ -209,7 +237,7 @@ void ReadFields(Reader& in, int depth, Message& to) {
         reflection.SetEnumValue(&to, &field, ReadEnum(in, *field.enum_type()));
         break;
       case FieldDescriptor::CPPTYPE_STRING:
-        break;  // names of fields of labels
+        break;  // names of datasets and their fields
       case FieldDescriptor::CPPTYPE_MESSAGE:
         if (field.message_type() == v1::Range::descriptor()) {
           ReadRange(in, static_cast<v1::Range&>(
@@ -231,6 +259,7 @@ v1::Transform ReadOp(Reader& in, int depth) {
   ReadFields(in, depth,
              *transform.GetReflection()->MutableMessage(
                  &transform, ops.field(in.Byte() % ops.field_count())));
+  if (transform.has_add_noise()) in.ReadNoise();
   FillDefaults(&transform);
   return transform;
 }
@@ -290,6 +319,7 @@ Pipeline ReadPipeline(absl::Span<const uint8_t> bytes) {
   while (!in.is_empty() && pipeline.ops.size() < kMaxOps) {
     pipeline.ops.push_back(ReadOp(in, 0));
   }
+  pipeline.noise = in.noise;
   if ((bits & 0x80) != 0) {
     // As when fields share what the ops draw.
     for (v1::Transform& op : pipeline.ops) op.set_draw_id(1);

@@ -13,6 +13,12 @@
 
 namespace datasetd {
 
+// The field that AddNoise takes noise from.
+struct Noise {
+  FieldSpec spec;
+  std::vector<ImageSize> sizes;  // of its samples
+};
+
 struct Pipeline {
   bool is_load = false;  // else a feed
   // The image is larger than there is memory to write; it reads as zeros.
@@ -22,6 +28,7 @@ struct Pipeline {
   Layout layout = Layout::kNchw;
   int64_t batch_size = 0;  // any number
   Transforms ops;
+  Noise noise;  // of the last AddNoise
 };
 
 // In this order:
@@ -33,7 +40,9 @@ struct Pipeline {
 //            wide; ragged: a count, 2 bytes each; numbers: their dtype, a
 //            count, 1 byte each
 //   ops      a byte says which of Transform.op, then its parameters, in the
-//            order of transform.proto; a bit before each that may be unset
+//            order of transform.proto; a bit before each that may be unset;
+//            behind AddNoise its noise: dtype, bits: packed, image; channels
+//            (2), dimensions (2), and a count, 1 byte of steps each
 // A number's first byte is below 80 for less than 8, below 160 for less than
 // 80, names an extreme number, which a second byte changes a little, or stands
 // before 4 bytes of any.

@@ -424,6 +424,23 @@ void CheckShift() {
   EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
 }
 
+// The ratio, the recording and its first step, independent of each other.
+void CheckAddNoise() {
+  const ExplainedFeed feed(kSide, 1,
+                           {Op("add_noise { snr { min: -5 max: 15 } }")});
+  const std::vector<double> ratios = feed.Collect(0, "snr");
+  const std::vector<double> noises = feed.Collect(0, "noise");
+  const std::vector<double> starts = feed.Collect(0, "start");
+  ExpectUniform(ratios, -5, 15);
+  ExpectUniform(starts, 0, kSide);
+  std::vector<int64_t> counts(kNumNoises);
+  for (const double noise : noises) ++counts.at(static_cast<size_t>(noise));
+  EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
+  EXPECT_LT(std::fabs(IndependenceZ(ratios, noises)), kMaxZ);
+  EXPECT_LT(std::fabs(IndependenceZ(noises, starts)), kMaxZ);
+  EXPECT_LT(std::fabs(IndependenceZ(ratios, starts)), kMaxZ);
+}
+
 // Length, and begin among what remains.
 void CheckMask(const v1::Transform& op) {
   const ExplainedFeed feed(kSide, kSide, {op});
@@ -528,6 +545,7 @@ class DistributionOf : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(DistributionOf, IsAsStated) {
   static const std::map<std::string, void (*)()> kChecks = {
+      {"AddNoise", CheckAddNoise},
       {"AlternatingFlip", CheckAlternatingFlip},
       {"AutoAugment", CheckAutoAugment},
       {"ColorJitter", CheckColorJitter},

@@ -52,7 +52,8 @@ std::map<std::string, Continuous> ContinuousOps() {
 
 // The same of ops on sequences.
 std::map<std::string, Continuous> ContinuousSequenceOps() {
-  return {{"Gain", {Op("gain { p: 1 }"), "gain_in_db"}},
+  return {{"AddNoise", {Op("add_noise {}"), "snr"}},
+          {"Gain", {Op("gain { p: 1 }"), "gain_in_db"}},
           {"Shift", {Op("shift { p: 1 }"), "shift"}},
           {"TimeMasking",
            {Op("time_masking { time_mask_param: 100 }"), "mask_start"}},

@@ -26,6 +26,8 @@ inline const int64_t kNumSamples =
     std::getenv("DATASETD_TEST_FULL") != nullptr ? 100000 : 20000;
 // So large that rounding to pixels does not show.
 inline constexpr int64_t kSide = 10000;
+// Recordings for AddNoise, of which kSide steps may begin at kSide places.
+inline constexpr int64_t kNumNoises = 40;
 
 // A feed of one image; of a float32 [height, width] if the first op is for
 // sequences.
@@ -45,7 +47,14 @@ class ExplainedFeed {
     // Nothing of it runs.
     constexpr TransformLimits kLimits = {.max_scratch_bytes = INT64_MAX,
                                          .max_operations = INT64_MAX};
-    auto compiled = CompileField(field, 0, ops, Layout::kNchw, {}, kLimits);
+    auto compiled =
+        CompileField(field, 0, ops, Layout::kNchw, {}, kLimits, 0,
+                     [](const v1::AddNoise&, const std::string&) {
+                       return NoiseField{.spec = {.name = "noise",
+                                                  .dtype = Dtype::kFloat32,
+                                                  .shape = {2 * kSide - 1}},
+                                         .num_samples = kNumNoises};
+                     });
     EXPECT_THAT(compiled.status(), testing::IsOk());
     program_->seed = 20;
     program_->num_fields = 1;

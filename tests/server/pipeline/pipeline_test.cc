@@ -742,9 +742,52 @@ TEST(PipelineTest, BadOpsOnSequencesAreNamed) {
   refused({400},
           {Op("random_apply { transforms { mel_spectrogram { n_mels: 9 } } }")},
           {"transforms[0] MelSpectrogram", "out of the RandomApply"});
+  refused({400}, {Op("add_noise { noise: 'street' }")}, {"for loaders"});
   // And ops on sequences on images.
   ExpectInvalid(Image(8, 8, 3), {ToFloat(), vol}, 1,
                 {"the field is an image", "op on images"});
+}
+
+TEST(PipelineTest, BadNoiseIsNamed) {
+  const auto compile = [](Dtype dtype, std::vector<int64_t> shape,
+                          int64_t num_samples = 5, bool is_image = false) {
+    return CompileField(Other(Dtype::kFloat32, {400, 2}), 0,
+                        {{Op("add_noise { noise: 'street' }")}}, Layout::kNchw,
+                        {}, {}, 0,
+                        [&](const v1::AddNoise&, const std::string& field) {
+                          EXPECT_EQ(field, "label");
+                          return NoiseField{.spec = {.name = "sound",
+                                                     .dtype = dtype,
+                                                     .shape = shape,
+                                                     .is_image = is_image},
+                                            .num_samples = num_samples};
+                        })
+        .status();
+  };
+  for (const Dtype dtype :
+       {Dtype::kInt8, Dtype::kInt16, Dtype::kInt32, Dtype::kInt64,
+        Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32, Dtype::kFloat64}) {
+    EXPECT_THAT(compile(dtype, {9, 2}), IsOk());
+  }
+  const auto refuses = [](const std::string& words) {
+    return StatusIs(absl::StatusCode::kInvalidArgument,
+                    HasSubstr("transforms[0] AddNoise: field 'sound' of the "
+                              "noise 'street' " +
+                              words));
+  };
+  for (const Dtype dtype : {Dtype::kUint8, Dtype::kUint16, Dtype::kUint32}) {
+    EXPECT_THAT(compile(dtype, {9}), refuses("is uint"));
+  }
+  EXPECT_THAT(compile(Dtype::kInt16, {9, 1}), IsOk());
+  EXPECT_THAT(compile(Dtype::kInt16, {kAnyExtent, 2}), IsOk());
+  EXPECT_THAT(compile(Dtype::kInt16, {9, 3}), refuses("has 3 channels"));
+  EXPECT_THAT(compile(Dtype::kInt16, {}), refuses("has samples of the shape"));
+  EXPECT_THAT(compile(Dtype::kInt16, {9, 2, 2}), refuses("has samples of"));
+  EXPECT_THAT(compile(Dtype::kFloat32, {9, 2, 1}, 5, true),
+              refuses("has images"));
+  EXPECT_THAT(compile(Dtype::kInt16, {9}, int64_t{1} << 32),
+              refuses("has 4294967296 samples"));
+  EXPECT_THAT(compile(Dtype::kInt16, {9}, (int64_t{1} << 32) - 1), IsOk());
 }
 
 TEST(PipelineTest, OtherFieldsOutOfRange) {

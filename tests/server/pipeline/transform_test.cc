@@ -195,7 +195,8 @@ TEST(TransformTest, RandomOpsAreThoseThatTorchvisionCallsSo) {
     const std::string& name = op.message_type()->name();
     const bool is_random =
         OptionsOf(Op(absl::StrCat(op.name(), " {}"))).is_random();
-    const std::set<std::string> others = {"AlternatingFlip",
+    const std::set<std::string> others = {"AddNoise",
+                                          "AlternatingFlip",
                                           "AutoAugment",
                                           "ColorJitter",
                                           "CutMix",

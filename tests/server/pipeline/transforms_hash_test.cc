@@ -97,8 +97,10 @@ std::vector<std::string> MessageTexts(const Descriptor& type) {
   return texts;
 }
 
-// The text of an op, without parameters that have no effect by their options.
+// The text of an op, without parameters that have no effect by their options,
+// and without the name of its noise, whose content states have.
 std::string Effect(v1::Transform transform) {
+  if (transform.has_add_noise()) transform.mutable_add_noise()->clear_noise();
   const FieldDescriptor& op_field =
       *v1::Transform::descriptor()->FindFieldByNumber(transform.op_case());
   Message* const op =

@@ -38,7 +38,7 @@ class Feed:
     thread's wait.
 
     Attributes from the daemon: num_batches (per epoch; 0 with client_order),
-    num_samples, content_hash, transforms_hash, prefetch, order_capacity
+    num_samples, content_hash, noise, transforms_hash, prefetch, order_capacity
     (batches that it queues), fields; also the connection of the feed.
     """
 
@@ -83,6 +83,11 @@ class Feed:
         self.num_batches = int(info["batches_per_epoch"])
         self.num_samples = int(info["num_samples"])
         self.content_hash: str = info["content_hash"]
+        # Of datasets of noise, by name.
+        self.noise: Dict[str, str] = {
+            noise["dataset"]: noise["content_hash"]
+            for noise in info.get("noise", ())
+        }
         self.transforms_hash: str = info["transforms_hash"]
         self.prefetch = int(info["prefetch"])
         self.order_capacity = int(info["order_capacity"])

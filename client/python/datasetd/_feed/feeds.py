@@ -9,13 +9,17 @@ from typing import (
     Callable,
     Dict,
     FrozenSet,
+    List,
+    Mapping,
     NamedTuple,
     Optional,
+    Tuple,
     TypeVar,
 )
 
 from .._batches import held
 from .._connection.connection import Connection
+from .._datasets.dataset import Dataset
 from .._datasets.mixture import Whole
 from .._order.groups import ClassGroups
 from .._order.weights import Weighted
@@ -41,6 +45,12 @@ class Options(NamedTuple):
     copies_held: bool = True
     # Whether Batch.valid is a value of each batch.
     with_valid: bool = False
+    # That the ops take noise from, without `dataset`.
+    noise: Tuple[Dataset, ...] = ()
+
+    def datasets(self) -> List[Dataset]:
+        """Those of which the daemon's feed holds uses."""
+        return [*self.dataset._datasets_in_use(), *self.noise]
 
 
 class Feeds:
@@ -109,26 +119,27 @@ class Feeds:
             if isinstance(error, (*recovery.LOST, *recovery.NOT_OPENED)):
                 lost = connection
             elif not recovery.is_yet_to_come(
-                dataset, error, dataset._found()
+                self.options.datasets(), error, dataset._found()
             ):
                 raise
-            return self.recover(error, lost, dataset.content_hash, attempt)
+            return self.recover(error, lost, {}, attempt)
 
     def recover(
         self,
         cause: Error,
         lost: Optional[Connection],
-        content_hash: str,
+        hashes: Mapping[str, str],
         attempt: Callable[[], T],
     ) -> T:
-        """Waits for the dataset, then returns what `attempt` does."""
+        """Waits for the datasets, then returns what `attempt` does. `hashes`
+        are those that feeds had before, by name."""
         return recovery.recover(
-            self.options.dataset,
+            self.options.datasets(),
             self.options.reconnect_seconds,
             self.check_open,
             cause,
             lost,
-            content_hash,
+            hashes,
             attempt,
         )
 

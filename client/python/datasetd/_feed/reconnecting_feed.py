@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from .._batches.batch import Batch
 from .._connection.connection import Connection
+from .._datasets.dataset import Dataset
 from .._order.sampling import Drawn
 from .._order.weights import Weighted
 from ..errors import (
@@ -78,7 +79,7 @@ class ReconnectingFeed:
     def _open(self) -> None:
         """Opens the feed at the position and sends the pending blocks."""
         feeds, position = self._feeds, self.position
-        dataset = feeds.options.dataset
+        dataset, datasets = feeds.options.dataset, feeds.options.datasets()
         self._peeked = None
         start = {"epoch": str(position.epoch), "batch": str(position.batch)}
         try:
@@ -87,10 +88,13 @@ class ReconnectingFeed:
             )
         except (InvalidArgument, OutOfRange):
             # The options may be wrong for other samples only.
-            check_replaced(dataset)
+            check_replaced(datasets, {})
             raise
+        hashes = dict(feed.noise)
+        if isinstance(dataset, Dataset):
+            hashes[dataset.name] = feed.content_hash
         try:
-            check_replaced(dataset, feed.content_hash)
+            check_replaced(datasets, hashes)
         except FailedPrecondition:
             feed.close()
             raise
@@ -103,6 +107,8 @@ class ReconnectingFeed:
         self.num_batches = feed.num_batches
         self.num_samples = feed.num_samples
         self.content_hash = feed.content_hash
+        self.noise = feed.noise
+        self._hashes = hashes
         self.transforms_hash = feed.transforms_hash
         self.prefetch = feed.prefetch
         self.device = feed.device
@@ -236,7 +242,7 @@ class ReconnectingFeed:
             options = self._feeds.options
             if options.reconnect_seconds <= 0 or not (
                 isinstance(error, (*LOST, *NOT_OPENED))
-                or is_yet_to_come(options.dataset, error, self._connection)
+                or is_yet_to_come(options.datasets(), error, self._connection)
             ):
                 raise
             self._lost = copy.copy(error)
@@ -288,7 +294,7 @@ class ReconnectingFeed:
         if self._lost is not None:
             lost = copy.copy(self._lost)
             self._feeds.recover(
-                lost, self._connection, self.content_hash, self._open
+                lost, self._connection, self._hashes, self._open
             )
         feed = self._feed
         if feed is None:

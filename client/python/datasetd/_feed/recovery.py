@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Callable, Dict, List, Optional, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    TypeVar,
+)
 
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
-from .._datasets.mixture import Mixture, Whole
 from .._descriptions import enum_of
 from ..errors import (
     Aborted,
@@ -50,14 +58,14 @@ _NOT_QUITE_THERE = (
 )
 
 
-def described(dataset: Whole) -> Dict[str, Dict[str, Any]]:
+def described(datasets: Sequence[Dataset]) -> Dict[str, Dict[str, Any]]:
     """Returns the messages of the daemon's datasets of these names, as far as
-    they are known."""
+    they are known. All functions here take those of one session."""
     try:
-        response = dataset._session.call("ListDatasets")
+        response = datasets[0]._session.call("ListDatasets")
     except Error:
         return {}
-    names = {one.name for one in dataset._datasets_in_use()}
+    names = {dataset.name for dataset in datasets}
     return {
         message["name"]: dict(message)
         for message in response["datasets"]
@@ -66,18 +74,17 @@ def described(dataset: Whole) -> Dict[str, Dict[str, Any]]:
 
 
 def check_replaced(
-    whole: Whole, content_hash: Optional[str] = None
+    datasets: Sequence[Dataset], hashes: Mapping[str, str]
 ) -> None:
     """Raises FailedPrecondition if the daemon's datasets have other samples
     than the Datasets, whose length, classes and indices a loader uses.
-    `content_hash` is that of a feed; None: the daemon is asked."""
-    is_known = content_hash is not None and isinstance(whole, Dataset)
-    messages = {} if is_known else described(whole)
-    for dataset in whole._datasets_in_use():
+    `hashes` are by name those that a feed has; for others the daemon is
+    asked."""
+    is_known = all(dataset.name in hashes for dataset in datasets)
+    messages = {} if is_known else described(datasets)
+    for dataset in datasets:
         name, ours = dataset.name, dataset.content_hash
-        found = messages.get(name, {}).get("content_hash", "")
-        if is_known:
-            found = content_hash
+        found = hashes.get(name, messages.get(name, {}).get("content_hash"))
         # A Dataset that is described while it is loading has no hash yet.
         if ours and found and found != ours:
             raise FailedPrecondition(
@@ -88,42 +95,42 @@ def check_replaced(
 
 
 def is_yet_to_come(
-    dataset: Whole,
+    datasets: Sequence[Dataset],
     error: Error,
     connection: Optional[Connection],
 ) -> bool:
     """True if no feed can be opened because another daemon than that of
-    `connection`, which another loader has found, does not have the dataset yet;
+    `connection`, which another loader has found, does not have a dataset yet;
     from its own it was unloaded."""
-    if connection is dataset._session.connection():
+    if connection is datasets[0]._session.connection():
         return False
     if isinstance(error, FailedPrecondition):
         return any(
             message.get("state") == "DATASET_STATE_LOADING"
-            for message in described(dataset).values()
+            for message in described(datasets).values()
         )
     return isinstance(error, NotFound)
 
 
 def recover(
-    whole: Whole,
+    datasets: Sequence[Dataset],
     seconds: float,
     check_open: Callable[[], None],
     cause: Error,
     lost: Optional[Connection],
-    content_hash: str,
+    hashes: Mapping[str, str],
     reopen: Callable[[], T],
 ) -> T:
     """Implements `reconnect` of loaders: returns what `reopen` does once a
-    daemon has the dataset, or all of a mixture, within `seconds`.
+    daemon has the datasets within `seconds`.
 
     Retries until it raises no error of a starting or ending daemon. When the
     time is over, raises the last such error, from `cause`. Raises
-    FailedPrecondition if the samples do not match `content_hash`, or those of a
-    mixture's datasets theirs, and what `check_open` raises, which ends the wait
-    before its time. `lost` is the connection to the daemon that was lost.
+    FailedPrecondition if the samples do not match `hashes`, by name, or else
+    the Datasets' own, and what `check_open` raises, which ends the wait before
+    its time. `lost` is the connection to the daemon that was lost.
     """
-    session = whole._session
+    session = datasets[0]._session
     deadline = time.monotonic() + seconds
     last = cause
 
@@ -140,8 +147,8 @@ def recover(
             check_open()
             try:
                 session.reconnect(lost)
-                result = _reopen(whole, check, content_hash, reopen)
-                for dataset in whole._datasets_in_use():
+                result = _reopen(datasets, check, hashes, reopen)
+                for dataset in datasets:
                     dataset._set_found()
                 return result
             except _NOT_QUITE_THERE as error:
@@ -158,18 +165,17 @@ def recover(
 
 
 def _reopen(
-    whole: Whole,
+    datasets: Sequence[Dataset],
     check: Callable[[str], None],
-    content_hash: str,
+    hashes: Mapping[str, str],
     reopen: Callable[[], T],
 ) -> T:
     held: List[str] = []
     try:
-        for dataset in whole._datasets_in_use():
+        for dataset in datasets:
             message = _await_dataset(dataset, check)
             held.append(dataset.name)
-            if isinstance(whole, Mixture):
-                content_hash = dataset.content_hash
+            content_hash = hashes.get(dataset.name, dataset.content_hash)
             if message["content_hash"] != content_hash:
                 raise FailedPrecondition(
                     f"dataset '{dataset.name}' came back with "
@@ -180,7 +186,7 @@ def _reopen(
     finally:
         for name in held:
             with contextlib.suppress(Error):
-                whole._session.release(name)
+                datasets[0]._session.release(name)
 
 
 def _await_dataset(

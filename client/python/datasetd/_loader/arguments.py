@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, FrozenSet, Optional, Tuple, Union
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple, Union
 
 from .._arguments import checked_int, checked_seconds, device_name
 from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.mixture import Mixture, Whole, as_mixture
 from .._datasets.subset import whole_of
 from .._feed.options import chosen_fields, fields_message
+from .._order.crops import ROW_FIELD as LENGTHS_FIELD
 from .._order.crops import Crops
 from .._order.windows import GivenWindows, Windows, as_windows
-from ..errors import InvalidArgument
+from ..errors import Error, InvalidArgument
+from ..transforms._pipeline import noise_of
 
 _NOT_OF_MIXTURES = (
     "sampler",
@@ -144,6 +146,9 @@ def feed_options(
         for field in chosen:
             if field.name in more:
                 found.setdefault(field.name, {}).update(more[field.name])
+        for name in derived:
+            if name in found and found[name].get("row_field") == LENGTHS_FIELD:
+                _count_frames(found, name)
         return found
 
     if not isinstance(dataset, Mixture):
@@ -158,6 +163,47 @@ def feed_options(
     if fields is not None or views is not None or derived:
         options["field_names"] = [field.name for field in chosen]
     return options, frozenset(field.name for field in chosen if field.is_image)
+
+
+def _count_frames(fields: Dict[str, Any], name: str) -> None:
+    """Lets a field of lengths count frames, if its field's ops make some."""
+    ops = fields.get(fields[name]["source"], {}).get("transforms", ())
+    if any("mel_spectrogram" in op for op in ops):
+        fields[name].setdefault("transforms", ops)
+
+
+def noise_datasets(dataset: Whole, *pipelines: Any) -> List[Dataset]:
+    """Returns the datasets that the ops take noise from, each once; without
+    those of the loader. Waits for one that is loading and given by name."""
+    found: Dict[str, Dataset] = {}
+    own = {one.name: one for one in dataset._datasets_in_use()}
+    for given in noise_of(pipelines):
+        name = getattr(given, "name", given)
+        if isinstance(given, str):
+            if name in own or name in found:
+                continue
+            client = next(iter(own.values())).client
+            try:
+                # Held by the feed, from when it is open.
+                with client.get_dataset(name) as noise:
+                    found[name] = noise
+            except Error as error:
+                text = f"AddNoise: noise={name!r}: {error}"
+                raise type(error)(text) from None
+            continue
+        if not isinstance(given, Dataset):
+            raise InvalidArgument(
+                f"AddNoise: noise is a {type(given).__name__} of {name!r}, and "
+                "noise is a whole dataset: push it as one, with "
+                "client.push_dataset(name, data)"
+            )
+        if given._session is not dataset._session:
+            raise InvalidArgument(
+                f"AddNoise: {name!r} and {dataset.name!r} are of two Clients: "
+                "take both from one"
+            )
+        found[name] = given
+    return [noise for name, noise in found.items() if name not in own]
 
 
 def check_valid(names: Any, dataset: Whole) -> None:

@@ -39,6 +39,7 @@ from .arguments import (
     dataset_of,
     feed_options,
     loader_device,
+    noise_datasets,
     reconnect_seconds,
 )
 from .balanced import classes_of
@@ -387,6 +388,7 @@ class DataLoader(BaseLoader[ArrayT]):
             whole, name, fields, views, transforms, layout, prefetch, rows
         )
         message["device"] = loader_device(whole, device)
+        noise = noise_datasets(whole, transforms, views)
         if with_valid:
             check_valid(message.get("field_names"), whole)
         cut = None if isinstance(rows, Crops) else rows
@@ -432,6 +434,7 @@ class DataLoader(BaseLoader[ArrayT]):
             seconds,
             copies_held,
             bool(with_valid),
+            tuple(noise),
         )
         feeds = Feeds(options, timeout, order.weighted)
         super().__init__(feeds, order, generator)

@@ -304,6 +304,8 @@ class Order:
             identity["group_size"] = self.group_size
         if self.windows is not None:
             identity["windows"] = self.windows.identity()
+        if feed.noise:
+            identity["noise"] = dict(feed.noise)
         if self.partition is not None:
             identity.update(self.partition.identity())
         return identity

@@ -17,6 +17,7 @@ _OPTIONAL = (
     "classes",
     "group_size",
     "windows",
+    "noise",
 )
 # These depend on which node holds which samples.
 _OF_PARTS = ("content_hash", "subset", "weights", "partition")
@@ -70,7 +71,7 @@ def checked_position(
         if is_whole and key == "windows" and key in state and key in identity:
             continue
         theirs, ours = state.get(key), identity.get(key)
-        if theirs != ours:
+        if _differ(key, theirs, ours):
             if _is_of_another_hash(theirs, ours):
                 raise FailedPrecondition(
                     f"state_dict: {key} is {theirs}, a hash of an earlier "
@@ -107,6 +108,13 @@ def checked_position(
     return epoch, 0, first + index * batch_size * world_size
 
 
+def _differ(key: str, theirs: Any, ours: Any) -> bool:
+    """Whether they identify other samples; names of noise do not."""
+    if key == "noise" and isinstance(theirs, Mapping) and ours is not None:
+        return list(theirs.values()) != list(ours.values())
+    return bool(theirs != ours)
+
+
 def _advice(
     key: str, state: Mapping[str, Any], epoch: int, index: int
 ) -> str:
@@ -120,6 +128,7 @@ def _advice(
         "classes": "the loader has other classes of samples than",
         "group_size": "the loader has other groups than",
         "windows": "the loader has other windows than",
+        "noise": "the loader adds noise of other datasets than",
         "seed": "the loader has another seed than",
     }.get(key)
     if what is None:

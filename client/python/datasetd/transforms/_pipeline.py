@@ -8,6 +8,7 @@ from typing import (
     Callable,
     Container,
     Dict,
+    Iterator,
     List,
     Mapping,
     Sequence,
@@ -19,6 +20,7 @@ from ..errors import InvalidArgument
 from ._base import Transform
 from ._importer import advice, from_torchvision, is_for_masks
 from .groups import BatchOp, RandomApply
+from .sequences import AddNoise
 
 # A callable is a Compose or another transform of torchvision.
 _Op = Union[Transform, Callable[..., Any]]
@@ -76,6 +78,20 @@ def spread_pipelines(
             alone = is_asked or fields != (image,)
             (spread.shared if alone else spread.unshared).append(op)
     return spread
+
+
+def noise_of(value: Any) -> Iterator[Any]:
+    """Yields what the AddNoise of pipelines, or of dicts of them, take noise
+    from: Datasets or their names."""
+    if isinstance(value, AddNoise):
+        yield value.noise
+    elif isinstance(value, RandomApply):
+        yield from noise_of(value.transforms)
+    elif isinstance(value, Mapping):
+        yield from noise_of(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from noise_of(inner)
 
 
 def moves_pixels(op: Transform) -> bool:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Dict, Optional, Sequence, Union
 
 from ..errors import InvalidArgument
 from . import _checks
@@ -11,6 +11,7 @@ from ._base import GatedOp, Transform
 from ._checks import Fields
 
 __all__ = [
+    "AddNoise",
     "AmplitudeToDB",
     "FrequencyMasking",
     "Gain",
@@ -90,7 +91,8 @@ class Shift(Transform):
     of the length in either direction; a positive one moves the waveform later.
     `shift_unit` is "fraction", of the length, or "samples". With `rollover`,
     the default, what leaves at one end enters at the other; without, zeros
-    enter. `p` is 0.5 by default. As in torch-audiomentations.
+    enter. `p` is 0.5 by default. Of a crop the steps of its sequence are moved.
+    As in torch-audiomentations.
 
     Example: T.Shift(-0.1, 0.1, rollover=False, p=1)
     """
@@ -112,6 +114,47 @@ class Shift(Transform):
         self.p = p
         super().__init__(fields)
         _check_order(self, "min_shift", "max_shift")
+
+
+class AddNoise(Transform):
+    """Adds a recording of another dataset at a drawn signal-to-noise ratio.
+
+    `noise` is a Dataset, or the name of one, on the device of the loader; the
+    loader's own may be one. For each sample a recording of it, the part that is
+    used, and the ratio are drawn uniformly: `snr` is in decibels, a number or
+    (min, max), by default from 0 to 20. A recording that is shorter than the
+    waveform is repeated. With probability `p`, by default 1. `field` is the
+    field of the noise; None: that of the waveform's name, else the only one.
+
+    The noise has one channel, or as many as the waveform; the ratio is that of
+    each channel, by its energy and the noise's. A channel without energy, its
+    own or the noise's, stays as it is. As in torchaudio.
+
+    Example: T.AddNoise("noise", (5, 20))
+    """
+
+    def __init__(
+        self,
+        noise: Any,
+        snr: Union[float, Sequence[float]] = (0.0, 20.0),
+        p: float = 1.0,
+        field: Optional[str] = None,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        self.noise = getattr(noise, "name", noise)
+        if not isinstance(self.noise, str) or not self.noise:
+            raise _checks.fail(self, "noise", noise, "a Dataset, or its name")
+        ends = snr if _checks.is_sequence(snr) else (snr, snr)
+        self.snr = _checks.interval(self, "snr", ends)
+        self.p = p
+        self.field = field
+        super().__init__(fields)
+        self.noise = noise
+
+    def _parameters(self) -> Dict[str, Any]:
+        name = getattr(self.noise, "name", self.noise)
+        return {**super()._parameters(), "noise": name}
 
 
 class MelSpectrogram(Transform):
@@ -192,7 +235,8 @@ class TimeMasking(Transform):
 
     The range has fewer than `time_mask_param` frames, and at most the fraction
     `p` of all, by default 1. `iid_masks` draws one for each channel; it is
-    False by default, as mask_value is 0.
+    False by default, as mask_value is 0. Of a crop: of the frames of its
+    sequence.
 
     Example: T.TimeMasking(20, p=0.5)
     """
@@ -217,7 +261,8 @@ class FrequencyMasking(Transform):
     """Sets a drawn range of a spectrogram's frequencies to `mask_value`.
 
     The range has fewer than `freq_mask_param` of them. `iid_masks` draws one
-    for each channel; it is False by default, as mask_value is 0.
+    for each channel; it is False by default, as mask_value is 0. Of a crop only
+    the frames of its sequence are set.
 
     Example: T.FrequencyMasking(8)
     """
