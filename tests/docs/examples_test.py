@@ -48,12 +48,37 @@ crops = [T.RandomCrop(32)]
 two_views = {name: crops for name in "ab"}
 eight_views = {name: crops for name in "cdefgh"}
 """
+# Of the scripts that the lines are for.
+_NANOGPT = """
+import os
+import datasetd, numpy as np
+dataset, device, block_size, batch_size = "chars", "cpu", 64, 12
+for split, count in (("train", 5000), ("val", 500)):
+    os.makedirs(f"data/{dataset}", exist_ok=True)
+    np.arange(count, dtype=np.uint16).tofile(f"data/{dataset}/{split}.bin")
+"""
+_NANOGPT_LOOP = """
+for batches, largest in ((train_batches, 5000), (val_batches, 500)):
+    x, y = next(batches)
+    assert x.shape == (12, 64) and (x + 1 == y).all() and y.max() < largest
+"""
+_MINGPT = """
+import sys
+import datasetd, numpy as np
+text, block_size, batch_size = "abcdefghij" * 30, 16, 8
+stoi = {ch: i for i, ch in enumerate(sorted(set(text)))}
+def model(x, y):
+    assert x.shape == (8, 16) and ((x + 1) % 10 == y).all()
+    sys.exit()
+"""
 # A part of an example: (what stands before it, what stands after it).
 _AROUND = {
     "T.RandomResizedCrop(224, fields=": (_MASKS, _LOADS),
     "def order():": (_VIEWS, ""),
     "T.CutMix(alpha=1.0": (_LABELS, _LOADS),
     "images, labels = batch ": (_BATCH, ""),
+    "def batches(split):": (_NANOGPT, _NANOGPT_LOOP),
+    "logits, loss = model(x, y)": (_MINGPT, "\nraise AssertionError\n"),
 }
 # No program: `...` stands for what is the reader's.
 _NOT_WHOLE = ["@ray.remote\ndef task(...):"]

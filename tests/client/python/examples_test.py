@@ -1,4 +1,4 @@
-"""The examples run, both at once on one resident copy."""
+"""The examples run; the two on CIFAR-10 at once, on one resident copy."""
 
 import itertools
 import os
