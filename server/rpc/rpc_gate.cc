@@ -249,15 +249,15 @@ int RpcGate::NumAllowed(const RpcUser& user) const {
 }
 
 void RpcGate::Unhold(RpcUser& user) {
-  if (!user.held.empty() && NumAllowed(user) > 0) LookAgain(user);
+  if (!user.held.empty() && NumAllowed(user) > 0) EnqueueHeld(user);
 }
 
 void RpcGate::EndExemption(RpcUser& user) {
   user.exempt = RpcUser::kNobody;
-  if (!user.IsPaused(now_)) LookAgain(user);
+  if (!user.IsPaused(now_)) EnqueueHeld(user);
 }
 
-void RpcGate::LookAgain(RpcUser& user) {
+void RpcGate::EnqueueHeld(RpcUser& user) {
   std::vector<uint64_t> held;
   held.swap(user.held);
   for (const uint64_t id : held) {

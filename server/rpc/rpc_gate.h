@@ -107,10 +107,11 @@ class RpcGate {
   // The number of calls that the user may open now.
   int NumAllowed(const RpcUser& user) const;
   void Hold(uint64_t id, RpcRelay& relay, RpcUser& user);
-  // Gives held connections a turn, if new calls may be forwarded.
+  // As EnqueueHeld, if new calls may be forwarded.
   void Unhold(RpcUser& user);
   void EndExemption(RpcUser& user);
-  void LookAgain(RpcUser& user);
+  // Gives held connections a turn.
+  void EnqueueHeld(RpcUser& user);
   void CountStreams(RpcRelay& relay, RpcUser& user);
   // Forgets a connection.
   void Drop(uint64_t id);

@@ -136,7 +136,7 @@ DatasetService::DatasetService(
       pushes_(kMaxPushes, kMaxPushesPerUser, TooMany("pushes")),
       estimates_(kMaxEstimates, kMaxEstimatesPerUser, TooMany("dry runs")) {}
 
-grpc::Status DatasetService::Told(absl::Status status) const {
+grpc::Status DatasetService::ToClientStatus(absl::Status status) const {
   // UNAVAILABLE, as of a disk that fails, would say that the daemon is gone.
   if (absl::IsUnavailable(status) && !context_->is_draining()) {
     status = absl::InternalError(status.message());
@@ -147,7 +147,7 @@ grpc::Status DatasetService::Told(absl::Status status) const {
 grpc::Status DatasetService::LoadDataset(
     grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
     grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
-  return Told(Load(call, *request, writer));
+  return ToClientStatus(Load(call, *request, writer));
 }
 
 absl::Status DatasetService::Load(
@@ -206,7 +206,7 @@ grpc::Status DatasetService::PushDataset(
     grpc::ServerContext* call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader,
     v1::PushDatasetResponse* response) {
-  return Told(Push(call, reader, response));
+  return ToClientStatus(Push(call, reader, response));
 }
 
 absl::Status DatasetService::Push(
@@ -293,7 +293,7 @@ absl::StatusOr<DatasetInfo> DatasetService::PushSamples(
 grpc::Status DatasetService::EstimateLoad(
     grpc::ServerContext* call, const v1::EstimateLoadRequest* request,
     grpc::ServerWriter<v1::EstimateLoadResponse>* writer) {
-  return Told(Estimate(call, *request, writer));
+  return ToClientStatus(Estimate(call, *request, writer));
 }
 
 absl::Status DatasetService::Estimate(

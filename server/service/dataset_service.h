@@ -68,8 +68,8 @@ class DatasetService final : public v1::DatasetService::Service {
       grpc::ServerContext* call, const v1::DatasetSpec& spec,
       const Caller& caller,
       grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
-  // Returns the error that the client of a failed load or push gets.
-  grpc::Status Told(absl::Status status) const;
+  // Returns what the client of a load, push or dry run gets.
+  grpc::Status ToClientStatus(absl::Status status) const;
   absl::Status Push(grpc::ServerContext* call,
                     grpc::ServerReader<v1::PushDatasetRequest>* reader,
                     v1::PushDatasetResponse* response);

@@ -107,7 +107,7 @@ class DebTest(unittest.TestCase):
             self.assertIn(f"\n{package}\n====", text)
 
     def test_the_scripts_are_shell(self):
-        for name in ("postinst", "prerm", "postrm"):
+        for name in ("preinst", "postinst", "prerm", "postrm"):
             harness.run("dash", "-n", self.control / name)
 
     def test_the_sums_are_those_of_the_files(self):

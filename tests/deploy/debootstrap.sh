@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian package into a fresh Debian 12, which systemd boots in a
-# container, and lives with it: members and strangers, an upgrade under a
+# container, and lives with it: members and strangers, upgrades under a
 # running job, removal, purge. installed.sh is what runs inside.
 #
 #   tests/deploy/debootstrap.sh DEB [LOG]
@@ -43,6 +43,12 @@ sed -i 's/^Version: .*/&+next/' "$work/next/DEBIAN/control"
 mkdir "$root/srv/check"
 dpkg-deb --root-owner-group -Zgzip --build "$work/next" \
   "$root/srv/check/next.deb" >/dev/null
+# And as the one after that, with another socket.
+sed -i 's/^Version: .*/&+last/' "$work/next/DEBIAN/control"
+sed -i 's/^Backlog=.*/Backlog=512/' \
+  "$work/next/lib/systemd/system/datasetd.socket"
+dpkg-deb --root-owner-group -Zgzip --build "$work/next" \
+  "$root/srv/check/last.deb" >/dev/null
 cp "$deb" "$root/srv/check/first.deb"
 cp "$here/installed.sh" "$here/installed_job.py" "$root/srv/check/"
 # Files that Python's own library does not write.

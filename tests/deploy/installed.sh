@@ -48,6 +48,7 @@ as() {
 
 num_lines() { [[ ! -e $1 ]] || wc -l <"$1"; }
 has_lines() { (($(num_lines "$1") >= $2)); }
+socket_inode() { stat -c %i /run/datasetd/datasetd.sock; }
 main_pid() { systemctl show --property=MainPID --value datasetd.service; }
 
 say "Debian $(cat /etc/debian_version), $(systemctl --version | sed -n 1p)"
@@ -183,9 +184,24 @@ as alice python3 installed_job.py /home/alice/batches &
 job=$!
 await has_lines /home/alice/batches 100
 before=$(num_lines /home/alice/batches)
+socket=$(socket_inode)
 install_deb next.deb
 expect 0 dpkg-query -W datasetd
 [[ $(main_pid) != "$pid" && $(main_pid) != 0 ]]
+[[ $(socket_inode) == "$socket" ]]
+after=$(num_lines /home/alice/batches)
+await has_lines /home/alice/batches $((after + 100))
+
+say "Upgrade to a package with another socket, under the same job"
+second=$(main_pid)
+install_deb last.deb
+expect 0 dpkg-query -W datasetd
+[[ $(main_pid) != "$second" && $(main_pid) != 0 ]]
+[[ $(socket_inode) != "$socket" ]]
+expect 0 systemctl is-active datasetd.socket datasetd.service
+[[ $(systemctl show --property=Backlog --value datasetd.socket) == 512 ]]
+expect 0 stat -c '%A %U:%G %n' /run/datasetd/datasetd.sock \
+  /run/datasetd/attach.sock
 after=$(num_lines /home/alice/batches)
 await has_lines /home/alice/batches $((after + 100))
 as alice touch /home/alice/batches.stop
@@ -194,7 +210,7 @@ total=$(num_lines /home/alice/batches)
 as alice python3 installed_job.py /home/alice/undisturbed "$total"
 expect 0 cmp /home/alice/batches /home/alice/undisturbed
 echo "the daemon was process $pid and is $(main_pid); of $total batches the" \
-  "job had at least $before before and 100 after; order and content are those" \
+  "job had at least $before before and 100 after each; order and content are those" \
   "of a job that nothing disturbed"
 from_cache() {
   journalctl _SYSTEMD_UNIT=datasetd.service _PID="$(main_pid)" -o cat |

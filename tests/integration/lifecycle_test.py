@@ -2,6 +2,7 @@
 dataset's: loads that meet, loads that nobody wants any more, unloads."""
 
 import concurrent.futures
+import contextlib
 import os
 import re
 import signal
@@ -18,9 +19,11 @@ harness.use_python_package()
 
 import datasetd  # noqa: E402
 
+_IS_FULL = os.environ.get("DATASETD_TEST_FULL") == "1"
 _UNAVAILABLE = 14
 # A GOODBYE with the code kDraining, without its reason.
 _DRAINING = wire.header(wire.GOODBYE) + struct.pack("<I", 1)
+_NUM_SAMPLES = 1000
 # Loads for long enough that others meet it.
 _NUM_LARGE = 100000
 
@@ -38,6 +41,27 @@ say(spec_id=ds.spec_id, hash=ds.content_hash, samples=ds.num_samples)
 hear()
 """
 
+_LOADS = """
+client = datasetd.connect(ADDRESS)
+begin = threading.Barrier(ARGUMENTS["num"])
+answers = []
+def load_one():
+    begin.wait()
+    ds = load(client)
+    answers.append((ds.spec_id, ds.content_hash, len(ds)))
+for _ in range(2):
+    say(ready=True)
+    hear()
+    threads = [threading.Thread(target=load_one)
+               for _ in range(ARGUMENTS["num"])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    say(num=len(answers), distinct=sorted(set(answers)))
+hear()
+"""
+
 
 def _run(*arguments, **more):
     return subprocess.run(
@@ -50,7 +74,7 @@ def _run(*arguments, **more):
 def _daemon():
     # No test waits for it, on a slow machine either.
     with harness.Daemon(drain_timeout="60s") as daemon:
-        daemon.write_dataset(1000)
+        daemon.write_dataset(_NUM_SAMPLES)
         yield daemon
 
 
@@ -437,6 +461,37 @@ def test_two_loads_of_one_spec_are_one(daemon):
         assert [d["num_holders"] for d in datasets] == [2]
         resident = int(datasets[0]["resident_bytes"])
         assert int(client.status()["devices"][0]["dataset_bytes"]) == resident
+
+
+def test_many_loads_of_one_spec_are_one():
+    num_workers, num_loads = 4, 250 if _IS_FULL else 25
+    # Those that the user may not make yet wait in the daemon.
+    limits = {"max_calls": 32, "max_loads": 32}
+    with contextlib.ExitStack() as stack:
+        daemon = stack.enter_context(harness.Daemon(user_limits=limits))
+        daemon.write_dataset(_NUM_SAMPLES)
+        workers = [
+            stack.enter_context(harness.Worker(
+                _LOADS, daemon.socket_path, path=daemon.path, num=num_loads))
+            for _ in range(num_workers)]
+        # While there is none, and again when it is ready.
+        for number in (1, 2):
+            for worker in workers:
+                worker.hear()
+            for worker in workers:
+                worker.tell()
+            answers = [worker.hear() for worker in workers]
+            assert [a["num"] for a in answers] == (
+                num_workers * [number * num_loads])
+            distinct = {tuple(one) for a in answers for one in a["distinct"]}
+            assert len(distinct) == 1, distinct
+        assert daemon.log().count("dataset=d loading") == 1
+        assert daemon.log().count("dataset=d ready") == 1
+        with daemon.connect() as client:
+            (dataset,) = client.list_datasets()
+        assert dataset["num_holders"] == num_workers
+        assert distinct == {(dataset["spec_id"], dataset["content_hash"],
+                             _NUM_SAMPLES)}
 
 
 def test_a_load_ends_with_the_last_process_that_wants_it(daemon):

@@ -94,27 +94,23 @@ say(begun=True)
 hear()
 """
 
-# The order of a batch takes a draw for each of 262,144 rows, tens of
-# milliseconds.
+# The order of a batch, which is an epoch, takes a draw for each of 262,144 rows,
+# tens of milliseconds. Feeds draw from when they are opened.
 _DRAWS = """
 client = datasetd.connect(ADDRESS, timeout=60)
 dataset = client.push_dataset(
-    "tiny", {"value": np.zeros((1 << 20, 1), np.uint8)})
-weights = np.random.default_rng(1).random(1 << 20)
+    "tiny", {"value": np.zeros((1 << 18, 1), np.uint8)})
+weights = np.random.default_rng(1).random(1 << 18)
 loaders = [
     datasetd.DataLoader(dataset, batch_size=1 << 18, weights=weights, seed=seed,
                         framework="numpy", prefetch=2)
     for seed in range(ARGUMENTS["num_feeds"])]
-have_begun = threading.Barrier(len(loaders) + 1)
 def take(loader):
-    next(iter(loader))
-    have_begun.wait()
     while True:
         for batch in loader:
             del batch
 for loader in loaders:
     threading.Thread(target=take, args=(loader,), daemon=True).start()
-have_begun.wait()
 say(begun=True)
 hear()
 """

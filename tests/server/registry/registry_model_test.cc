@@ -542,7 +542,8 @@ class World {
 };
 
 TEST(RegistryModelTest, EveryRoundIsOneThatTheModelAllows) {
-  const Storm storm = Storm::FromEnvironment(/*num_seeds=*/IsFull() ? 400 : 40);
+  const Storm storm =
+      Storm::FromEnvironment(/*num_seeds=*/IsFull() ? 1000 : 100);
   int64_t num_events = 0;
   size_t most_models = 0;
   std::set<std::string> changes;
