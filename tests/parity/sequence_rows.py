@@ -400,9 +400,10 @@ def _recordings(dtype, sizes, channels=0):
     shape = (channels,) if channels else ()
     found = [rng.standard_normal((size, *shape)) for size in sizes]
     if dtype.startswith("int"):
-        return [(x * 0.2 * np.iinfo(dtype).max).clip(
-            np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype)
-            for x in found]
+        # torchaudio's energies of larger ones are infinite.
+        most = min(np.iinfo(dtype).max, 2**31 - 1)
+        return [(x * 0.2 * most).clip(-most, most).astype(dtype)
+                for x in found]
     return [x.astype(dtype) for x in found]
 
 

@@ -142,7 +142,7 @@ absl::StatusOr<ordered_json> Measure(Backend& backend, const Workload& workload,
       order_bytes));
   DATASETD_RETURN_IF_ERROR(stream->Synchronize());
 
-  field.source = source->data();
+  SetSource(source->data(), &field);
   const ScratchPlan scratch_plan =
       PlanScratch(*program, backend.max_teams(TeamScratchBytes(*program)));
   std::unique_ptr<DeviceMemory> scratch;

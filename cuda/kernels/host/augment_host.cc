@@ -414,7 +414,7 @@ void CopyCrop(const FieldProgram& field, const RowCrop& crop, int64_t first,
               int64_t count, uint8_t* to) {
   // As CropElementBits.
   if (field.has_length) {
-    StoreAs<int64_t>(to, 0, DeliveredLength(field, crop));
+    StoreAs<int64_t>(to, 0, DeliveredLength(field, crop.num_steps));
     return;
   }
   const int64_t num_valid = std::clamp<int64_t>(

@@ -31,9 +31,11 @@ struct RowLength {
 // spectrogram of these steps alone. REQUIRES: the field has a frame_hop.
 DATASETD_HOST_DEVICE inline int32_t FramesOf(const FieldProgram& field,
                                              int32_t steps) {
+  // Below 2^32: padding is at most 2^30 on each side.
   const int64_t room = steps + field.frame_margin;
   if (steps == 0 || room < 0) return 0;
-  return static_cast<int32_t>(room / field.frame_hop) + 1;
+  const auto hop = static_cast<uint32_t>(field.frame_hop);
+  return static_cast<int32_t>(static_cast<uint32_t>(room) / hop) + 1;
 }
 
 // `num_steps`: that a row has of its sample, if it is a crop.
@@ -88,10 +90,11 @@ DATASETD_HOST_DEVICE inline RowCrop CropRow(const AugmentProgram& program,
   return crop;
 }
 
-// Returns what a field that has_length has of a row.
-DATASETD_HOST_DEVICE inline int64_t DeliveredLength(const FieldProgram& field,
-                                                    const RowCrop& crop) {
-  return field.frame_hop > 0 ? FramesOf(field, crop.num_steps) : crop.num_steps;
+// Returns what a field that has_length has of a row with so many steps of its
+// sample.
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE int32_t
+DeliveredLength(const FieldProgram& field, int32_t num_steps) {
+  return field.frame_hop > 0 ? FramesOf(field, num_steps) : num_steps;
 }
 
 // Returns the output bits of element `index` of a row.
@@ -99,7 +102,7 @@ DATASETD_HOST_DEVICE inline uint64_t CropElementBits(const FieldProgram& field,
                                                      const RowCrop& crop,
                                                      int32_t index) {
   if (field.has_length) {
-    return static_cast<uint64_t>(DeliveredLength(field, crop));
+    return static_cast<uint64_t>(DeliveredLength(field, crop.num_steps));
   }
   if (index >= crop.num_steps * field.step_elements) return field.fill;
   return CastElementBits(crop.data, field.in_dtype, field.out_dtype, index);

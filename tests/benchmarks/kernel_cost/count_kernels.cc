@@ -104,7 +104,7 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines,
   program->num_fields = 1;
   program->fields[0] = *compiled;
   FieldProgram& image = program->fields[0];
-  image.source = source.get();
+  SetSource(source.get(), &image);
   const ScratchPlan plan =
       PlanScratch(*program, workload.num_samples * num_strips);
   const Memory scratch = Allocate(plan.size_bytes);

@@ -1,8 +1,11 @@
 #include "tests/benchmarks/kernel_cost/workloads.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "cuda/kernels/math/random.h"
+#include "cuda/kernels/ops/op_table.h"
 #include "server/dataset/field_spec.h"
 #include "server/pipeline/explain.h"
 #include "server/pipeline/pipeline.h"
@@ -37,6 +40,7 @@ std::vector<Workload> CostWorkloads() {
   const v1::Transform crop224 =
       Op("random_resized_crop { size { height: 224 width: 224 } }");
   const v1::Transform blur = Op(kBlur);
+  const v1::Transform scaled = Op("to_dtype { dtype: $0 scale: true }", kFloat);
   constexpr char kPadded[] =
       "random_crop { height: 32 width: 32 "
       "padding { left: 4 top: 4 right: 4 bottom: 4 } padding_mode: $0 }";
@@ -81,13 +85,29 @@ std::vector<Workload> CostWorkloads() {
        Normalized({Op("random_resized_crop { size { height: 32 width: 32 } }"),
                    flip, Op(kJitter)},
                   kFloat)},
-      {"log-mel",
-       16000,
-       2,
-       Layout::kNchw,
-       {Op("to_dtype { dtype: $0 scale: true }", kFloat),
-        Op("mel_spectrogram { n_fft: 512 hop_length: 160 n_mels: 64 }"),
-        Op("amplitude_to_db { top_db: 80 }")}},
+      {.name = "log-mel",
+       .size = 16000,
+       .num_samples = 2,
+       .ops = {scaled,
+               Op("mel_spectrogram { n_fft: 512 hop_length: 160 n_mels: 64 }"),
+               Op("amplitude_to_db { top_db: 80 }")},
+       .is_waveform = true},
+      {.name = "window-copy",
+       .size = 16000,
+       .num_samples = 8,
+       .num_launched = 256,
+       .is_waveform = true},
+      {.name = "crop-copy",
+       .size = 20000,
+       .num_samples = 8,
+       .num_launched = 256,
+       .is_waveform = true,
+       .crop_length = 16000},
+      {.name = "add-noise",
+       .size = 16000,
+       .num_samples = 2,
+       .ops = {scaled, Op("add_noise {}")},
+       .is_waveform = true},
   };
 }
 
@@ -96,15 +116,48 @@ absl::StatusOr<FieldProgram> Compile(const Workload& workload) {
                      .dtype = Dtype::kUint8,
                      .shape = {workload.size, workload.size, 3},
                      .is_image = true};
-  if (OptionsOf(workload.ops.back()).family() == v1::OP_FAMILY_SEQUENCE) {
+  if (workload.is_waveform) {
     field = {.name = "audio", .dtype = Dtype::kInt16, .shape = {workload.size}};
   }
-  auto program = CompileField(field, 0, workload.ops, workload.layout);
-  if (program.ok()) program->sample_stride_bytes = field.sample_bytes();
+  const FieldSpec noise = field;
+  const int64_t sample_bytes = field.sample_bytes();
+  if (workload.crop_length > 0) field.shape = {workload.crop_length};
+  auto program = CompileField(
+      field, 0, workload.ops, workload.layout, {}, {}, 0,
+      [&](const v1::AddNoise&, const std::string&) {
+        return NoiseField{.spec = noise, .num_samples = workload.num_samples};
+      });
+  if (!program.ok()) return program;
+  program->sample_stride_bytes = sample_bytes;
+  if (workload.is_waveform && workload.ops.empty()) {
+    program->out_dtype = Dtype::kInt64;
+  }
+  if (workload.crop_length > 0) {
+    program->crop_kind = CropKind::kRandom;
+    program->crop_op_index = kCropOpIndex;
+    program->crop_length = workload.crop_length;
+    program->step_elements = 1;
+    program->sample_steps = workload.size;
+  }
   return program;
 }
 
+void SetSource(const uint8_t* source, FieldProgram* field) {
+  field->source = source;
+  for (int s = 0; s < field->num_steps; ++s) {
+    if (field->steps[s].kind != StepKind::kAddNoise) continue;
+    auto noise = ParamsAs<AddNoiseParams>(field->steps[s]);
+    noise.source = source;
+    SetParams(noise, &field->steps[s]);
+  }
+}
+
 absl::StatusOr<double> ReadShare(const FieldProgram& field) {
+  if (field.crop_length > 0)
+    return 1.0 * field.crop_length / field.sample_steps;
+  for (int s = 0; s < field.num_steps; ++s) {
+    if (field.steps[s].kind == StepKind::kAddNoise) return 2.0;
+  }
   constexpr int kSamples = 1000;
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = 7;

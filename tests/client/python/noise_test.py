@@ -420,9 +420,16 @@ def test_arguments_are_checked(make, words):
 def test_noise_of_others(daemon, client, clips, street):
     with pytest.raises(InvalidArgument, match="Subset of 'street'.*push it"):
         noisy(clips, T.AddNoise(street.select([0])))
+    want = rows(clips, T.AddNoise(street))
     with daemon.connect() as other:
         theirs = other.get_dataset("street")
-        with pytest.raises(InvalidArgument, match="'street'.*two Clients"):
+        found = rows(clips, T.AddNoise(theirs))
+        assert all((found[i] == want[i]).all() for i in want)
+    with datasetd.start_local(device="cpu") as local, local.connect() as other:
+        theirs = other.push_dataset("street", {"sound": np.ones((1, 9))})
+        with pytest.raises(
+            InvalidArgument, match="'street' is of the daemon at.*into one"
+        ):
             noisy(clips, T.AddNoise(theirs))
     with pytest.raises(InvalidArgument, match="AddNoise"):
         client.push_dataset(

@@ -10,6 +10,7 @@ from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.mixture import Mixture, Whole, as_mixture
 from .._datasets.subset import whole_of
 from .._feed.options import chosen_fields, fields_message
+from .._feed.recovery import check_replaced
 from .._order.crops import ROW_FIELD as LENGTHS_FIELD
 from .._order.crops import Crops
 from .._order.windows import GivenWindows, Windows, as_windows
@@ -173,36 +174,41 @@ def _count_frames(fields: Dict[str, Any], name: str) -> None:
 
 
 def noise_datasets(dataset: Whole, *pipelines: Any) -> List[Dataset]:
-    """Returns the datasets that the ops take noise from, each once; without
-    those of the loader. Waits for one that is loading and given by name."""
+    """Returns the datasets that the ops take noise from, each once, of the
+    loader's session; without those of the loader. Waits for one that is loading
+    and given by name."""
     found: Dict[str, Dataset] = {}
     own = {one.name: one for one in dataset._datasets_in_use()}
+    session = dataset._session
     for given in noise_of(pipelines):
         name = getattr(given, "name", given)
-        if isinstance(given, str):
-            if name in own or name in found:
-                continue
-            client = next(iter(own.values())).client
-            try:
-                # Held by the feed, from when it is open.
-                with client.get_dataset(name) as noise:
-                    found[name] = noise
-            except Error as error:
-                text = f"AddNoise: noise={name!r}: {error}"
-                raise type(error)(text) from None
-            continue
-        if not isinstance(given, Dataset):
+        if not isinstance(given, (str, Dataset)):
             raise InvalidArgument(
                 f"AddNoise: noise is a {type(given).__name__} of {name!r}, and "
                 "noise is a whole dataset: push it as one, with "
                 "client.push_dataset(name, data)"
             )
-        if given._session is not dataset._session:
-            raise InvalidArgument(
-                f"AddNoise: {name!r} and {dataset.name!r} are of two Clients: "
-                "take both from one"
-            )
-        found[name] = given
+        if isinstance(given, Dataset):
+            if given._session.address != session.address:
+                raise InvalidArgument(
+                    f"AddNoise: noise {name!r} is of the daemon at "
+                    f"{given._session.address}, and dataset {dataset.name!r} "
+                    f"of that at {session.address}: load both into one"
+                )
+            if given._session is session:
+                found[name] = given
+        if name in own or name in found:
+            continue
+        client = next(iter(own.values())).client
+        try:
+            # Held by the feed, from when it is open.
+            with client.get_dataset(name) as noise:
+                found[name] = noise
+        except Error as error:
+            text = f"AddNoise: noise={name!r}: {error}"
+            raise type(error)(text) from None
+        if isinstance(given, Dataset):
+            check_replaced([given], {name: noise.content_hash})
     return [noise for name, noise in found.items() if name not in own]
 
 
