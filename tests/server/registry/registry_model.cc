@@ -26,8 +26,7 @@ std::string ModelView::Text() const {
                       d.is_scanning ? " scanning" : "", " error ",
                       static_cast<int>(d.error));
     }
-    absl::StrAppend(&text, " scans ", d.num_scans, "+", d.num_cancelled_scans,
-                    " reads ", d.num_reads, "\n");
+    absl::StrAppend(&text, "\n");
   }
   for (const int64_t bytes : used_bytes) absl::StrAppend(&text, bytes, " ");
   absl::StrAppend(&text, "loads ", num_loads, " ready ", num_ready, " failed ",
@@ -39,6 +38,27 @@ std::string ModelView::Text() const {
         error.has_value() ? absl::StrCat(static_cast<int>(*error)) : "?");
   }
   return text;
+}
+
+std::string ModelView::WorkText() const {
+  std::string text;
+  for (const Dataset& d : datasets) {
+    absl::StrAppend(&text, "scans ", d.num_scans, "+", d.num_cancelled_scans,
+                    " reads ", d.num_reads, "\n");
+  }
+  return text;
+}
+
+bool ModelView::MayBecomeOf(const ModelView& other) const {
+  for (size_t i = 0; i < datasets.size(); ++i) {
+    const Dataset& to = datasets[i];
+    const Dataset& from = other.datasets[i];
+    if (to.num_scans < from.num_scans || to.num_reads < from.num_reads ||
+        to.num_cancelled_scans < from.num_cancelled_scans) {
+      return false;
+    }
+  }
+  return Text() == other.Text();
 }
 
 bool RegistryModel::IsLoading(Stage stage) { return stage <= Stage::kEnding; }
@@ -232,6 +252,7 @@ void RegistryModel::End(int id) {
   Note(entry, stays ? "failed" : "ended");
   entry.last_used = round_;
   entry.work = Work::kNone;
+  entry.is_seen = false;
   entry.has_memory = false;
   if (entry.is_planned) ++(is_cancelled ? num_cancelled_ : num_failed_);
   SettleAll(id, entry.is_planned ? StatusCode::kOk : entry.error);
@@ -263,6 +284,7 @@ void RegistryModel::BecomeReady(int id) {
   Note(entry, "read");
   entry.stage = Stage::kReady;
   entry.work = Work::kNone;
+  entry.is_seen = false;
   entry.last_used = round_;
   entry.replaced = 0;
   entry.kept_for = entry.owner.uid;
@@ -436,7 +458,7 @@ void RegistryModel::AddScanEnds(const ModelEvent& event,
   const int files = event.outcome == ModelEvent::kOtherFiles ? 1 : 0;
   const StatusCode error = is_ok ? StatusCode::kOk : StatusCode::kNotFound;
   for (size_t i = 0; i < orphans_.size(); ++i) {
-    if (orphans_[i].name != event.spec.name || !orphans_[i].is_seen) continue;
+    if (orphans_[i].name != event.spec.name) continue;
     RegistryModel next = *this;
     next.orphans_.erase(next.orphans_.begin() + static_cast<ptrdiff_t>(i));
     to.push_back({std::move(next), {}});
@@ -444,7 +466,7 @@ void RegistryModel::AddScanEnds(const ModelEvent& event,
   const int id = table_[static_cast<size_t>(event.spec.name)];
   if (id == 0) return;
   const Entry& entry = entries_.at(id);
-  if (entry.work == Work::kScan && entry.is_seen &&
+  if (entry.work == Work::kScan &&
       (!event.was_cancelled || entry.stage == Stage::kEnding)) {
     RegistryModel next = *this;
     Entry& changed = next.At(id);
@@ -464,7 +486,7 @@ void RegistryModel::AddScanEnds(const ModelEvent& event,
   }
   if (event.was_cancelled) return;
   for (const auto& [uid, check] : entry.checks) {
-    if (!check.is_seen) continue;
+    if (!check.has_begun) continue;
     RegistryModel next = *this;
     next.EndCheck(id, uid, error, files);
     to.push_back({std::move(next), {}});
@@ -476,7 +498,7 @@ void RegistryModel::AddReadEnds(const ModelEvent& event,
   const int id = table_[static_cast<size_t>(event.spec.name)];
   if (id == 0) return;
   const Entry& entry = entries_.at(id);
-  if (entry.work != Work::kRead || !entry.is_seen) return;
+  if (entry.work != Work::kRead) return;
   const bool is_ok = event.outcome != ModelEvent::kError;
   RegistryModel next = *this;
   const bool is_lost = has_failed_ && entry.spec.device == kFailingDevice;
@@ -749,16 +771,16 @@ ModelView RegistryModel::View() const {
   return view;
 }
 
-void RegistryModel::EndRound(const std::set<int>& dropped_calls) {
+void RegistryModel::EndRound(const std::set<int>& dropped_calls, bool is_seen) {
   ++round_;
   rooms_.clear();
   changes_.clear();
   is_new_failure_ = false;
   for (auto& [id, entry] : entries_) {
-    entry.is_seen = entry.work != Work::kNone;
-    for (auto& [uid, check] : entry.checks) check.is_seen = true;
+    entry.is_seen |= is_seen && entry.work != Work::kNone;
+    for (auto& [uid, check] : entry.checks) check.is_seen |= is_seen;
   }
-  for (Orphan& orphan : orphans_) orphan.is_seen = true;
+  for (Orphan& orphan : orphans_) orphan.is_seen |= is_seen;
   for (const int id : dropped_calls) {
     const auto found = calls_.find(id);
     if (found != calls_.end()) found->second.is_kept = false;

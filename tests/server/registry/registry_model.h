@@ -106,7 +106,12 @@ struct ModelView {
   uint64_t num_cancelled = 0;
   uint64_t num_evicted = 0;
 
+  // All but the threads at work.
   std::string Text() const;
+  std::string WorkText() const;
+  // True if threads that are at work here, and not in `other`, are the only
+  // difference: they may be on their way.
+  bool MayBecomeOf(const ModelView& other) const;
 };
 
 class RegistryModel {
@@ -117,9 +122,9 @@ class RegistryModel {
   std::vector<Outcome> Apply(const ModelEvent& event) const;
   std::vector<Step> Steps() const;
   ModelView View() const;
-  // Ends a round: whatever works was seen at work. The calls are no longer
-  // kept.
-  void EndRound(const std::set<int>& dropped_calls);
+  // Ends a round. `is_seen`: whatever works was seen at work. The calls are no
+  // longer kept.
+  void EndRound(const std::set<int>& dropped_calls, bool is_seen);
   // The whole state, as text.
   std::string Key() const;
 

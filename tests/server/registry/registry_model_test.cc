@@ -471,34 +471,43 @@ class World {
         dropped.insert(event.id);
       }
     }
-    // It stands still as soon as it looks as the model may when that does.
+    // It may look like one state and yet be on its way to another, in which one
+    // more thread is at work.
     const absl::Duration deadline = MonotonicNow() + kLong;
-    std::string text;
-    std::vector<RegistryModel> found;
-    while (found.empty()) {
-      text = See().Text();
-      for (const auto& [key, end] : ends) {
-        if (end.View().Text() == text) found.push_back(end);
-      }
-      if (MonotonicNow() >= deadline) break;
+    ModelView view;
+    std::map<std::string, RegistryModel> found;
+    std::set<std::string> changes;
+    bool stands_still = false;
+    while (!stands_still && MonotonicNow() < deadline) {
       std::this_thread::yield();
+      view = See();
+      if (const ModelView again = See();
+          again.Text() != view.Text() || again.WorkText() != view.WorkText()) {
+        continue;
+      }
+      found.clear();
+      for (const auto& [key, end] : ends) {
+        if (!end.View().MayBecomeOf(view)) continue;
+        const bool is_it = end.View().WorkText() == view.WorkText();
+        stands_still |= is_it;
+        if (is_it) changes = end.changes();
+        RegistryModel next = end;
+        next.EndRound(dropped, /*is_seen=*/is_it);
+        std::string next_key = next.Key();
+        found.emplace(std::move(next_key), std::move(next));
+      }
     }
-    if (found.empty()) return Complain(round, text, ends);
-    changes_.insert(found[0].changes().begin(), found[0].changes().end());
+    const std::string text = view.Text() + "\n" + view.WorkText();
+    if (!stands_still) return Complain(round, text, ends);
+    absl::StrAppend(&history_, Describe(round), text, "\n");
+    changes_.insert(changes.begin(), changes.end());
     for (const int id : dropped) calls_.erase(id);
-    std::map<std::string, RegistryModel> distinct;
-    for (RegistryModel& model : found) {
-      model.EndRound(dropped);
-      std::string key = model.Key();
-      distinct.emplace(std::move(key), std::move(model));
-    }
     models_.clear();
-    for (auto& [key, model] : distinct) models_.push_back(std::move(model));
+    for (auto& [key, model] : found) models_.push_back(std::move(model));
     most_models_ = std::max(most_models_, models_.size());
   }
 
-  void Complain(const std::vector<Played>& round, const std::string& text,
-                const std::map<std::string, RegistryModel>& ends) {
+  static std::string Describe(const std::vector<Played>& round) {
     std::string events;
     for (const Played& played : round) {
       const ModelEvent& e = played.event;
@@ -512,17 +521,26 @@ class World {
                       static_cast<int>(played.result.code), " ",
                       std::string(1, played.result.state), "\n");
     }
+    return events;
+  }
+
+  void Complain(const std::vector<Played>& round, const std::string& text,
+                const std::map<std::string, RegistryModel>& ends) {
     std::string expected;
     int num = 0;
     for (const auto& [key, end] : ends) {
-      if (++num <= 4) absl::StrAppend(&expected, end.View().Text(), "\n\n");
+      if (++num > 4) break;
+      absl::StrAppend(&expected, end.View().Text(), "\n", end.View().WorkText(),
+                      "\n");
     }
     ADD_FAILURE() << "no order of the events\n"
-                  << events << "in the state\n"
+                  << Describe(round) << "in the state\n"
                   << models_[0].View().Text() << "\n"
-                  << models_[0].Key() << "\nleads to\n"
+                  << models_[0].View().WorkText() << models_[0].Key()
+                  << "\nleads to\n"
                   << text << "\nbut to one of " << ends.size() << ":\n"
-                  << expected;
+                  << expected << "The rounds before:\n"
+                  << history_;
   }
 
   std::mt19937 random_;
@@ -535,6 +553,7 @@ class World {
   std::map<int, DatasetUse> uses_;
   std::vector<Gate::Ticket*> standing_;
   std::vector<RegistryModel> models_;  // that it may be like
+  std::string history_;
   int last_id_ = 0;
   int num_events_ = 0;
   size_t most_models_ = 0;
