@@ -121,8 +121,8 @@ def test_explain_has_the_draws(client, clips, street):
 
 def test_draws_are_uniform(client, clips):
     noises = [np.ones(1000, np.float32)] * 3
-    client.push_dataset("three", noises, {"data": "sequence"})
-    ops = {"audio": [T.AddNoise("three", (-10, 30))]}
+    client.push_dataset("three-noises", noises, {"data": "sequence"})
+    ops = {"audio": [T.AddNoise("three-noises", (-10, 30))]}
     told = [
         op.parameters
         for epoch in range(100)
