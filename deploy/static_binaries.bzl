@@ -4,9 +4,9 @@ machine's but glibc's, 2.28 or newer."""
 load(":entries.bzl", "ABI")
 
 # Archives that take the place of a linker flag; Debian's -dev packages hold
-# them. Nothing here needs TLS, so gRPC's are those without. Of those that a
-# shared library cannot have, and of prometheus-cpp, which has none, ours are
-# compiled from Debian's sources: see _SOURCES.
+# them. Nothing here needs TLS, so gRPC's are those without. What a shared library
+# cannot have of them, and prometheus-cpp, which has none, is compiled from Debian's
+# sources: see _BUILT.
 _ARCHIVES = {
     "-larchive": ["archive"],
     "-lbenchmark": ["benchmark"],
@@ -98,9 +98,11 @@ _ABSEIL = [
     ]
 ]
 
-# Archives that are made here, of Debian's sources: prometheus-cpp has none, and
-# protobuf's and Abseil's are not for a library: they name thread-local variables
-# as a program does, and the loader may have no room for more of these.
+# Archives that are made here, of Debian's sources: prometheus-cpp has none, and some
+# objects of protobuf's and Abseil's are not for a library: they name glibc's variables,
+# or thread-local ones, as a program does, and the loader may have no room for more of
+# these. The others are for a position-independent program, which is enough for a library
+# that exports nothing of them.
 _BUILT = {
     "metrics": "@prometheus_cpp_source//:prometheus_cpp",
     "protobuf": "@protobuf_source//:protobuf",
@@ -135,20 +137,18 @@ def _static_arguments(argv, built, shim, stubs):
         elif argument == "-lprometheus-cpp-core":
             names[built["metrics"]] = True
         elif argument.startswith("-labsl_"):
-            names.update({name: True for name in (
-                [built["absl"]] if is_library else ["-l:lib%s.a" % n for n in _ABSEIL]
-            )})
+            names.update({"-l:lib%s.a" % name: True for name in _ABSEIL})
         elif argument in _ARCHIVES:
-            names.update({
-                built[name] if is_library and name in built else "-l:lib%s.a" % name: True
-                for name in _ARCHIVES[argument]
-            })
+            names.update({"-l:lib%s.a" % name: True for name in _ARCHIVES[argument]})
         elif argument.startswith("@"):
             pass  # The file that holds the same arguments.
         elif argument not in _REPLACED + ["-Wl,--as-needed", "-Wl,--no-as-needed"]:
             kept.append(argument)
     if is_library:
+        # All of them, so that no object of Debian's defines the same.
+        kept += ["-Wl,--whole-archive", built["protobuf"], built["absl"], "-Wl,--no-whole-archive"]
         kept += [
+            "-Wl,-z,text",
             "-Wl,-soname,libdatasetd.so." + ABI,
             # It is weak: what an archive defines is taken from there.
             "-Wl,-u,__cxa_pure_virtual",
@@ -181,11 +181,10 @@ def _static_link_impl(target, ctx):
     argv = links[0].argv
     is_library = "-shared" in argv
 
-    # Protobuf and Abseil take minutes to compile: for a library only.
     built = {
         name: _archive(getattr(ctx.attr, "_" + name))
         for name in _BUILT
-        if is_library or name == "metrics" and "-lprometheus-cpp-core" in argv
+        if (is_library if name != "metrics" else "-lprometheus-cpp-core" in argv)
     }
     shim = _archive(ctx.attr._shim if is_library else ctx.attr._program_shim)
     stubs = ctx.attr._stubs.files.to_list()

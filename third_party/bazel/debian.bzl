@@ -117,7 +117,21 @@ def _debian_source_impl(ctx):
     for entry in source.readdir():
         if entry.basename not in ["BUILD", "BUILD.bazel", "WORKSPACE"]:
             ctx.symlink(entry, entry.basename)
+    ctx.file("program_only.bzl", "PROGRAM_ONLY = %r\n" % _program_only(ctx))
     ctx.symlink(ctx.attr.build_file, "BUILD.bazel")
+
+# The sources of those objects in the package's archives that only a program can have: they
+# name thread-local variables, or glibc's, as a program does.
+def _program_only(ctx):
+    result = ctx.execute(["sh", "-c", """set -e
+        for archive in $(dpkg-query -L "$1" | grep '\\.a$'); do readelf -sW "$archive"; done |
+            awk '/^File:/ { sub(/.*\\(/, ""); sub(/(\\.cc)?\\.o\\)/, ".cc"); file = $0 }
+                 $4 == "TLS" || $7 == "UND" && $8 ~ /^(std(in|out|err)|environ)$/ {
+                     print file
+                 }' | sort -u""", "sh", ctx.attr.package])
+    if result.return_code != 0:
+        fail("readelf of the archives of {}: {}".format(ctx.attr.package, result.stderr))
+    return result.stdout.split("\n")[:-1]
 
 _NO_SOURCE = """\
 genrule(
@@ -128,8 +142,10 @@ genrule(
 )
 """
 
-# The source of an installed package, of the same version, compiled by `build_file`.
-# Without it the build of `target` fails, and nothing else.
+# The source of an installed package, of the same version, compiled by `build_file`,
+# which may load from :program_only.bzl the list PROGRAM_ONLY, names of those sources that
+# are compiled for a shared library. Without the source the build of `target` fails, and
+# nothing else.
 debian_source = repository_rule(
     attrs = {
         "build_file": attr.label(mandatory = True),
