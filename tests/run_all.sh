@@ -5,7 +5,7 @@
 #   tests/run_all.sh [--full]
 #
 # Installs the Debian packages that are missing. Runs the tests that are not
-# tagged full; then those of the ring, the attach protocol, files and readers under
+# tagged full; then those of files, readers and the attach protocol's messages under
 # Address- and UBSanitizer, and those of the attach protocol, feeds and the registry
 # under ThreadSanitizer; then checks the form of the sources (tests/lint.sh), asks
 # Bazel whether the layers depend on each other as they may, and whether the
@@ -13,7 +13,8 @@
 # ran in, and targets with skipped cases are named. Exits non-zero if anything failed,
 # was not built, or ran no case.
 #
-#   --full  every test, in its long form; each source compiled by itself; all C++ tests under
+#   --full  every target, and every test in its long form; each source compiled by
+#           itself; all C++ tests under
 #           Address- and UBSanitizer, and the tests of wrong, hostile and dying
 #           clients with a daemon under them; all tests with threads under ThreadSanitizer;
 #           fuzzers; as root, the build from source in a fresh Debian 13, and the wheel
@@ -113,14 +114,14 @@ if $full; then
   pass tsan "$slow" --config=tsan --build_tests_only --build_tag_filters=tsan \
     //tests/...
 else
-  pass all --build_tag_filters=-full --test_tag_filters=-full //...
+  pass all --build_tests_only --build_tag_filters=-full --test_tag_filters=-full //...
   # Code that reads foreign data, or that threads share. None links gRPC, whose
   # build alone would take longer than these.
   pass asan --config=asan --config=quick --build_tests_only \
     --build_tag_filters=-noasan,-full,-exclusive \
     --test_tag_filters=-noasan,-full,-exclusive \
     --test_size_filters=small,medium \
-    //tests/ring/... //tests/server/{attach,files,readers}/...
+    //tests/server/{files,readers}/... //tests/server/attach:connection_test
   pass tsan --config=tsan --config=quick --build_tests_only --build_tag_filters=tsan \
     //tests/base/... //tests/server/{attach,feed,registry}/...
 fi
