@@ -196,7 +196,15 @@ def compiled_as_a_test(kwargs, deps):
     features = kwargs.setdefault("features", ["prefers_clang"])
     if copts == ["-O0"] and features == ["prefers_clang"]:
         kwargs["copts"] = copts + select({
-            "//tests:precompiles": ["-include-pch", "$(BINDIR)/tests/testing/test_headers.pch"],
+            "//tests:precompiles": [
+                "-include-pch",
+                "$(BINDIR)/tests/testing/test_headers.pch",
+                "-Xclang",
+                "-isysroot",
+                "-Xclang",
+                ".",
+                "-fno-exceptions",
+            ],
             "//conditions:default": [],
         })
         deps = deps + select({

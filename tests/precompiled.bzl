@@ -14,7 +14,12 @@ def _precompiled_headers_impl(ctx):
     dep = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps])
     context = dep.compilation_context
     output = ctx.actions.declare_file(ctx.label.name + ".pch")
-    flags = ctx.attr.copts + ["-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp"]
+
+    # Relocatable: it names our headers by their paths from what -isysroot says, which is
+    # another folder for each action.
+    flags = ctx.attr.copts + ["-fpch-instantiate-templates"]
+    for flag in ["-fno-pch-timestamp", "-relocatable-pch"]:
+        flags += ["-Xclang", flag]
     for header in ctx.attr.headers:
         flags += ["-include", header]
     variables = cc_common.create_compile_variables(
@@ -30,12 +35,13 @@ def _precompiled_headers_impl(ctx):
         output_file = output.path,
         use_pic = True,  # --force_pic
     )
-    ctx.actions.run(
+    clang = cc_common.get_tool_for_action(
+        feature_configuration = features,
+        action_name = ACTION_NAMES.cpp_compile,
+    )
+    ctx.actions.run_shell(
         mnemonic = "Precompile",
-        executable = cc_common.get_tool_for_action(
-            feature_configuration = features,
-            action_name = ACTION_NAMES.cpp_compile,
-        ),
+        command = "exec " + clang + " -Xclang -isysroot -Xclang $PWD \"$@\"",
         arguments = cc_common.get_memory_inefficient_command_line(
             feature_configuration = features,
             action_name = ACTION_NAMES.cpp_compile,
