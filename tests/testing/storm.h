@@ -16,11 +16,9 @@
 #include "base/clock.h"
 #include "base/require.h"
 #include "gtest/gtest.h"
+#include "tests/testing/long_form.h"
 
 namespace datasetd::testing {
-
-// True in the long form of the tests.
-inline bool IsFull() { return std::getenv("DATASETD_TEST_FULL") != nullptr; }
 
 class Storm {
  public:

@@ -18,14 +18,21 @@ namespace {
 // Random bytes that are good values of `dtype`: floats are finite and in the
 // range of pixels, with some beyond uint8.
 void FillRandom(Dtype dtype, int64_t count, std::mt19937& engine, uint8_t* to) {
+  if (!IsFloatingPoint(dtype)) {
+    const int64_t size_bytes = count * DtypeSizeBytes(dtype);
+    for (int64_t i = 0; i < size_bytes; i += 4) {
+      const uint32_t word = engine();
+      std::memcpy(to + i, &word, std::min<int64_t>(4, size_bytes - i));
+    }
+    return;
+  }
   for (int64_t i = 0; i < count; ++i) {
-    uint64_t bits = (uint64_t{engine()} << 32) | engine();
+    uint64_t bits = engine();
     if (dtype == Dtype::kFloat32) {
-      const float value =
-          static_cast<float>(engine() % 400000) / 1000.0f - 70.0f;
+      const float value = static_cast<float>(bits % 400000) / 1000.0f - 70.0f;
       std::memcpy(&bits, &value, sizeof(value));
     } else if (dtype == Dtype::kFloat64) {
-      const double value = static_cast<double>(engine()) / 7.0 - 1e8;
+      const double value = static_cast<double>(bits) / 7.0 - 1e8;
       std::memcpy(&bits, &value, sizeof(value));
     } else if (dtype == Dtype::kFloat16) {
       bits = bits % 0x7C00;

@@ -28,6 +28,7 @@
 #include "tests/reference/augment_reference.h"
 #include "tests/reference/rounding_reference.h"
 #include "tests/testing/augment_plain.h"
+#include "tests/testing/long_form.h"
 
 namespace datasetd {
 namespace {
@@ -36,6 +37,7 @@ using testing::AugmentCase;
 using testing::ElementsField;
 using testing::FieldBuilder;
 using testing::RunAugmentBlocks;
+using testing::RunsCase;
 using testing::StoreCounts;
 
 void CheckCase(std::vector<FieldProgram> fields, int num_samples,
@@ -83,6 +85,13 @@ constexpr PaddingMode kModes[] = {PaddingMode::kConstant, PaddingMode::kEdge,
                                   PaddingMode::kReflect,
                                   PaddingMode::kSymmetric};
 
+// On the axes of a product.
+size_t Index(Dtype dtype) {
+  return std::find(std::begin(kOutDtypes), std::end(kOutDtypes), dtype) -
+         std::begin(kOutDtypes);
+}
+size_t Index(Layout layout) { return layout == Layout::kNhwc ? 1 : 0; }
+
 struct Size {
   int height, width;
 };
@@ -90,12 +99,17 @@ constexpr Size kSizes[] = {{1, 1},   {2, 3},    {28, 28},  {31, 33},
                            {32, 32}, {123, 66}, {224, 224}};
 
 TEST(AugmentTest, EverySizeChannelDtypeAndLayout) {
-  for (const Size size : kSizes) {
+  for (size_t s = 0; s < std::size(kSizes); ++s) {
+    const Size size = kSizes[s];
     const bool is_large = size.height * size.width > 5000;
     for (const int channels : {1, 2, 3, 4}) {
       for (const Dtype in : {Dtype::kUint8, Dtype::kFloat32}) {
         for (const Dtype out : kOutDtypes) {
           for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+            if (!RunsCase(s + channels + Index(in) + Index(out) + Index(layout),
+                          4)) {
+              continue;
+            }
             SCOPED_TRACE(::testing::Message()
                          << size.height << "x" << size.width << "x" << channels
                          << " " << DtypeName(in) << " to " << DtypeName(out)
@@ -123,6 +137,10 @@ TEST(AugmentTest, RunsOfPixels) {
     for (const int channels : {1, 3}) {
       for (const Dtype out : kOutDtypes) {
         for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+          if (!RunsCase(width / 32 + channels / 2 + Index(out) + Index(layout),
+                        2)) {
+            continue;
+          }
           SCOPED_TRACE(::testing::Message()
                        << width << " x " << channels << " to " << DtypeName(out)
                        << " layout " << static_cast<int>(layout));
@@ -163,6 +181,11 @@ TEST(AugmentTest, RunsPaddedWithPixels) {
     for (const int channels : {1, 3}) {
       for (const Dtype out : kOutDtypes) {
         for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+          if (!RunsCase(static_cast<int>(mode) + channels / 2 + Index(out) +
+                            Index(layout),
+                        2)) {
+            continue;
+          }
           SCOPED_TRACE(::testing::Message()
                        << static_cast<int>(mode) << " x " << channels << " to "
                        << DtypeName(out) << " layout "

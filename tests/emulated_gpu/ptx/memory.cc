@@ -159,18 +159,21 @@ ShadowPage* FindPage(BlockState& block, uint64_t address) {
 }
 
 // Races, and in shared memory what is read unwritten.
-bool CheckShadow(const Request& request) {
+template <ShadowAccess kAccess>
+bool CheckShadowOf(const Request& request) {
   WarpState& warp = request.warp;
   BlockState& block = *warp.block;
   const bool is_shared = request.space == Space::kShared;
   const LaunchConfig& config = *block.launch->config;
   const bool must_be_written = is_shared && config.check_uninitialised;
   const bool takes_locks = !is_shared && config.num_host_threads > 1;
+  const SegmentTable& segments = block.launch->segments;
   const uint64_t all = request.size_bytes >= 64
                            ? ~uint64_t{0}
                            : (uint64_t{1} << request.size_bytes) - 1;
-  const bool is_read = request.access == ShadowAccess::kRead ||
-                       request.access == ShadowAccess::kReadOnly;
+  const bool is_whole = (request.used_bytes_mask & all) == all;
+  constexpr bool kIsRead =
+      kAccess == ShadowAccess::kRead || kAccess == ShadowAccess::kReadOnly;
   uint64_t last_address = ~uint64_t{0};
   int num_same = 0;
   for (uint32_t m = request.mask; m != 0; m &= m - 1) {
@@ -179,7 +182,7 @@ bool CheckShadow(const Request& request) {
     // The record tells apart one lane and several, and no more.
     num_same = address == last_address ? num_same + 1 : 0;
     last_address = address;
-    if (is_read && num_same >= 2) continue;
+    if (kIsRead && num_same >= 2) continue;
     ShadowPage* page = is_shared
                            ? &block.shared_shadow[address / ShadowPage::kBytes]
                            : FindPage(block, address);
@@ -188,19 +191,25 @@ bool CheckShadow(const Request& request) {
       while (page->lock.test_and_set(std::memory_order_acquire)) {
       }
     }
+    const auto apply = [&](int first, int length) {
+      return page->Apply<kAccess>(segments, offset + first, length,
+                                  must_be_written, warp.segment, lane);
+    };
     Conflict conflict;
-    // Runs of bytes that are used.
-    for (uint64_t used = request.used_bytes_mask & all;
-         used != 0 && conflict.kind == Conflict::Kind::kNone;) {
-      const int first = __builtin_ctzll(used);
-      const uint64_t rest = ~(used >> first);
-      const int length = rest == 0 ? 64 : __builtin_ctzll(rest);
-      conflict =
-          page->Apply(block.launch->segments, offset + first, length,
-                      request.access, must_be_written, warp.segment, lane);
-      used = length + first >= 64
-                 ? 0
-                 : used >> (first + length) << (first + length);
+    if (is_whole) {
+      conflict = apply(0, request.size_bytes);
+    } else {
+      // Runs of bytes that are used.
+      for (uint64_t used = request.used_bytes_mask & all;
+           used != 0 && conflict.kind == Conflict::Kind::kNone;) {
+        const int first = __builtin_ctzll(used);
+        const uint64_t rest = ~(used >> first);
+        const int length = rest == 0 ? 64 : __builtin_ctzll(rest);
+        conflict = apply(first, length);
+        used = length + first >= 64
+                   ? 0
+                   : used >> (first + length) << (first + length);
+      }
     }
     if (takes_locks) page->lock.clear(std::memory_order_release);
     if (conflict.kind != Conflict::Kind::kNone) {
@@ -208,6 +217,20 @@ bool CheckShadow(const Request& request) {
     }
   }
   return true;
+}
+
+bool CheckShadow(const Request& request) {
+  switch (request.access) {
+    case ShadowAccess::kRead:
+      return CheckShadowOf<ShadowAccess::kRead>(request);
+    case ShadowAccess::kReadOnly:
+      return CheckShadowOf<ShadowAccess::kReadOnly>(request);
+    case ShadowAccess::kWrite:
+      return CheckShadowOf<ShadowAccess::kWrite>(request);
+    case ShadowAccess::kAtomic:
+      break;
+  }
+  return CheckShadowOf<ShadowAccess::kAtomic>(request);
 }
 
 bool CheckLocal(const Request& request) {
@@ -220,7 +243,12 @@ bool CheckLocal(const Request& request) {
     if (request.access != ShadowAccess::kRead) {
       std::memset(written, 1, request.size_bytes);
     } else {
-      for (int i = 0; i < request.size_bytes; ++i) {
+      int i = 0;
+      for (uint32_t flags; i + 4 <= request.size_bytes; i += 4) {
+        std::memcpy(&flags, written + i, sizeof(flags));
+        if (flags != 0x01010101u) break;
+      }
+      for (; i < request.size_bytes; ++i) {
         if (written[i] == 0 && (request.used_bytes_mask >> i & 1) != 0) {
           return request.Fail(FaultKind::kUninitialised,
                               "the thread has not written it", lane);
@@ -431,15 +459,14 @@ bool Resolve(WarpState& warp, const MicroOp& op, uint32_t mask, int size_bytes,
       base = window;
     }
     uint32_t group = 0;
-    uint64_t offsets[kWarpLanes] = {};
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const int lane = LowestLane(m);
       if (addresses[lane] >> kWindowShift << kWindowShift != window) continue;
       group |= uint32_t{1} << lane;
-      offsets[lane] = addresses[lane] - base;
+      addresses[lane] -= base;
     }
     if (!ResolveSpace({warp, op, space, group, size_bytes, access,
-                       used_bytes_mask, offsets},
+                       used_bytes_mask, addresses},
                       hosts)) {
       return false;
     }
@@ -500,17 +527,36 @@ void LoadElements(WarpState& warp, const MicroOp& op, uint32_t mask,
   }
 }
 
+// Calls it with a value of an unsigned type of `bytes` bytes.
+template <typename F>
+void WithWord(int bytes, const F& f) {
+  switch (bytes) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
 // The low bytes of the registers.
 void StoreElements(WarpState& warp, const MicroOp& op, uint32_t mask,
                    uint8_t* const (&hosts)[kWarpLanes]) {
   const std::vector<OperandRef>& data = warp.code->vectors[op.side];
   for (int k = 0; k < op.num_elements; ++k) {
-    const uint8_t* from = Lanes<uint8_t>(warp, data[k]);
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
-      const int lane = LowestLane(m);
-      std::memcpy(hosts[lane] + k * op.element_bytes,
-                  from + lane * op.register_bytes, op.element_bytes);
-    }
+    const uint8_t* const from = Lanes<uint8_t>(warp, data[k]);
+    WithWord(op.element_bytes, [&](auto word) {
+      const int offset = k * static_cast<int>(sizeof(word));
+      const int stride = op.register_bytes;
+      for (uint32_t m = mask; m != 0; m &= m - 1) {
+        const int lane = LowestLane(m);
+        std::memcpy(&word, from + lane * stride, sizeof(word));
+        std::memcpy(hosts[lane] + offset, &word, sizeof(word));
+      }
+    });
   }
 }
 
@@ -521,10 +567,13 @@ void FindArea(WarpState& warp, const MicroOp& op,
 }
 
 void CopyLanes(uint8_t* to, const uint8_t* from, int bytes, uint32_t mask) {
-  for (; mask != 0; mask &= mask - 1) {
-    const int lane = LowestLane(mask);
-    std::memcpy(to + lane * bytes, from + lane * bytes, bytes);
-  }
+  WithWord(bytes, [&](auto word) {
+    for (uint32_t m = mask; m != 0; m &= m - 1) {
+      const size_t at = LowestLane(m) * sizeof(word);
+      std::memcpy(&word, from + at, sizeof(word));
+      std::memcpy(to + at, &word, sizeof(word));
+    }
+  });
 }
 
 template <typename T>

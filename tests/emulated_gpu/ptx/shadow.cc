@@ -162,40 +162,36 @@ Conflict ShadowPage::ApplyOne(const SegmentTable& segments, Record& record,
   return {};
 }
 
+template <ShadowAccess kAccess>
 Conflict ShadowPage::Apply(const SegmentTable& segments, int offset,
-                           int size_bytes, ShadowAccess access,
-                           bool must_be_written, SegmentId segment, int lane) {
+                           int size_bytes, bool must_be_written,
+                           SegmentId segment, int lane) {
   if (!is_bytes_ && (size_bytes % 4 != 0 || offset % 4 != 0)) {
     SplitIntoBytes();
   } else if (records_.empty()) {
     records_.resize(kBytes / 4);
   }
-  const int unit = is_bytes_ ? 1 : 4;
-  Record* record = &records_[offset / unit];
-  Record* const end = record + size_bytes / unit;
+  const int shift = is_bytes_ ? 0 : 2;
+  Record* record = &records_[offset >> shift];
+  Record* const end = record + (size_bytes >> shift);
   for (; record != end; ++record) {
-    Conflict conflict;
-    switch (access) {
-      case ShadowAccess::kRead:
-        conflict = ApplyOne<ShadowAccess::kRead>(
-            segments, *record, must_be_written, segment, lane);
-        break;
-      case ShadowAccess::kReadOnly:
-        conflict = ApplyOne<ShadowAccess::kReadOnly>(
-            segments, *record, must_be_written, segment, lane);
-        break;
-      case ShadowAccess::kWrite:
-        conflict = ApplyOne<ShadowAccess::kWrite>(
-            segments, *record, must_be_written, segment, lane);
-        break;
-      case ShadowAccess::kAtomic:
-        conflict = ApplyOne<ShadowAccess::kAtomic>(
-            segments, *record, must_be_written, segment, lane);
-        break;
-    }
+    const Conflict conflict =
+        ApplyOne<kAccess>(segments, *record, must_be_written, segment, lane);
     if (conflict.kind != Conflict::Kind::kNone) return conflict;
   }
   return {};
 }
+
+template Conflict ShadowPage::Apply<ShadowAccess::kRead>(const SegmentTable&,
+                                                         int, int, bool,
+                                                         SegmentId, int);
+template Conflict ShadowPage::Apply<ShadowAccess::kReadOnly>(
+    const SegmentTable&, int, int, bool, SegmentId, int);
+template Conflict ShadowPage::Apply<ShadowAccess::kWrite>(const SegmentTable&,
+                                                          int, int, bool,
+                                                          SegmentId, int);
+template Conflict ShadowPage::Apply<ShadowAccess::kAtomic>(const SegmentTable&,
+                                                           int, int, bool,
+                                                           SegmentId, int);
 
 }  // namespace datasetd::emulated_gpu

@@ -80,9 +80,9 @@ class ShadowPage {
 
   // [offset, offset + size_bytes) is aligned and in the page. Stops at the
   // first conflict.
+  template <ShadowAccess kAccess>
   Conflict Apply(const SegmentTable& segments, int offset, int size_bytes,
-                 ShadowAccess access, bool must_be_written, SegmentId segment,
-                 int lane);
+                 bool must_be_written, SegmentId segment, int lane);
   void Clear();
 
   std::atomic_flag lock = ATOMIC_FLAG_INIT;

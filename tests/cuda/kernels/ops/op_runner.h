@@ -83,12 +83,14 @@ struct StatisticOp {
     for (int rank = num_ranks - 1; rank >= 0; --rank) {
       Partial partial;
       if constexpr (std::is_same_v<Partial, Statistic>) init(&partial);
-      int64_t index = 0;
-      ForEachPixel(image, [&](int, int, const float* pixel) {
-        if (index++ % num_ranks != rank) return;
+      for (int64_t at = rank; at < image.plane_size(); at += num_ranks) {
+        float pixel[kMaxChannels] = {};
+        for (int c = 0; c < image.num_channels; ++c) {
+          pixel[c] = image.values[c * image.plane_size() + at];
+        }
         accumulate(draw, image.num_channels, pixel, &partial, &statistic);
         if constexpr (requires { partial.Settle(); }) partial.Settle();
-      });
+      }
       merge(partial, &statistic);
     }
     finish(image.num_channels, image.height, image.width, &statistic, &draw);
