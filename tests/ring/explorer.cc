@@ -42,9 +42,11 @@ uint64_t HashOfWord(uint32_t word, uint64_t value) {
 // swapcontext would do, but for its two system calls.
 [[gnu::noinline]] void Explorer::Fiber::SwitchTo(Fiber* next) {
   if (__builtin_setjmp(jump_buffer) != 0) return;
-  if (next->is_started) Jump(next->jump_buffer);
-  next->is_started = true;
-  setcontext(&next->context);
+  Stack* const stack = std::exchange(next->stack, nullptr);
+  if (stack == nullptr) Jump(next->jump_buffer);
+  if (stack->is_started) Jump(stack->jump_buffer);
+  stack->is_started = true;
+  setcontext(&stack->context);
 }
 
 std::string ExploreResult::Statistics() const {
@@ -65,7 +67,6 @@ ExploreResult Explorer::Explore(const ModelFactory& factory,
 Explorer::Explorer(const ModelFactory& factory, const ExploreOptions& options)
     : factory_(factory), options_(options) {
   current_explorer = this;
-  main_fiber_.is_started = true;
 }
 
 Explorer::~Explorer() { current_explorer = nullptr; }
@@ -78,9 +79,8 @@ void Explorer::Spawn(std::string_view name, ThreadKind kind,
   thread.body = std::move(body);
   thread.operation = "start";
   thread.operation_word = kNoWord;
-  if (stacks_.size() < threads_.size()) {
-    stacks_.push_back(std::make_unique<char[]>(kStackBytes));
-  }
+  if (stacks_.size() < threads_.size()) AddStack();
+  thread.fiber.stack = stacks_[threads_.size() - 1].get();
 }
 
 void Explorer::AddPlain(const void* data, size_t size) {
@@ -337,7 +337,26 @@ void Explorer::Decide() {
   from->SwitchTo(&next.fiber);
 }
 
-void Explorer::ThreadMain(unsigned index) {
+void Explorer::AddStack() {
+  const auto index = static_cast<unsigned>(stacks_.size());
+  Stack& stack = *stacks_.emplace_back(std::make_unique<Stack>());
+  stack.bytes = std::make_unique<char[]>(kStackBytes);
+  getcontext(&stack.context);
+  stack.context.uc_stack.ss_sp = stack.bytes.get();
+  stack.context.uc_stack.ss_size = kStackBytes;
+  stack.context.uc_link = nullptr;
+  makecontext(&stack.context, reinterpret_cast<void (*)()>(&StackMain), 1,
+              index);
+}
+
+void Explorer::StackMain(unsigned index) {
+  // Every path begins here. What an abandoned one has left on the stack is
+  // overwritten.
+  __builtin_setjmp(current_explorer->stacks_[index]->jump_buffer);
+  ThreadMain(index);
+}
+
+[[gnu::noinline]] void Explorer::ThreadMain(unsigned index) {
   Explorer* const explorer = current_explorer;
   explorer->threads_[index].body();
   Thread& thread = explorer->threads_[index];
@@ -355,15 +374,6 @@ void Explorer::RunPath() {
   depth_ = 0;
   run_end_ = RunEnd::kNone;
   const std::unique_ptr<Model> model = factory_();
-  for (size_t i = 0; i < threads_.size(); ++i) {
-    ucontext_t& context = threads_[i].fiber.context;
-    getcontext(&context);
-    context.uc_stack.ss_sp = stacks_[i].get();
-    context.uc_stack.ss_size = kStackBytes;
-    context.uc_link = nullptr;
-    makecontext(&context, reinterpret_cast<void (*)()>(&ThreadMain), 1,
-                static_cast<unsigned>(i));
-  }
   Decide();
   running_ = -1;
   if (run_end_ == RunEnd::kGoal) model->CheckEnd();

@@ -130,13 +130,22 @@ class Explorer {
     kFinished,
   };
 
-  struct Fiber {
-    // Saves where the caller is, and goes on where `next` was.
-    void SwitchTo(Fiber* next);
-
+  // A thread's stack, on which paths begin again and again.
+  struct Stack {
+    std::unique_ptr<char[]> bytes;
     bool is_started = false;
-    ucontext_t context;    // of its start
-    void* jump_buffer[5];  // once started
+    ucontext_t context;    // of its first start
+    void* jump_buffer[5];  // of the others
+  };
+
+  struct Fiber {
+    // Saves where the caller is, and goes on where `next` was or begins on its
+    // stack.
+    void SwitchTo(Fiber* next);
+    // Not null: it has not begun.
+    Stack* stack = nullptr;
+
+    void* jump_buffer[5] = {};
   };
 
   struct Thread {
@@ -197,6 +206,8 @@ class Explorer {
   std::vector<Step> StepsTo(uint32_t state) const;
   void Trace(const Thread& thread, uint32_t option);
 
+  void AddStack();
+  static void StackMain(unsigned index);
   static void ThreadMain(unsigned index);
 
   const ModelFactory& factory_;
@@ -213,7 +224,7 @@ class Explorer {
 
   // The run.
   std::vector<Thread> threads_;
-  std::vector<std::unique_ptr<char[]>> stacks_;  // by thread
+  std::vector<std::unique_ptr<Stack>> stacks_;  // by thread
   std::vector<uint64_t> words_;
   uint64_t words_hash_ = 0;
   std::vector<std::string> word_names_;  // while tracing

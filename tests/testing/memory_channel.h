@@ -48,6 +48,14 @@ class MemoryChannel : public FeedChannel {
     return changed_.wait_for(lock, std::chrono::seconds(30),
                              [&] { return published_.size() >= count; });
   }
+  // Waits until `count` batches have been published or the feed is closed, and
+  // returns how many have been.
+  size_t AwaitPublishedOrClosed(size_t count) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(30),
+                      [&] { return published_.size() >= count || is_closed_; });
+    return published_.size();
+  }
   bool AwaitClosed() const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(30),

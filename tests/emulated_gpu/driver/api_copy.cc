@@ -207,8 +207,12 @@ CUresult RunSet(const char* function, uint64_t address, Value value,
            if (target == nullptr) {
              return {CUDA_ERROR_ILLEGAL_ADDRESS, "memory that is gone: " + why};
            }
-           for (size_t i = 0; i < count; ++i) {
-             memcpy(target + i * sizeof(Value), &value, sizeof(Value));
+           if constexpr (sizeof(Value) == 1) {
+             memset(target, value, count);
+           } else {
+             for (size_t i = 0; i < count; ++i) {
+               memcpy(target + i * sizeof(Value), &value, sizeof(Value));
+             }
            }
            return {};
          }},

@@ -2,8 +2,9 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -47,7 +48,9 @@ std::string ReadFileOrDie(const std::string& path) {
     ADD_FAILURE() << "cannot read " << path;
     std::abort();
   }
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return std::move(bytes).str();
 }
 
 GeneratedCase LoadGeneratedCase(const std::string& name) {
