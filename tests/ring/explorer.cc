@@ -12,8 +12,6 @@ namespace {
 constexpr size_t kStackBytes = 128 * 1024;
 constexpr uint32_t kNoWord = UINT32_MAX;
 
-Explorer* current_explorer = nullptr;
-
 // The finalizer of SplitMix64.
 uint64_t Mix(uint64_t x) {
   x ^= x >> 30;
@@ -55,8 +53,6 @@ std::string ExploreResult::Statistics() const {
                       ", ", num_replays, " replays");
 }
 
-Explorer* Explorer::Current() { return current_explorer; }
-
 ExploreResult Explorer::Explore(const ModelFactory& factory,
                                 const ExploreOptions& options) {
   Explorer explorer(factory, options);
@@ -66,10 +62,10 @@ ExploreResult Explorer::Explore(const ModelFactory& factory,
 
 Explorer::Explorer(const ModelFactory& factory, const ExploreOptions& options)
     : factory_(factory), options_(options) {
-  current_explorer = this;
+  current_ = this;
 }
 
-Explorer::~Explorer() { current_explorer = nullptr; }
+Explorer::~Explorer() { current_ = nullptr; }
 
 void Explorer::Spawn(std::string_view name, ThreadKind kind,
                      std::function<void()> body) {
@@ -109,11 +105,6 @@ uint32_t Explorer::Choose(uint32_t num_options, std::string_view what) {
   thread.num_options = 1;
   Observe(thread.option);
   return thread.option;
-}
-
-uint32_t Explorer::AddWord() {
-  words_.push_back(0);
-  return static_cast<uint32_t>(words_.size() - 1);
 }
 
 void Explorer::SetWordName(uint32_t word, std::string name) {
@@ -352,12 +343,12 @@ void Explorer::AddStack() {
 void Explorer::StackMain(unsigned index) {
   // Every path begins here. What an abandoned one has left on the stack is
   // overwritten.
-  __builtin_setjmp(current_explorer->stacks_[index]->jump_buffer);
+  __builtin_setjmp(current_->stacks_[index]->jump_buffer);
   ThreadMain(index);
 }
 
 [[gnu::noinline]] void Explorer::ThreadMain(unsigned index) {
-  Explorer* const explorer = current_explorer;
+  Explorer* const explorer = current_;
   explorer->threads_[index].body();
   Thread& thread = explorer->threads_[index];
   thread.state = ThreadState::kFinished;

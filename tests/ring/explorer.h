@@ -82,7 +82,7 @@ class Explorer {
                                const ExploreOptions& options = {});
 
   // The explorer that runs now. REQUIRES: called from a model.
-  static Explorer* Current();
+  static Explorer* Current() { return current_; }
 
   // For a model's constructor.
   void Spawn(std::string_view name, ThreadKind kind,
@@ -106,7 +106,10 @@ class Explorer {
   // For shared objects.
 
   // A word of the state, 0 at first. Returns its index.
-  uint32_t AddWord();
+  uint32_t AddWord() {
+    words_.push_back(0);
+    return static_cast<uint32_t>(words_.size() - 1);
+  }
   void SetWordName(uint32_t word, std::string name);
   uint64_t word(uint32_t index) const { return words_[index]; }
   void set_word(uint32_t index, uint64_t value);
@@ -209,6 +212,8 @@ class Explorer {
   void AddStack();
   static void StackMain(unsigned index);
   static void ThreadMain(unsigned index);
+
+  inline static Explorer* current_ = nullptr;
 
   const ModelFactory& factory_;
   const ExploreOptions options_;

@@ -40,7 +40,7 @@ std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
 
 const Scenario kScenarios[] = {
     {"OneSlot", {.num_slots = 1, .num_batches = 4}},
-    {"TwoSlots", {.num_slots = 2, .num_batches = 4}},
+    {"TwoSlots", {.num_slots = 2, .num_batches = 4}, 3},
     {"HoldsOneBatch", {.num_slots = 3, .num_batches = 5, .num_held = 1}, 4},
     {"KeepsTheFirstBatch",
      {.num_slots = 3,
@@ -56,21 +56,25 @@ const Scenario kScenarios[] = {
       .releases_youngest = true,
       .has_gpu = true}},
     {"OneSlotOnGpu", {.num_slots = 1, .num_batches = 4, .has_gpu = true}},
-    {"GathersFreeSlots", {.num_slots = 2, .num_batches = 4, .gathers = true}},
+    {"GathersFreeSlots",
+     {.num_slots = 2, .num_batches = 4, .gathers = true},
+     3},
     {"GathersWhileOneIsHeld",
      {.num_slots = 2, .num_batches = 4, .num_held = 1, .gathers = true}},
     {"GathersOnGpu",
-     {.num_slots = 2, .num_batches = 3, .has_gpu = true, .gathers = true}},
+     {.num_slots = 2, .num_batches = 3, .has_gpu = true, .gathers = true},
+     2},
     {"TwoThreadsRelease",
      {.num_slots = 2, .num_batches = 2, .has_releaser = true}},
     {"TwoThreadsReleaseOneSlot",
      {.num_slots = 1, .num_batches = 4, .has_releaser = true},
      3},
     {"TwoThreadsReleaseOneSlotOnGpu",
-     {.num_slots = 1, .num_batches = 4, .has_gpu = true, .has_releaser = true},
-     3},
+     {.num_slots = 1, .num_batches = 4, .has_gpu = true, .has_releaser = true}},
     {"Seek", {.num_slots = 2, .num_batches = 1, .num_seeks = 1}},
-    {"SeekBetweenBatches", {.num_slots = 1, .num_batches = 3, .num_seeks = 1}},
+    {"SeekBetweenBatches",
+     {.num_slots = 1, .num_batches = 3, .num_seeks = 1},
+     2},
     {"SeekDropsStaleWork",
      {.num_slots = 2,
       .num_batches = 1,
@@ -100,15 +104,19 @@ const Scenario kScenarios[] = {
      {.num_slots = 2, .num_batches = 2, .may_close = true}},
 };
 
+RingModelOptions OptionsOf(const Scenario& scenario) {
+  RingModelOptions options = scenario.options;
+  if (scenario.short_batches > 0 &&
+      std::getenv("DATASETD_TEST_FULL") == nullptr) {
+    options.num_batches = scenario.short_batches;
+  }
+  return options;
+}
+
 class RingModelTest : public TestWithParam<Scenario> {};
 
 TEST_P(RingModelTest, HoldsOnEverySchedule) {
-  RingModelOptions options = GetParam().options;
-  if (GetParam().short_batches > 0 &&
-      std::getenv("DATASETD_TEST_FULL") == nullptr) {
-    options.num_batches = GetParam().short_batches;
-  }
-  const ExploreResult result = ExploreRing(options);
+  const ExploreResult result = ExploreRing(OptionsOf(GetParam()));
   EXPECT_TRUE(result.ok()) << result.violation << "\n" << result.schedule;
   EXPECT_GT(result.num_ends, 0u);
   std::cout << GetParam().name << ": " << result.Statistics() << "\n";
@@ -199,7 +207,7 @@ TEST_P(RingMutationTest, IsFound) {
         return s.name == std::string_view(mistake.scenario);
       });
   ASSERT_NE(scenario, std::end(kScenarios));
-  RingModelOptions options = scenario->options;
+  RingModelOptions options = OptionsOf(*scenario);
   options.mutation = mistake.mutation;
   const ExploreResult result = ExploreRing(options);
   EXPECT_THAT(result.violation, HasSubstr(mistake.violation));
