@@ -101,8 +101,12 @@ def test_every_op_has_cases_of_all_its_values(product):
 @pytest.mark.parametrize("op", by_op())
 def test_kernels_have_the_bits_of_the_host(op, product):
     with Product(os.environ["APPLY_OPS_KERNELS"]) as kernels:
-        for case in by_op()[op]:
-            for sample in range(min(case.num_samples, 2)):
+        for i, case in enumerate(by_op()[op]):
+            samples = range(min(case.num_samples, 2))
+            # One of them; both in the long form.
+            if os.environ.get("DATASETD_TEST_FULL") != "1":
+                samples = [i % len(samples)]
+            for sample in samples:
                 x = case.input(sample)
                 expected = product.run_sequence(case, x, SEED, EPOCH, sample)
                 result = kernels.run_sequence(case, x, SEED, EPOCH, sample)

@@ -41,6 +41,11 @@ def _costs():
     return kernel_cost.count()
 
 
+@pytest.fixture(name="launches", scope="module")
+def _launches():
+    return kernel_cost.count_launches()
+
+
 def test_every_workload_has_its_row(costs):
     assert list(costs) == list(_documented())
 
@@ -71,13 +76,12 @@ def test_stage_in_costs_what_the_page_says():
                 documented[name][title], rel=0.05, abs=0.1), (name, title)
 
 
-def test_small_launches_are_those_of_the_page():
+def test_small_launches_are_those_of_the_page(launches):
     path = os.path.join(os.environ["TEST_SRCDIR"],
                         os.environ["TEST_WORKSPACE"], "docs/kernel-cost.md")
     with open(path, encoding="utf-8") as file:
         page = file.read()
-    rows = kernel_cost.count_launches()
-    for line in kernel_cost.launch_table(rows).splitlines():
+    for line in kernel_cost.launch_table(launches).splitlines():
         if _ROW.match(line) is None:
             assert line in page
             continue
@@ -90,8 +94,8 @@ def test_small_launches_are_those_of_the_page():
                 assert a == pytest.approx(b, rel=0.05), (line, documented[0])
 
 
-def test_strips_cost_an_eighth_more_at_most():
-    for row in kernel_cost.count_launches():
+def test_strips_cost_an_eighth_more_at_most(launches):
+    for row in launches:
         before, now = row["warp_instructions_a_sample"]
         assert now <= 1.12 * before, row
         if row["blocks"][0] < row["blocks"][1]:

@@ -3,8 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -24,7 +25,9 @@ std::string ReadAugmentPtx() {
   const char* path = "cuda/kernels/augment_ptx.ptx";
   std::ifstream file(path, std::ios::binary);
   if (!file) Die(absl::StrCat("cannot read ", path));
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream ptx;
+  ptx << file.rdbuf();
+  return std::move(ptx).str();
 }
 
 const Module& AugmentModule() {

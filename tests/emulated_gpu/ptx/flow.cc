@@ -196,9 +196,13 @@ class Analysis {
     flow_.live_last.assign(num_registers, -1);
     std::vector<BitSet> live_in(num_blocks, BitSet(num_registers));
     std::vector<BitSet> live_out(num_blocks, BitSet(num_registers));
+    // Blocks of which a successor has changed.
+    std::vector<bool> is_open(num_blocks, true);
     for (bool has_changed = true; has_changed;) {
       has_changed = false;
       for (size_t b = num_blocks; b-- > 0;) {
+        if (!is_open[b]) continue;
+        is_open[b] = false;
         const BasicBlock& block = flow_.blocks[b];
         for (const int s : block.successors) live_out[b].Unite(live_in[s]);
         BitSet live = live_out[b];
@@ -208,7 +212,9 @@ class Analysis {
           }
           for (const int reg : accesses_[i].reads) live.Add(reg);
         }
-        has_changed = live_in[b].Unite(live) || has_changed;
+        if (!live_in[b].Unite(live)) continue;
+        has_changed = true;
+        for (const int p : block.predecessors) is_open[p] = true;
       }
     }
     for (size_t b = 0; b < num_blocks; ++b) {
@@ -233,13 +239,20 @@ class Analysis {
     all.Fill();
     std::vector<BitSet> written_in(flow_.blocks.size(), all);
     written_in[0] = BitSet(num_registers);
+    // Blocks at the begin of which less is written than was known.
+    std::vector<bool> is_open(flow_.blocks.size(), true);
     for (bool has_changed = true; has_changed;) {
       has_changed = false;
-      for (const BasicBlock& block : flow_.blocks) {
-        BitSet written = written_in[&block - flow_.blocks.data()];
+      for (size_t b = 0; b < flow_.blocks.size(); ++b) {
+        if (!is_open[b]) continue;
+        is_open[b] = false;
+        const BasicBlock& block = flow_.blocks[b];
+        BitSet written = written_in[b];
         for (int i = block.first; i < block.last; ++i) Apply(i, &written);
         for (const int s : block.successors) {
-          has_changed = written_in[s].Intersect(written) || has_changed;
+          if (!written_in[s].Intersect(written)) continue;
+          has_changed = true;
+          is_open[s] = true;
         }
       }
     }
