@@ -3,9 +3,12 @@ after pip install: a user with a home, an empty working directory, the files tha
 the example names, and no daemon."""
 
 import glob
+import importlib.metadata
 import importlib.util
+import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -15,7 +18,6 @@ import tempfile
 
 import numpy as np
 import pytest
-import torch
 
 from tests.testing import daemon_harness
 from tests.testing.daemon_harness import runfile
@@ -120,7 +122,7 @@ def _missing(text):
         is_used = re.search(rf"^\s*(from|import) .*\b{name}\b", text, re.M)
         if is_used and importlib.util.find_spec(name) is None:
             return f"there is no package {name}"
-    if "fully_shard" in text and int(torch.__version__.split(".")[0]) < 2:
+    if "fully_shard" in text and importlib.metadata.version("torch") < "2":
         return "torch is older than fully_shard"
     return ""
 
@@ -159,23 +161,42 @@ def user(cifar10):
     shutil.rmtree(home)
 
 
-def _run(program, user, *arguments):
+@pytest.fixture(scope="module")
+def server():
+    """Runs programs without the seconds that each would take to import torch."""
+    daemon_harness.use_python_package()
+    with subprocess.Popen(
+        [sys.executable, runfile("tests/docs/examples_server.py")], text=True,
+        env=dict(os.environ, OMP_NUM_THREADS="1"), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, start_new_session=True,
+    ) as process:
+        yield process
+        process.stdin.close()
+        process.wait(60)
+
+
+def _run(program, user, server, *arguments):
     environment, work = user
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], env=environment, cwd=work,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    outputs = [os.path.join(work, "..", name) for name in ("out", "error")]
+    print(json.dumps({
+        "program": program, "arguments": arguments, "environment": environment,
+        "directory": work, "outputs": outputs,
+    }), file=server.stdin, flush=True)
+    if not select.select([server.stdout], [], [], 240)[0]:
+        os.killpg(server.pid, signal.SIGKILL)
+    code = server.stdout.readline()
+    with open(outputs[1], encoding="utf-8") as error:
+        assert code == "0\n", f"exit code {code or 'none in 240 s'}: {error.read()}"
 
 
-def _write_common(user, cifar10):
+def _write_common(user, server, cifar10):
     """common.py, and the dataset that its text asks for."""
     _, work = user
     (common,) = _COMMON
     with open(os.path.join(work, "common.py"), "w", encoding="utf-8") as file:
         file.write(common)
     _run("import datasetd, sys\ndatasetd.connect().load_dataset("
-         "'cifar10', 'cifar10', sys.argv[1], 'train')", user, cifar10)
+         "'cifar10', 'cifar10', sys.argv[1], 'train')", user, server, cifar10)
 
 
 def _as_rank_0_of_1(environment):
@@ -188,14 +209,14 @@ def _as_rank_0_of_1(environment):
 
 
 @pytest.mark.parametrize("name, text", _BLOCKS, ids=[b[0] for b in _BLOCKS])
-def test_example(name, text, user, cifar10):
+def test_example(name, text, user, server, cifar10):
     if any(text.startswith(begin) for begin in _NOT_WHOLE):
         pytest.skip(f"{name} is not run: it is a piece of a program")
     if _missing(text):
         pytest.skip(f"{name} is not run: {_missing(text)}")
     environment, work = user
     if "common import" in text or text in _COMMON:
-        _write_common(user, cifar10)
+        _write_common(user, server, cifar10)
     if "init_process_group" in text:
         _as_rank_0_of_1(environment)
     if '"images.npy"' in text:
@@ -205,7 +226,7 @@ def test_example(name, text, user, cifar10):
     before, after = next(
         (around for words, around in _AROUND.items() if words in text),
         ("", ""))
-    _run(before + text + after, user, cifar10)
+    _run(before + text + after, user, server, cifar10)
 
 
 def test_that_every_piece_is_one_of_the_pages():

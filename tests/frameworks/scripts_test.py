@@ -15,6 +15,11 @@ import pytest
 _SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scripts")
 _NUM_TRAIN, _NUM_TEST = 1280, 203
 
+_long = pytest.mark.skipif(
+    os.environ.get("DATASETD_TEST_FULL") != "1",
+    reason="the long form has it",
+)
+
 
 def _digits(num_samples, seed):
     """Noise and a bright row for the label: one linear layer learns it."""
@@ -143,6 +148,7 @@ def test_mnist(daemon, mnist, tmp_path):
     assert _warnings(printed) == []
 
 
+@_long
 def test_pytorch_cifar(daemon, cifar, tmp_path):
     (result,), printed = _run(daemon, tmp_path, "cifar", cifar)
     assert result["trained"] == 50000 and result["tested"] == 10000
@@ -151,6 +157,7 @@ def test_pytorch_cifar(daemon, cifar, tmp_path):
     assert _warnings(printed) == []
 
 
+@_long
 def test_imagenet_counts_each_image_once_over_two_ranks(
     daemon, images, tmp_path
 ):
@@ -160,6 +167,7 @@ def test_imagenet_counts_each_image_once_over_two_ranks(
     assert _warnings(printed) == []
 
 
+@_long
 def test_ddp_tutorial_goes_on_from_its_snapshot(daemon, tmp_path):
     folders = [tmp_path / "whole", tmp_path / "resumed"]
     for folder in folders:
@@ -172,12 +180,14 @@ def test_ddp_tutorial_goes_on_from_its_snapshot(daemon, tmp_path):
     assert first["losses"] + rest["losses"] == whole["losses"]
 
 
+@_long
 def test_ddp_tutorial_alone(daemon, tmp_path):
     (result,), printed = _run(daemon, tmp_path, "ddp_tutorial", 2)
     assert "Epoch 1 | Batchsize: 32 | Steps: 16" in printed
     assert len(result["losses"]) == 2 * 16
 
 
+@_long
 def test_hogwild_hands_its_dataset_to_processes(daemon, mnist, tmp_path):
     (result,), printed = _run(daemon, tmp_path, "hogwild", mnist)
     assert result == {"codes": [0, 0], "losses": 2, "accuracy": 1.0}
@@ -192,6 +202,7 @@ def test_siamese_pairs_by_a_batch_sampler(daemon, mnist, tmp_path):
     assert _warnings(printed) == []
 
 
+@_long
 def test_mingpt_learns_the_next_character(daemon, tmp_path):
     text = tmp_path / "input.txt"
     text.write_text("to be, or not to be: that is the question. " * 200)
@@ -203,6 +214,7 @@ def test_mingpt_learns_the_next_character(daemon, tmp_path):
     assert _warnings(printed) == []
 
 
+@_long
 def test_an_evaluation_that_is_cut_to_a_share_warns(daemon, mnist, tmp_path):
     results, printed = _run(daemon, tmp_path, "evaluation", mnist, ranks=2)
     for result in results:
