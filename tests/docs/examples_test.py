@@ -82,6 +82,23 @@ _AROUND = {
     "def batches(split):": (_NANOGPT, _NANOGPT_LOOP),
     "logits, loss = model(x, y)": (_MINGPT, "\nraise AssertionError\n"),
 }
+# What an example prints: a pattern.
+_PRINTED = {
+    "print(images.shape, labels.shape)":
+        r"(torch.Size\(\[128, 3, 32, 32\]\) torch.Size\(\[128\]\)\n){7}"
+        r"torch.Size\(\[104, 3, 32, 32\]\) torch.Size\(\[104\]\)\n",
+    'path=sys.argv[1], split="train")':
+        r"epoch 0: 7 batches of \(128, 3, 32, 32\)\n"
+        r"epoch 1: 7 batches of \(128, 3, 32, 32\)\n",
+    "print(len(photos), photos.bad_samples": "2 2\n",
+    "print(len(bees), len(train)": "333 800 200 8\n",
+    "print(len(mix), len(loader), rows)": r"1000 10 \[350 150\]\n",
+    "print(same.num_samples": r"1000 \['image', 'label'\]\n",
+    'print(client.push_dataset("digits", digits))':
+        r"datasetd.Dataset\('digits', .*fields=\['image', 'label'\], push: 100 "
+        r"samples\)\n",
+    "print(mnist.num_samples, mnist.format)": "50 push\n",
+}
 # No program: `...` stands for what is the reader's.
 _NOT_WHOLE = ["@ray.remote\ndef task(...):"]
 # Packages that an example may lack. tests/frameworks:frameworks_full_test runs
@@ -187,6 +204,8 @@ def _run(program, user, server, *arguments):
     code = server.stdout.readline()
     with open(outputs[1], encoding="utf-8") as error:
         assert code == "0\n", f"exit code {code or 'none in 240 s'}: {error.read()}"
+    with open(outputs[0], encoding="utf-8") as printed:
+        return printed.read()
 
 
 def _write_common(user, server, cifar10):
@@ -226,12 +245,15 @@ def test_example(name, text, user, server, cifar10):
     before, after = next(
         (around for words, around in _AROUND.items() if words in text),
         ("", ""))
-    _run(before + text + after, user, server, cifar10)
+    printed = _run(before + text + after, user, server, cifar10)
+    for words, pattern in _PRINTED.items():
+        if words in text:
+            assert re.fullmatch(pattern, printed), printed
 
 
 def test_that_every_piece_is_one_of_the_pages():
     """None is left out by a change of its words."""
-    for words in [*_AROUND, *_NOT_WHOLE]:
+    for words in [*_AROUND, *_PRINTED, *_NOT_WHOLE]:
         assert sum(words in text for _, text in _BLOCKS) == 1, words
     assert len(_COMMON) == 1 and len(_BLOCKS) > 20
 

@@ -167,8 +167,6 @@ def find_by_pytest(tree, tests):
         "env": dict(
             os.environ, PYTHONDONTWRITEBYTECODE="1",
             PYTHONPATH=f"{tree}/client/python:{tree}:{tree}/{_PYTEST}",
-            FORMATS_PAGE=f"{tree}/docs/formats.md",
-            LOADING_PAGE=f"{tree}/docs/loading.md",
             DATASETD_DAEMON=f"{tree}/bazel-bin/server/datasetd",
             DATASETD_LIBRARY=f"{tree}/bazel-bin/client/c_api/libdatasetd.so",
         ),

@@ -353,22 +353,26 @@ def test_a_report_of_another_version_is_an_error(tmp_path):
         bench._reports(str(tmp_path))
 
 
-def test_the_package_has_the_commands(daemon, dataset, tmp_path):
+def test_the_package_has_the_commands(
+    daemon, dataset, tmp_path, run_command
+):
     """Without datasetctl."""
-    run = ["-m", "datasetd", f"--address={daemon.address}"]
-    done = run_python(*run, "preview", "hundred", cwd=tmp_path)
+    at = f"--address={daemon.address}"
+    done = run_python(
+        "-m", "datasetd", at, "preview", "hundred", cwd=tmp_path
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("preview.png: ")
     assert os.listdir(tmp_path) == ["preview.png"]
-    done = run_python(*run, "explain", "hundred", "--transforms=none")
+    done = run_command(at, "explain", "hundred", "--transforms=none")
     assert (done.returncode, done.stdout) == (0, "no ops\n")
-    done = run_python(*run, "preview", "hundred", "--samples=0")
+    done = run_command(at, "preview", "hundred", "--samples=0")
     assert done.returncode == 2
     assert done.stderr == (
         "datasetd: argument --samples/--rows: '0': expected a whole number "
         "from 1 to 256\n"
     )
-    done = run_python(*run, "bench", "true")
+    done = run_command(at, "bench", "true")
     assert done.returncode == 2
     assert "expected -- COMMAND, with its arguments" in done.stderr
 
@@ -392,17 +396,23 @@ def signals(client):
             yield stream, recordings
 
 
-def _commanded(daemon, tmp_path, *arguments):
-    """What the command prints, as JSON, and the picture that it writes."""
-    done = run_python(
-        "-m", "datasetd", f"--address={daemon.address}", "--json", *arguments,
-        "--transforms", json.dumps([op.to_message() for op in _LOG_MEL]),
-        "--seed=5", "--epoch=3", cwd=tmp_path,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    path = tmp_path / "preview.png"
-    sheet = np.asarray(Image.open(path)) if path.exists() else None
-    return json.loads(done.stdout), sheet
+@pytest.fixture
+def commanded(daemon, tmp_path, monkeypatch, run_command):
+    """Returns what a command prints, as JSON, and the picture that it writes."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        done = run_command(
+            f"--address={daemon.address}", "--json", *arguments,
+            "--transforms", json.dumps([op.to_message() for op in _LOG_MEL]),
+            "--seed=5", "--epoch=3",
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        path = tmp_path / "preview.png"
+        sheet = np.asarray(Image.open(path)) if path.exists() else None
+        return json.loads(done.stdout), sheet
+
+    return run
 
 
 @pytest.mark.parametrize("place, field, text, windows", [
@@ -411,7 +421,7 @@ def _commanded(daemon, tmp_path, *arguments):
     (1, "audio", "crops(100, random)", datasetd.crops(100, "random")),
 ])  # fmt: skip
 def test_windows_and_their_ops_are_shown(
-    client, daemon, signals, tmp_path, place, field, text, windows
+    client, commanded, signals, place, field, text, windows
 ):
     dataset = signals[place]
     made, drawn = [], []
@@ -426,8 +436,8 @@ def test_windows_and_their_ops_are_shown(
             drawn = drawn or batch.indices.tolist()
     arguments = [dataset.name, "--field", field, "--windows", text]
     arguments += ["--samples=3"]
-    result, sheet = _commanded(
-        daemon, tmp_path, "preview", *arguments, "--epochs=2", "--zoom=1"
+    result, sheet = commanded(
+        "preview", *arguments, "--epochs=2", "--zoom=1"
     )
     assert (result["num_samples"], result["num_epochs"]) == (3, 2)
     both = np.stack(made, 1)  # [3, 2, 12, 7]
@@ -442,7 +452,7 @@ def test_windows_and_their_ops_are_shown(
             at = left + epoch * 11
             got = sheet[top : top + 12, at : at + 7, 0].astype(int)
             assert abs(got - want[row, epoch]).max() <= 1
-    told, _ = _commanded(daemon, tmp_path, "explain", *arguments)
+    told, _ = commanded("explain", *arguments)
     ops = client.explain(
         dataset, {field: _LOG_MEL}, 5, 3,
         drawn if text.startswith("blocks") else range(3), windows,
@@ -466,18 +476,20 @@ def test_windows_and_their_ops_are_shown(
     ("((((", "expected a length"),
     ("crops(8, middle)", "place='middle'"),
 ])  # fmt: skip
-def test_wrong_windows_are_named(daemon, signals, text, words):
-    done = run_python(
-        "-m", "datasetd", f"--address={daemon.address}", "explain", "waves",
+def test_wrong_windows_are_named(daemon, signals, run_command, text, words):
+    done = run_command(
+        f"--address={daemon.address}", "explain", "waves",
         "--transforms=none", "--windows", text,
     )  # fmt: skip
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
-def test_a_preview_without_pictures_names_the_fields(daemon, signals):
-    run = ["-m", "datasetd", f"--address={daemon.address}", "preview", "waves"]
-    done = run_python(*run, "--field=y")
+def test_a_preview_without_pictures_names_the_fields(
+    daemon, signals, run_command
+):
+    preview = [f"--address={daemon.address}", "preview", "waves"]
+    done = run_command(*preview, "--field=y")
     assert done.returncode == 1 and "its fields: x" in done.stderr
-    done = run_python(*run, "--windows=500", "--first=2", "--field=x")
+    done = run_command(*preview, "--windows=500", "--first=2", "--field=x")
     assert done.returncode == 2
     assert "has 1 windows in an epoch" in done.stderr

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-import re
+import signal
 import subprocess
 import sys
 import threading
@@ -18,9 +18,7 @@ from tests.testing.processes import (  # noqa: F401
 )
 
 # Bazel names them relative to the working directory.
-for name in (
-    "DATASETD_LIBRARY", "DATASETD_DAEMON", "FORMATS_PAGE", "LOADING_PAGE"
-):
+for name in ("DATASETD_LIBRARY", "DATASETD_DAEMON"):
     if name in os.environ:
         os.environ[name] = os.path.abspath(os.environ[name])
 # So that Python processes of the tests find what the tests do.
@@ -100,21 +98,24 @@ def run_python(*arguments, **options):
     )
 
 
-def run_examples(page, daemon, **options):
-    """What each example prints that the page has, with this daemon."""
-    with open(os.environ[page], encoding="utf-8") as file:
-        examples = re.findall(
-            r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL
+@pytest.fixture
+def run_command(capfd):
+    """Runs `python -m datasetd` with these arguments, but in this process, which
+    has imported it; returns what run_python does."""
+    from datasetd.__main__ import main
+
+    def run(*arguments):
+        before = signal.getsignal(signal.SIGPIPE)
+        capfd.readouterr()
+        try:
+            code = main(list(map(str, arguments)))
+        finally:
+            signal.signal(signal.SIGPIPE, before)
+        return subprocess.CompletedProcess(
+            arguments, code, *capfd.readouterr()
         )
-    printed = []
-    for example in examples:
-        done = run_python(
-            "-c", example,
-            env=dict(os.environ, DATASETD_ADDRESS=daemon.address), **options,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        printed.append(done.stdout)
-    return printed
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import datasetd
 import numpy as np
 import pytest
 import torch
-from conftest import await_end, run_examples, run_python
+from conftest import await_end, run_python
 from datasetd import transforms as T
 
 _NUMBERS = itertools.count()
@@ -33,7 +33,7 @@ def dataset(client):
 
 
 def _indices(loader):
-    return [int(i) for batch in loader for i in batch.indices]
+    return [i for batch in loader for i in batch.indices.tolist()]
 
 
 def test_a_sample_is_a_tuple_of_its_fields(dataset):
@@ -480,12 +480,6 @@ def test_closing_while_the_daemon_does_not_answer(client, monkeypatch):
             raise datasetd.DeadlineExceeded("no batch came")
 
 
-def test_the_examples_of_the_page(daemon):
-    printed = run_examples("LOADING_PAGE", daemon)
-    assert printed == [
-        "2 2\n", "333 800 200 8\n", "1000 10 [350 150]\n"]  # fmt: skip
-
-
 # -- Attributes of others' datasets --------------------------------------------
 
 
@@ -600,12 +594,15 @@ def test_a_pickle_of_what_is_not_there_any_more(client):
 
 
 _HOGWILD = """
-import datasetd, numpy as np, sys, torch, torch.multiprocessing as mp
+import datasetd, multiprocessing as mp, numpy as np, sys
 
-def train(rank, dataset, results):
-    with datasetd.DataLoader(dataset, 8, shuffle=True, seed=rank) as loader:
-        seen = sorted(i for b in loader for i in b.x.tolist())
-    results.put((rank, seen))
+def train(rank, datasets, results):
+    for dataset in datasets:
+        with datasetd.DataLoader(
+            dataset, 8, shuffle=True, seed=rank, framework="numpy"
+        ) as loader:
+            seen = sorted(i for b in loader for i in b.x.tolist())
+        results.put((len(dataset), seen))
 
 if __name__ == "__main__":
     with datasetd.start_local(device="cpu") as local:
@@ -613,27 +610,29 @@ if __name__ == "__main__":
         dataset = local.connect().push_dataset("d", data)
         context = mp.get_context(sys.argv[1])
         results = context.SimpleQueue()
-        for sent in (dataset, dataset.select(range(30))):
-            processes = [
-                context.Process(target=train, args=(rank, sent, results))
-                for rank in range(2)
-            ]
-            for process in processes:
-                process.start()
-            for _ in processes:
-                rank, seen = results.get()
-                assert seen == list(range(len(sent))), seen
-            for process in processes:
-                process.join()
-                assert process.exitcode == 0
+        sent = [dataset, dataset.select(range(30))]
+        processes = [
+            context.Process(target=train, args=(rank, sent, results))
+            for rank in range(2)
+        ]
+        for process in processes:
+            process.start()
+        for _ in range(4):
+            size, seen = results.get()
+            assert seen == list(range(size)), seen
+        for process in processes:
+            process.join()
+            assert process.exitcode == 0
         # torch's own loader, over what is left over.
-        left = torch.utils.data.Subset(dataset, range(32, 40))
-        for given in (dataset.select(range(32, 40)), left):
-            batches = torch.utils.data.DataLoader(
-                given, batch_size=3, num_workers=2,
-                multiprocessing_context=sys.argv[1])
-            seen = [i for x, in batches for i in x.tolist()]
-            assert seen == list(range(32, 40)), seen
+        from torch.utils import data
+        left = data.ConcatDataset([
+            dataset.select(range(32, 36)),
+            data.Subset(dataset, range(36, 40))])
+        batches = data.DataLoader(
+            left, batch_size=3, num_workers=1,
+            multiprocessing_context=sys.argv[1])
+        seen = [i for x, in batches for i in x.tolist()]
+        assert seen == list(range(32, 40)), seen
     print("done")
 """
 

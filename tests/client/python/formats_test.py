@@ -11,7 +11,6 @@ import lmdb
 import numpy as np
 import pandas
 import pytest
-from conftest import run_python
 from datasetd import transforms as T
 from datasetd._client import formats
 from datasetd._daemon.start import find_daemon
@@ -90,8 +89,8 @@ def _expect(dataset, images, dtype):
     ids=[case[0] for case in _CASES],
 )
 def test_a_format_that_python_reads(
-    client, daemon, tmp_path, monkeypatch, format, write, split, options,
-    images, dtype,
+    client, daemon, tmp_path, monkeypatch, run_command, format, write, split,
+    options, images, dtype,
 ):
     path = _path(tmp_path, format, write)
     with client.load_dataset(
@@ -108,11 +107,12 @@ def test_a_format_that_python_reads(
     with datasetd.load(format, path, split, options=options) as dataset:
         _expect(dataset, images, dtype)
 
-    run = functools.partial(run_python, "-m", "datasetd")
     arguments = [f"--option={key}={value}" for key, value in options.items()]
     if split:
         arguments.append(f"--split={split}")
-    done = run("load", "cli-" + format, format, path, *arguments)
+    done = run_command(
+        "load", "cli-" + format, format, path, *arguments
+    )
     assert (done.returncode, done.stderr) == (0, "")
     with client.get_dataset("cli-" + format) as dataset:
         _expect(dataset, images, dtype)

@@ -125,6 +125,7 @@ def test_the_order_is_that_of_the_page(parts, shuffle, fixed, num_rows):
     assert sum(rows) == count
     order = MixtureOrder(_SIZES, rows, shuffle, fixed, seed=5)
     for world_size in (1, 2, 8):
+        expected = [order.positions(e, 4 * world_size) for e in range(3)]
         for rank in range(world_size):
             with make(
                 mix, shuffle=shuffle, rank=rank, world_size=world_size
@@ -132,9 +133,8 @@ def test_the_order_is_that_of_the_page(parts, shuffle, fixed, num_rows):
                 num_rows = -(-count // world_size)
                 assert len(batches) == -(-num_rows // 4)
                 for epoch in range(3):
-                    expected = order.positions(epoch, 4 * world_size)
                     seen = [place for b in batches for place in unpadded(b)]
-                    assert seen == expected[rank::world_size]
+                    assert seen == expected[epoch][rank::world_size]
     # The rest of epoch 1, after two batches of two ranks.
     loaders = [
         make(mix, shuffle=shuffle, rank=rank, world_size=2)

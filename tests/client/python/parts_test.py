@@ -4,7 +4,6 @@ import io
 import os
 import struct
 import subprocess
-import sys
 import tarfile
 
 import datasetd
@@ -315,26 +314,26 @@ def test_load_with_a_part_of_image_files(client, data_root):
     assert sorted(seen) == list(range(11))
 
 
-def test_parts_on_the_command_line(daemon, client, data_root):
+def test_parts_on_the_command_line(
+    daemon, client, data_root, run_command
+):
     folder = data_root / "command"
     folder.mkdir()
     np.save(folder / "x.npy", np.arange(10))
     np.savez(folder.with_suffix(".npz"), x=np.arange(10))
     for format, path in (("npy", folder), ("npz", folder.with_suffix(".npz"))):
         for i in range(2):
-            done = subprocess.run(
-                [sys.executable, "-m", "datasetd", "load", f"of-{format}",
-                 format, path, "--part", f"{i}/2", "--address",
-                 daemon.address],
-                capture_output=True, text=True, check=True,
+            done = run_command(
+                "load", f"of-{format}", format, path, "--part", f"{i}/2",
+                "--address", daemon.address,
             )  # fmt: skip
+            assert done.returncode == 0, done.stderr
             assert done.stdout.startswith(f"of-{format}.{i}of2: 5 samples")
             with client.get_dataset(f"of-{format}.{i}of2") as dataset:
                 assert _rows(dataset) == list(range(5 * i, 5 * i + 5))
-    done = subprocess.run(
-        [sys.executable, "-m", "datasetd", "load", "x", "npy", folder,
-         "--part", "half", "--address", daemon.address],
-        capture_output=True, text=True,
+    done = run_command(
+        "load", "x", "npy", folder, "--part", "half",
+        "--address", daemon.address,
     )  # fmt: skip
     assert done.returncode == 2
     assert "--part half: expected node, or I/N" in done.stderr

@@ -3,7 +3,7 @@
 What each kind of user does, and the test that shows it; those of this file are
 named alone, tests/frameworks/ have the packages of PyPI:
 
-  README's example                          docs/readme_test.py
+  README's example                          docs/examples_test.py
   MNIST's main.py                           test_a_script_trains_as_with_torch
   a CIFAR-10 speed run                      test_a_speed_run
   Lightning, Fabric                         frameworks/lightning_test.py

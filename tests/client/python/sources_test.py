@@ -21,7 +21,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from conftest import run_examples, run_python
+from conftest import run_python
 from datasetd import __main__ as command
 from datasetd import sources
 from datasetd._push.field_names import FieldNames, Kinds
@@ -33,7 +33,6 @@ _IMAGES = _RANDOM.integers(0, 256, (300, 8, 9, 3), np.uint8)
 _ROWS = _RANDOM.standard_normal((300, 4)).astype(np.float32)
 _LABELS = np.arange(300) % 10
 
-_run = functools.partial(run_python, "-m", "datasetd")
 
 
 def _expect(client, data, want, classes=None):
@@ -1132,17 +1131,11 @@ def test_a_path_that_is_not_there():
         sources.hdf5("~/x.h5")
 
 
-def test_the_examples_of_the_page(daemon, tmp_path):
-    printed = run_examples("FORMATS_PAGE", daemon, cwd=tmp_path)
-    assert len(printed) == 3
-    assert printed[0] == "1000 ['image', 'label']\n"
-    assert "100 samples" in printed[1] and "['image', 'label']" in printed[1]
-    assert printed[2] == "50 push\n"
-
-
-def test_the_command_pushes_what_python_reads(client, daemon, h5):
-    done = _run(
-        "load", "cli", "hdf5", h5, "--address", daemon.address,
+def test_the_command_pushes_what_python_reads(
+    client, daemon, h5, run_command
+):
+    done = run_python(
+        "-m", "datasetd", "load", "cli", "hdf5", h5, "--address", daemon.address,
         "--field", "image=x", "--field", "label=y", "--kind", "label=array",
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -1152,7 +1145,7 @@ def test_the_command_pushes_what_python_reads(client, daemon, h5):
         _expect_content(
             client, dataset, {"image": _IMAGES, "label": _LABELS}
         )
-    done = _run(
+    done = run_command(
         "--json", "load", "cli", "hdf5", h5,
         f"--address={daemon.address}", "--if_exists", "keep",
     )
@@ -1161,13 +1154,15 @@ def test_the_command_pushes_what_python_reads(client, daemon, h5):
     assert message["name"] == "cli" and message["num_samples"] == "300"
 
 
-def test_a_kind_of_one_field_leaves_the_others(client, daemon, tmp_path):
+def test_a_kind_of_one_field_leaves_the_others(
+    client, daemon, tmp_path, run_command
+):
     for i in range(3):
         folder = tmp_path / "f" / f"class{i}"
         folder.mkdir(parents=True)
         Image.fromarray(_IMAGES[i]).save(folder / "a.png")
     run = functools.partial(
-        _run, "load", "cli-kinds", "image_folder", tmp_path / "f",
+        run_command, "load", "cli-kinds", "image_folder", tmp_path / "f",
         "--in_python", "--address", daemon.address, "--kind",
     )
     done = run("label=array")
@@ -1183,17 +1178,21 @@ def test_a_kind_of_one_field_leaves_the_others(client, daemon, tmp_path):
     assert names.kind("a") == "array" and names.kind("b") == "auto"
 
 
-def test_the_command_asks_the_daemon_for_its_formats(daemon, data_root):
-    done = _run(
+def test_the_command_asks_the_daemon_for_its_formats(
+    daemon, data_root, run_command
+):
+    done = run_command(
         "load", "npy", "npy", data_root / "three", "--address", daemon.address
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("npy: 3 samples")
 
 
-def test_the_command_ends_with_the_codes_of_datasetctl(daemon, h5, tmp_path):
+def test_the_command_ends_with_the_codes_of_datasetctl(
+    daemon, h5, tmp_path, run_command
+):
     def fails(code, kind, words, *arguments):
-        done = _run("--json", *arguments)
+        done = run_command("--json", *arguments)
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
         error = json.loads(done.stderr)["error"]
         assert error["code"] == kind
@@ -1219,15 +1218,17 @@ def test_the_command_ends_with_the_codes_of_datasetctl(daemon, h5, tmp_path):
           *load, "hdf5", h5, "--field", "a=q", *at)
     fails(3, "UNAVAILABLE", "no daemon",
           *load, "csv", h5, "--address", tmp_path / "none.sock")
-    done = _run(*load, "csv", "/none.csv", *at)
+    done = run_command(*load, "csv", "/none.csv", *at)
     assert done.returncode == 1
     assert done.stderr == "datasetd: /none.csv: no such file or directory\n"
 
 
-def test_options_of_the_command_are_literals(client, daemon, tmp_path):
+def test_options_of_the_command_are_literals(
+    client, daemon, tmp_path, run_command
+):
     path = tmp_path / "a.csv"
     path.write_text("class;n\n" + "NA;1\nb;2\n" * 9)
-    done = _run(
+    done = run_command(
         "load", "cli-csv", "csv", path, "--address", daemon.address,
         "--option", "sep=;", "--option", "keep_default_na=false",
         "--option", "nrows=5", "--option", "usecols=['class']",
@@ -1240,14 +1241,14 @@ def test_options_of_the_command_are_literals(client, daemon, tmp_path):
 
 @pytest.mark.parametrize("format", ["csv", "npy"])
 def test_the_command_loads_private_and_pinned(
-    client, daemon, data_root, tmp_path, format
+    client, daemon, data_root, tmp_path, run_command, format
 ):
     path = data_root / "three"
     if format == "csv":
         path = tmp_path / "a.csv"
         path.write_text("n\n1\n2\n")
     name = f"cli-private-{format}"
-    done = _run(
+    done = run_command(
         "load", name, format, path, "--address", daemon.address,
         "--private", "--pin",
     )
@@ -1274,19 +1275,21 @@ def test_an_option_is_a_literal_or_text(text, value):
     assert type(command._value(text)) is type(value)
 
 
-def test_errors_of_what_is_read_as_it_is_pushed(daemon, tmp_path):
+def test_errors_of_what_is_read_as_it_is_pushed(
+    daemon, tmp_path, run_command
+):
     path = tmp_path / "a.lmdb"
     with lmdb.open(str(path)) as environment:
         with environment.begin(write=True) as transaction:
             transaction.put(b"0", b"1")
     load = ("load", "late", "lmdb", path, "--address", daemon.address,
             "--option", "decode=operator:truediv")
-    done = _run(*load)
+    done = run_command(*load)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
         f"datasetd: {path}: TypeError: sample 0: unsupported operand.*\n", done.stderr
     )
-    error = json.loads(_run("--json", *load).stderr)["error"]
+    error = json.loads(run_command("--json", *load).stderr)["error"]
     assert error["code"] == "DATA_LOSS"
     assert error["message"].startswith(f"{path}: TypeError: ")
 

@@ -15,7 +15,8 @@ WAIT_SCRIPT = """
 import datasetd, os, signal
 client = datasetd.connect({address!r})
 dataset = client.load_dataset("hundred", format="npy", path={path!r})
-loader = datasetd.DataLoader(dataset, batch_size=10, prefetch=1)
+loader = datasetd.DataLoader(
+    dataset, batch_size=10, prefetch=1, framework="numpy")
 os.kill({pid}, signal.SIGSTOP)
 try:
     while True:
@@ -174,7 +175,8 @@ with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
             "other", format="npy", path=sys.argv[1] + "/hundred"),
         "push": lambda: client.push_dataset("pushed", [(1, 2)] * 3),
         "status": client.status,
-        "loader": lambda: datasetd.DataLoader(dataset, batch_size=1),
+        "loader": lambda: datasetd.DataLoader(
+            dataset, batch_size=1, framework="numpy"),
         "connect": lambda: datasetd.connect(daemon.address, timeout=60),
     }
     stop(daemon)
