@@ -31,7 +31,8 @@ def _world():
         client = daemon.connect()
         daemon.dataset = daemon.load(client, "good")
         daemon.client = client
-        with datasetd.DataLoader(daemon.dataset, batch_size=10) as loader:
+        with datasetd.DataLoader(daemon.dataset, batch_size=10,
+                                 framework="numpy") as loader:
             assert sum(1 for _ in loader) == 100
         daemon.before = None
         yield daemon

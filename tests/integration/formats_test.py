@@ -51,7 +51,7 @@ def test_fer2013_over_two_ranks(daemon):
     """48x48 grey from CSV, batch 256, an epoch sharded over two ranks."""
     path = os.path.join(daemon.data_root, "fer2013.csv")
     expected = _write_fer2013(
-        path, {"train": 2001, "public_test": 130, "private_test": 70})
+        path, {"train": 701, "public_test": 130, "private_test": 70})
     with daemon.connect() as client:
         for split, (pixels, labels) in expected.items():
             with client.load_dataset(

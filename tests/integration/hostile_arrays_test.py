@@ -79,12 +79,31 @@ class _World(hostile_world.World):
         return int(self.client.status()["devices"][0]["scratch_bytes"])
 
 
-@pytest.fixture(name="world")
-def _world():
+@contextlib.contextmanager
+def _made():
     with harness.Daemon(
             log_level="error", memory_budget_mib=100
     ) as daemon, _World(daemon) as world:
         yield world
+
+
+@pytest.fixture(name="world")
+def _world():
+    with _made() as world:
+        yield world
+
+
+@pytest.fixture(name="one", scope="module")
+def _one():
+    with _made() as world:
+        yield world
+
+
+@pytest.fixture(name="shared")
+def _shared(one):
+    """One for all rows of the tables, each of which leaves nothing."""
+    harness.expect_footprint(one.daemon, one.client, one.footprint)
+    return one
 
 
 def test_honest_weights_are_drawn_by(world):
@@ -122,8 +141,8 @@ def test_honest_weights_are_drawn_by(world):
     (_PACKED, [_indices(0, 7, 900)], _INVALID_ARGUMENT,
      ["num_rows is 2", "make 3 rows of 4 steps"]),
 ])
-def test_wrong_values(world, options, arrays, code, words):
-    world.expect_refused(
+def test_wrong_values(shared, options, arrays, code, words):
+    shared.expect_refused(
         options, [wire.memfd(numbers) for numbers in arrays], code, *words)
 
 
@@ -163,14 +182,14 @@ def _opened(fd, flags):
      ["not of a memfd that has F_SEAL_SHRINK"]),
     (_SUBSET, lambda: [_pipe()], ["not of a memfd"]),
 ])
-def test_what_is_no_array(world, options, make, words):
-    before = world.daemon.descriptors()
-    answer = world.refusal(world.open(**options)["feed_id"], make())
+def test_what_is_no_array(shared, options, make, words):
+    before = shared.daemon.descriptors()
+    answer = shared.refusal(shared.open(**options)["feed_id"], make())
     assert answer[0] == _INVALID_ARGUMENT, answer
     for word in words:
         assert word in answer[1]
-    assert world.names() == ["good"]
-    harness.poll_until(lambda: world.daemon.descriptors() == before,
+    assert shared.names() == ["good"]
+    harness.poll_until(lambda: shared.daemon.descriptors() == before,
                        "the daemon's descriptors")
 
 
@@ -288,12 +307,12 @@ def test_descriptors_whose_close_does_not_return(world):
     ({"weighted_order": {"num_samples": _MOST, "lists_samples": True}},
      _RESOURCE_EXHAUSTED, ["memory"]),
 ])
-def test_wrong_options(world, options, code, words):
-    answer = world.try_open(**{**_WEIGHTED, **options})
+def test_wrong_options(shared, options, code, words):
+    answer = shared.try_open(**{**_WEIGHTED, **options})
     assert answer["code"] == code, answer
     for word in words:
         assert word in answer["message"]
-    assert world.names() == ["good"]
+    assert shared.names() == ["good"]
 
 
 def test_what_is_held_is_counted_from_the_first_on(world):

@@ -643,12 +643,12 @@ def _forget_peak(world):
 
 
 def test_the_peak_of_memory_is_within_what_a_dry_run_states(world):
-    root = os.path.join(world.data_root, "four-hundred")
-    _links(root, 400)
+    root = os.path.join(world.data_root, "many")
+    _links(root, 150)
     arguments = dict(format="image_folder", path=root,
                      pretransforms=[T.Resize((96, 96))])
     estimate = world.client.load_dataset("a", dry_run=True, **arguments)
-    # Staging, and for each processor a picture and its file: not 400 of them.
+    # Staging, and for each processor a picture and its file: not 150 of them.
     assert estimate.host_bytes < (32 + 4 * os.cpu_count()) << 20
     with world.client.load_dataset("a", **arguments):  # threads and arenas
         pass
@@ -656,7 +656,7 @@ def test_the_peak_of_memory_is_within_what_a_dry_run_states(world):
     _forget_peak(world)
     before = _peak_bytes(world)
     with world.client.load_dataset("a", **arguments) as dataset:
-        assert len(dataset) == 400
+        assert len(dataset) == 150
     grown = _peak_bytes(world) - before
     # On the host backend the device's memory is the daemon's, too.
     assert estimate.resident_bytes < grown

@@ -110,7 +110,7 @@ def test_sigkill_of_a_client_frees_all_and_disturbs_nobody(daemon):
         harness.expect_footprint(daemon, client, before)
         threads = daemon.num_threads()
 
-        for _ in range(5):
+        for _ in range(3):
             with harness.Worker(_HOLDER, daemon.socket_path,
                                 path=daemon.path) as holder:
                 holder.hear()
@@ -153,7 +153,8 @@ while True:
                 worker.wait()
         # A feed that was never attached goes with its session.
         harness.expect_footprint(daemon, client, before)
-        with datasetd.DataLoader(dataset, batch_size=10) as loader:
+        with datasetd.DataLoader(dataset, batch_size=10,
+                                 framework="numpy") as loader:
             assert sum(1 for _ in loader) == len(loader)
 
 
@@ -203,7 +204,8 @@ def test_a_new_daemon_takes_over_the_sockets_of_a_killed_one(daemon):
     daemon.start()
     with daemon.connect() as client:
         dataset = daemon.load(client)
-        with datasetd.DataLoader(dataset, batch_size=500) as loader:
+        with datasetd.DataLoader(dataset, batch_size=500,
+                                 framework="numpy") as loader:
             assert sum(1 for _ in loader) == 4
 
 

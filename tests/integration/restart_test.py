@@ -255,7 +255,7 @@ def test_datasets_of_clients_come_back():
 
 
 def test_a_clean_stop_stores_what_was_pushed():
-    values = np.arange(30 << 20, dtype=np.int32).reshape(-1, 1 << 10)
+    values = np.arange(16 << 20, dtype=np.int32).reshape(-1, 1 << 10)
     with World(drain_timeout="60s") as world:
         with world.daemon.connect() as client:
             client.push_dataset("p", {"x": values})
