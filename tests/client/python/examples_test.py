@@ -10,7 +10,7 @@ import sys
 import datasetd
 import numpy as np
 import pytest
-from conftest import poll_until, run_python
+from conftest import poll_until
 
 from tests.testing.ports import free_port
 
@@ -30,35 +30,45 @@ def cifar(tmp_path_factory):
     return directory
 
 
-def test_both_at_once(cifar):
+@pytest.fixture
+def run_example(monkeypatch, capsys):
+    """Runs an example with a daemon as the main program, in this process, which
+    has torch; returns what it prints."""
+
+    def run(name, daemon, *arguments):
+        monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        runpy.run_path(os.environ[name], run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_both_at_once(cifar, run_example):
     with datasetd.start_local(device="cpu", data_roots=cifar) as daemon:
-        environment = dict(os.environ, DATASETD_ADDRESS=daemon.address)
         reader = subprocess.Popen(
             [os.path.abspath(os.environ["READ_BATCHES"]), str(cifar)]
             + ["--seed=2", "--batch_size=250", "--epochs=2"],
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=dict(os.environ, DATASETD_ADDRESS=daemon.address),
         )
-        trainer = run_python(
-            os.environ["TRAIN_CIFAR"], cifar, "--seed=1", "--batch_size=64",
-            "--batches=5", env=environment,
+        trained = run_example(
+            "TRAIN_CIFAR", daemon, cifar, "--seed=1", "--batch_size=64",
+            "--batches=5",
         )  # fmt: skip
         output, _ = reader.communicate(timeout=120)
-        assert (reader.returncode, trainer.returncode) == (0, 0), (
-            trainer.stderr)
+        assert reader.returncode == 0
         line = r"seed=\d: \d+ samples/s, {} batches, waited \d+\.\d+ s of"
         assert re.search("read_batches " + line.format(80), output)
-        assert re.search(
-            "train_cifar.py " + line.format(5), trainer.stdout
-        )
+        assert re.search("train_cifar.py " + line.format(5), trained)
         # Resident once.
         (device,) = daemon.connect().status()["devices"]
         image_bytes = 5 * SAMPLES_PER_FILE * 3072
         assert image_bytes <= int(device["dataset_bytes"]) < 1.1 * image_bytes
 
 
-def test_a_pth_file_is_pushed_once(tmp_path, monkeypatch, capsys):
+def test_a_pth_file_is_pushed_once(tmp_path, run_example):
     import torch
 
     path = tmp_path / "data.pth"
@@ -71,35 +81,36 @@ def test_a_pth_file_is_pushed_once(tmp_path, monkeypatch, capsys):
         path,
     )
     with datasetd.start_local(device="cpu") as daemon, daemon.connect() as own:
-        monkeypatch.setattr(sys, "argv", [
-            "push_pth.py", str(path), "--address", daemon.address,
-            "--epochs=2", "--fields=image,label",
-        ])  # fmt: skip
         for _ in range(2):
-            # In this process, which has torch.
-            runpy.run_path(os.environ["PUSH_PTH"], run_name="__main__")
-            printed = capsys.readouterr().out
+            printed = run_example(
+                "PUSH_PTH", daemon, path, "--epochs=2", "--fields=image,label"
+            )
             assert "push: 5 samples" in printed
             assert "epoch 1: 5 samples" in printed
             assert own.get_dataset("pth").fields[0].shape == (4, 4, 3)
 
 
 class _Training:
-    """Processes of train_gpt.py, and the tokens that they had."""
+    """A run of train_gpt.py, and the tokens that its ranks had."""
 
-    def __init__(self, daemon, corpus, out_dir, num_ranks, max_iters):
+    def __init__(self, corpus, out_dir, num_ranks, max_iters):
         self.folder = out_dir / f"{num_ranks}-{max_iters}"
         self.folder.mkdir(parents=True)
-        arguments = [
-            sys.executable, os.path.abspath(os.environ["TRAIN_GPT"]),
+        self.num_ranks = num_ranks
+        self.arguments = [
             str(corpus), f"--out_dir={out_dir}", f"--trace={self.folder}",
             f"--max_iters={max_iters}", "--block_size=8", "--batch_size=4",
             "--checkpoint_interval=10",
         ]  # fmt: skip
-        port = free_port()
+
+    def start(self, daemon):
+        """Starts a process for each rank."""
+        program = os.path.abspath(os.environ["TRAIN_GPT"])
+        port, num_ranks = free_port(), self.num_ranks
         self.ranks = [
             subprocess.Popen(
-                arguments, stdout=subprocess.PIPE, text=True,
+                [sys.executable, program, *self.arguments],
+                stdout=subprocess.DEVNULL,
                 env=dict(
                     os.environ, DATASETD_ADDRESS=daemon.address,
                     OMP_NUM_THREADS="1", RANK=str(rank), LOCAL_RANK=str(rank),
@@ -110,17 +121,11 @@ class _Training:
             for rank in range(num_ranks)
         ]  # fmt: skip
 
-    def end(self):
-        """Waits for the ranks, and returns the last loss."""
-        said = [rank.communicate(timeout=240)[0] for rank in self.ranks]
-        assert [rank.returncode for rank in self.ranks] == [0] * len(said)
-        return float(said[0].split()[-1])
-
     def kill(self):
         for rank in self.ranks:
             rank.kill()
         for rank in self.ranks:
-            rank.communicate()
+            rank.wait()
 
     def num_iters(self):
         return min(map(len, self._traces()))
@@ -137,7 +142,7 @@ class _Training:
         return rows
 
     def _traces(self):
-        paths = [self.folder / f"{r}.txt" for r in range(len(self.ranks))]
+        paths = [self.folder / f"{r}.txt" for r in range(self.num_ranks)]
         if not all(path.exists() for path in paths):
             return [[]] * len(paths)
         # A killed process may leave a piece of a line.
@@ -148,20 +153,25 @@ class _Training:
         ]  # fmt: skip
 
 
-def test_killed_ranks_continue_as_one_with_the_same_tokens(tmp_path):
+def test_killed_ranks_continue_as_one_with_the_same_tokens(
+    tmp_path, run_example
+):
     corpus = tmp_path / "train.bin"
     tokens = np.random.default_rng(5).integers(0, 65, 20_000, np.uint16)
     tokens.tofile(corpus)
     with datasetd.start_local(device="cpu", data_roots=tmp_path) as daemon:
-        whole = _Training(daemon, corpus, tmp_path / "whole", 1, 60)
-        loss = whole.end()
-        killed = _Training(daemon, corpus, tmp_path / "killed", 2, 10**6)
+        whole = _Training(corpus, tmp_path / "whole", 1, 60)
+        printed = run_example("TRAIN_GPT", daemon, *whole.arguments)
+        loss = float(printed.split()[-1])
+        killed = _Training(corpus, tmp_path / "killed", 2, 10**6)
+        killed.start(daemon)
         try:
             poll_until(lambda: killed.num_iters() >= 34, "34 iterations", 240)
         finally:
             killed.kill()
-        resumed = _Training(daemon, corpus, tmp_path / "killed", 1, 60)
-        assert resumed.end() == pytest.approx(loss, rel=1e-3)
+        resumed = _Training(corpus, tmp_path / "killed", 1, 60)
+        printed = run_example("TRAIN_GPT", daemon, *resumed.arguments)
+        assert float(printed.split()[-1]) == pytest.approx(loss, rel=1e-3)
     want, before, after = (run.tokens() for run in (whole, killed, resumed))
     assert sorted(want) == list(range(60))
     # It began where a checkpoint is, and ended with the others.
@@ -181,7 +191,7 @@ def test_killed_ranks_continue_as_one_with_the_same_tokens(tmp_path):
     )
 
 
-def test_words_are_told_apart(tmp_path):
+def test_words_are_told_apart(tmp_path, run_example):
     """Of 35 classes, each of another pitch, of clips of up to a second."""
     soundfile = pytest.importorskip("soundfile")
     random = np.random.default_rng(4)
@@ -200,14 +210,13 @@ def test_words_are_told_apart(tmp_path):
     noise = tmp_path / "_background_noise_" / "white.wav"
     soundfile.write(noise, random.random(50_000), 44100)
     with datasetd.start_local(device="cpu", data_roots=tmp_path) as daemon:
-        done = run_python(
-            os.environ["KEYWORD_SPOTTING"], tmp_path, "--batch_size=35",
-            "--epochs=8", env=dict(os.environ, DATASETD_ADDRESS=daemon.address),
+        printed = run_example(
+            "KEYWORD_SPOTTING", daemon, tmp_path, "--batch_size=35",
+            "--epochs=8",
         )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"(\w+): (\d+) of 35 words", done.stdout)
+    found = re.findall(r"(\w+): (\d+) of 35 words", printed)
     assert [split for split, _ in found] == ["validation", "testing"]
-    assert all(int(right) >= 30 for _, right in found), done.stdout
+    assert all(int(right) >= 30 for _, right in found), printed
 
 
 def test_reader_says_what_is_wrong(cifar):
