@@ -194,6 +194,7 @@ def test_hogwild_hands_its_dataset_to_processes(daemon, mnist, tmp_path):
     assert _warnings(printed) == []
 
 
+@_long
 def test_siamese_pairs_by_a_batch_sampler(daemon, mnist, tmp_path):
     (result,), printed = _run(daemon, tmp_path, "siamese", mnist)
     assert result["steps"] == _NUM_TRAIN // 32

@@ -130,6 +130,7 @@ def check(daemon, dataset, image, ops, dtype, layout="NCHW"):
         transforms=ops,
         layout=layout,
         prefetch=1,
+        framework="torch",  # which has bfloat16, and tensors of NHWC
     ) as loader:
         loader.set_epoch(EPOCH)
         batches = harness.take_epoch(loader)
