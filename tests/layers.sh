@@ -44,7 +44,7 @@ floors=(
   'client:client'
   'client/feed'
   'client/connection client/device'
-  'server:server'
+  'server:main'
   'server/metrics'
   'server/service'
   'server/attach server/config server/devices server/log server/rpc server/systemd'
@@ -90,7 +90,7 @@ for floor in "${floors[@]}"; do
       # Their packages hold the top floors, too.
       client:client) above+='|client:client' ;;
       cuda:backends) above+='|cuda:backends' ;;
-      server:server) above+='|server:(server|datasetd)' ;;
+      server:main) above+='|server:(main|datasetd)' ;;
       *) above+="|$name" ;;
     esac
   done
