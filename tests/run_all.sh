@@ -14,11 +14,10 @@
 # was not built, or ran no case.
 #
 #   --full  every target, and every test in its long form; each source compiled by
-#           itself; all C++ tests under
-#           Address- and UBSanitizer, and the tests of wrong, hostile and dying
-#           clients with a daemon under them; all tests with threads under ThreadSanitizer;
-#           fuzzers; as root, the build from source in a fresh Debian 13, and the wheel
-#           for aarch64 in an emulator
+#           itself; all C++ tests under Address- and UBSanitizer, and the tests of
+#           wrong, hostile and dying clients with a daemon under them; all tests with
+#           threads under ThreadSanitizer; fuzzers; as root, the build from source in a
+#           fresh Debian 13, and the wheel for aarch64 in an emulator
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
