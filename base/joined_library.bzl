@@ -1,6 +1,8 @@
 """Libraries whose sources are compiled together."""
 
-def joined_library(name, srcs, copts = [], alone = [], **kwargs):
+load("//third_party/cc:quick.bzl", "compiled_quickly")
+
+def joined_library(name, srcs, alone = [], optimized = False, **kwargs):
     """A cc_library that compiles its sources as one.
 
     Most of a compiler's time goes into the headers that the sources of a folder
@@ -10,7 +12,7 @@ def joined_library(name, srcs, copts = [], alone = [], **kwargs):
     Args:
       name: of the library.
       srcs: sources that lie in the package.
-      copts: as a cc_library's.
+      optimized: as in a release with --config=quick, too, for tests wait for this code.
       alone: sources that are always compiled by themselves, so that a test can
         link another one instead.
       **kwargs: of the cc_library.
@@ -26,14 +28,13 @@ def joined_library(name, srcs, copts = [], alone = [], **kwargs):
         ),
         testonly = kwargs.get("testonly", False),
     )
+    kwargs.setdefault("features", ["joined"])
     native.cc_library(
         name = name,
         srcs = select({
             "//base:apart": sources,
             "//conditions:default": [name + "_joined.cc"],
         }) + alone + headers,
-        copts = copts,
-        features = ["joined"],
         textual_hdrs = sources,
-        **kwargs
+        **(kwargs if optimized else compiled_quickly(kwargs))
     )

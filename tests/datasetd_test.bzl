@@ -1,6 +1,7 @@
 """The tests of a folder."""
 
 load("@local_cuda//:defs.bzl", "CUDA_FOUND")
+load("//third_party/cc:quick.bzl", "PRECOMPILED_COPTS")
 
 # For what is compiled with the toolkit, as the kernels and the emulated driver.
 NEEDS_CUDA = [] if CUDA_FOUND else ["@platforms//:incompatible"]
@@ -78,6 +79,21 @@ def datasetd_test_library(name, deps = [], visibility = _ALL_TESTS, **kwargs):
             "//third_party/abseil",
             "//third_party/googletest:gtest",
         ]).to_list())
+    )
+
+def datasetd_test_binary(name, deps = [], **kwargs):
+    """A cc_binary for tests, compiled as they are.
+
+    Args:
+      name: of the program, of NAME.cc unless `srcs` says otherwise.
+      deps: as a datasetd_test_library's.
+      **kwargs: of the cc_binary.
+    """
+    kwargs.setdefault("srcs", [name + ".cc"])
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        **compiled_as_a_test(kwargs, deps + ["//third_party/googletest:gtest"])
     )
 
 def datasetd_test_libraries(libraries, **kwargs):
@@ -189,26 +205,25 @@ def compiled_as_a_test(kwargs, deps):
     """Returns the arguments of a cc_ rule, with `deps`, that is part of tests.
 
     It is compiled by clang and not optimized, with what most tests include read
-    before, unless the arguments say otherwise.
+    before, unless the arguments say otherwise. With `is_released`, as in the release's
+    self-test, it is optimized but with --config=quick.
     """
     kwargs = dict(kwargs)
-    copts = kwargs.setdefault("copts", ["-O0"])
+    is_released = kwargs.pop("is_released", False)
+    copts = kwargs.setdefault("copts", [] if is_released else ["-O0"])
     features = kwargs.setdefault("features", ["prefers_clang"])
-    if copts == ["-O0"] and features == ["prefers_clang"]:
+    if (is_released or copts == ["-O0"]) and features == ["prefers_clang"]:
+        precompiles = "//third_party/cc:quick" if is_released else "//tests:precompiles"
         kwargs["copts"] = copts + select({
-            "//tests:precompiles": [
-                "-include-pch",
+            precompiles: PRECOMPILED_COPTS + [
                 "$(BINDIR)/tests/testing/test_headers.pch",
-                "-Xclang",
-                "-isysroot",
-                "-Xclang",
-                ".",
+                "-O0",
                 "-fno-exceptions",
             ],
             "//conditions:default": [],
         })
         deps = deps + select({
-            "//tests:precompiles": ["//tests/testing:precompiled"],
+            precompiles: ["//tests/testing:test_headers"],
             "//conditions:default": [],
         })
     kwargs["deps"] = deps

@@ -4,17 +4,18 @@
 #
 #   tests/run_all.sh [--full]
 #
-# Installs the Debian packages that are missing. Runs the tests that are not
-# tagged full; then those of files, readers and the attach protocol's messages under
-# Address- and UBSanitizer, and those of the attach protocol, feeds and the registry
-# under ThreadSanitizer; then checks the form of the sources (tests/lint.sh), asks
-# Bazel whether the layers depend on each other as they may, and whether the
+# Installs the Debian packages that are missing. Runs each test that is not tagged full
+# once: those of files, readers and the attach protocol's messages under Address- and
+# UBSanitizer, those of the attach protocol, feeds and the registry under
+# ThreadSanitizer, the others without. Most code is compiled without optimization. Then
+# checks the form of the sources (tests/lint.sh), asks Bazel whether the layers depend on
+# each other as they may, and whether the
 # documentation names files that are there. Every test case counts in every pass it
 # ran in, and targets with skipped cases are named. Exits non-zero if anything failed,
 # was not built, or ran no case.
 #
-#   --full  every target, and every test in its long form; each source compiled by
-#           itself; all C++ tests under Address- and UBSanitizer, and the tests of
+#   --full  every target as it is released, and every test in its long form; each source
+#           compiled by itself; all C++ tests under Address- and UBSanitizer, and the tests of
 #           wrong, hostile and dying clients with a daemon under them; all tests with
 #           threads under ThreadSanitizer; fuzzers; as root, the build from source in a
 #           fresh Debian 13, and the wheel for aarch64 in an emulator
@@ -113,16 +114,15 @@ if $full; then
   pass tsan "$slow" --config=tsan --build_tests_only --build_tag_filters=tsan \
     //tests/...
 else
-  pass all --build_tests_only --build_tag_filters=-full --test_tag_filters=-full //...
+  once=-full,-quick_asan,-quick_tsan
+  pass all --config=quick --build_tests_only "--build_tag_filters=$once" \
+    "--test_tag_filters=$once" //...
   # Code that reads foreign data, or that threads share. None links gRPC, whose
   # build alone would take longer than these.
-  pass asan --config=asan --config=quick --build_tests_only \
-    --build_tag_filters=-noasan,-full,-exclusive \
-    --test_tag_filters=-noasan,-full,-exclusive \
-    --test_size_filters=small,medium \
-    //tests/server/{files,readers}/... //tests/server/attach:connection_test
-  pass tsan --config=tsan --config=quick --build_tests_only --build_tag_filters=tsan \
-    //tests/base/... //tests/server/{attach,feed,registry}/...
+  for sanitizer in asan tsan; do
+    pass $sanitizer --config=$sanitizer --config=quick_sanitizer --build_tests_only \
+      --build_tag_filters=quick_$sanitizer --test_tag_filters=quick_$sanitizer //tests/...
+  done
 fi
 
 printf '\n== lint\n'

@@ -164,7 +164,10 @@ def _cc_toolchain_config_impl(ctx):
                 ]),
                 # Headers of the system are told by the paths below.
                 _flags(_COMPILE, ["-fno-canonical-system-headers"], _BY_GCC),
-                _flags(_COMPILE, ["-no-canonical-prefixes"], _BY_CLANG),
+                _flags(_COMPILE, [
+                    "-no-canonical-prefixes",
+                    "-Wno-unused-command-line-argument",
+                ], _BY_CLANG),
             ],
         ),
         feature(

@@ -1,5 +1,13 @@
 """C++ messages, and services, by the system's protoc."""
 
+load("//third_party/cc:quick.bzl", "if_quick")
+
+# Sanitizers need not see what is generated.
+_QUICK_COPTS = [
+    "-O0",
+    "-fno-sanitize=all",
+]
+
 def _generate(name, srcs, imports, ending, flags):
     """Returns the generated headers and sources."""
     stems = [src[:-len(".proto")] for src in srcs]
@@ -15,7 +23,21 @@ def _generate(name, srcs, imports, ending, flags):
             ["$(execpath %s)" % src for src in srcs],
         ),
     )
-    return hdrs, ccs
+
+    # They are compiled as one: each includes the same headers. Two names must differ.
+    native.genrule(
+        name = name + "_joined",
+        srcs = ccs,
+        outs = [name + "_joined.cc"],
+        cmd = """
+n=0
+for file in $(SRCS); do
+  n=$$((n + 1))
+  sed "s/\\b\\(schemas\\|file_default_instances\\)\\b/\\1_$$n/g" $$file
+done >$@
+""",
+    )
+    return hdrs, [name + "_joined.cc"]
 
 def cc_proto(name, srcs, **kwargs):
     """Generates and compiles the messages of .proto files, without services.
@@ -35,7 +57,8 @@ def cc_proto(name, srcs, **kwargs):
         hdrs = hdrs,
         includes = ["."],
         deps = ["//third_party/protobuf"],
-        copts = ["-w"],
+        copts = ["-w"] + if_quick(_QUICK_COPTS),
+        features = if_quick(["prefers_clang"]),
         **kwargs
     )
 
@@ -59,6 +82,7 @@ def cc_grpc(name, srcs, imports, deps, **kwargs):
         hdrs = hdrs,
         includes = ["."],
         deps = deps + ["//third_party/grpc:grpc++"],
-        copts = ["-w"],
+        copts = ["-w"] + if_quick(_QUICK_COPTS),
+        features = if_quick(["prefers_clang"]),
         **kwargs
     )

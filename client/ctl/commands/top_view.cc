@@ -22,7 +22,7 @@ double Share(double before, double now, double seconds) {
 }
 
 std::string Count(double value) {
-  return absl::StrFormat(value < 100 ? "%.1f" : "%.0f", value);
+  return absl::StrFormat("%.*f", value < 100 ? 1 : 0, value);
 }
 
 }  // namespace

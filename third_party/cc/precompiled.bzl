@@ -47,16 +47,26 @@ def _precompiled_headers_impl(ctx):
             action_name = ACTION_NAMES.cpp_compile,
             variables = variables,
         ),
-        inputs = depset([ctx.file._versions], transitive = [context.headers]),
+        inputs = depset([ctx.file._versions] + ctx.files.srcs, transitive = [context.headers]),
         outputs = [output],
     )
-    return [DefaultInfo(files = depset([output]))]
+    compiled_with = cc_common.create_compilation_context(
+        # Clang looks whether they are still as they were.
+        headers = depset([output] + ctx.files.srcs, transitive = [context.headers]),
+    )
+    return [
+        DefaultInfo(files = depset([output])),
+        CcInfo(compilation_context = compiled_with),
+    ]
 
 precompiled_headers = rule(
-    doc = "NAME.pch, for the option -include-pch.",
+    doc = """NAME.pch, for the option -include-pch of what has this among its deps.
+
+    Nothing is linked for it.""",
     implementation = _precompiled_headers_impl,
     attrs = {
         "headers": attr.string_list(mandatory = True, doc = "As in #include."),
+        "srcs": attr.label_list(allow_files = True, doc = "Those of `headers` that no `deps` have."),
         "copts": attr.string_list(doc = "Those of the sources, too."),
         "deps": attr.label_list(providers = [CcInfo]),
         # Clang refuses headers that have changed since.
