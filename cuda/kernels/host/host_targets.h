@@ -7,10 +7,15 @@
 #include <cstdint>
 #include <vector>
 
+// Of a build that is to be quick, those that this skips, too. See .bazelrc.
+#ifndef DATASETD_SKIPPED_TARGETS
+#define DATASETD_SKIPPED_TARGETS 0
+#endif
 // SSSE3 alone is rare. Vectors of SVE have no fixed size, so that they cannot
 // be members or elements; NEON serves their processors.
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLED_TARGETS                                     \
+  (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
+   DATASETD_SKIPPED_TARGETS)
 // Only AVX2's code uses AES or carry-less products, none of which we call.
 #define HWY_DISABLE_PCLMUL_AES
 // The checks of debug builds need libhwy; all else is in its headers.
