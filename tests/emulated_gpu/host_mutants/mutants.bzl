@@ -22,7 +22,7 @@ _planted = rule(
 )
 
 def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
-    """A test for each mutant of a source; all but the first are tagged full.
+    """A test for each mutant of a source.
 
     Args:
       src: the source.
@@ -42,15 +42,14 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
             deps = [suite],
             **kwargs
         )
-    for i, mutant in enumerate(mutants):
+    for mutant in mutants:
         name, before, after, case = mutant[:4]
-        tags = ["full"] if i > 0 else []
         _planted(
             name = name + "_planted",
             src = src,
             before = before,
             after = after,
-            tags = tags,
+            tags = ["full"],
         )
 
         # Linked whole and first: the library's own object is left out.
@@ -60,7 +59,7 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
             srcs = [name + "_planted"],
             deps = suite_deps,
             alwayslink = True,
-            tags = tags,
+            tags = ["full"],
             **kwargs
         )
         native.cc_binary(
@@ -70,7 +69,7 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
                 name + "_object",
                 suite,
             ],
-            tags = tags,
+            tags = ["full"],
             **kwargs
         )
         native.sh_test(
@@ -87,6 +86,6 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
                 name + "_suite",
             ] + data,
             env = env,
-            tags = tags,
+            tags = ["full"],
             **kwargs
         )
