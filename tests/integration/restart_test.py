@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import gc
 import glob
+import itertools
 import json
 import os
 import random
@@ -122,8 +123,12 @@ def test_a_socket_that_listens_for_a_daemon_that_is_not_there_yet():
         assert sorted(seen + rest) == list(range(len(world.labels)))
 
 
-@pytest.mark.parametrize("is_before", [False, True])
-@pytest.mark.parametrize("is_graceful", [False, True])
+@pytest.mark.parametrize(
+    "is_graceful, is_before",
+    itertools.product([False, True], repeat=2)
+    if os.environ.get("DATASETD_TEST_FULL") == "1"
+    else [(False, True), (True, False)],
+)
 def test_weights_that_were_set_come_back(is_graceful, is_before):
     """The rest of the epoch has the weights of its beginning, and the next one
     those that were set before the restart, or are after it."""

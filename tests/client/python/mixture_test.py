@@ -1,6 +1,7 @@
 """datasetd.mixture and concat: one loader over several datasets."""
 
 import itertools
+import os
 import pickle
 import re
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 from datasetd import transforms as T
 from mixture_reference import MixtureOrder, rows_of_parts
+
+_IS_FULL = os.environ.get("DATASETD_TEST_FULL") == "1"
 
 _SIZES = (7, 60, 33)
 _RATIOS = (0.5, 0.3, 0.2)
@@ -124,7 +127,7 @@ def test_the_order_is_that_of_the_page(parts, shuffle, fixed, num_rows):
     rows = rows_of_parts(_RATIOS, count)
     assert sum(rows) == count
     order = MixtureOrder(_SIZES, rows, shuffle, fixed, seed=5)
-    for world_size in (1, 2, 8):
+    for world_size in (1, 2, 8) if _IS_FULL else (1, 3):
         expected = [order.positions(e, 4 * world_size) for e in range(3)]
         for rank in range(world_size):
             with make(
