@@ -1,8 +1,8 @@
 """Libraries whose sources are compiled together."""
 
-load("//third_party/cc:quick.bzl", "compiled_quickly")
+load("//third_party/cc:quick.bzl", "PRECOMPILED_COPTS", "if_quick")
 
-def joined_library(name, srcs, alone = [], optimized = False, **kwargs):
+def joined_library(name, srcs, alone = [], copts = [], deps = [], optimized = False, **kwargs):
     """A cc_library that compiles its sources as one.
 
     Most of a compiler's time goes into the headers that the sources of a folder
@@ -12,9 +12,13 @@ def joined_library(name, srcs, alone = [], optimized = False, **kwargs):
     Args:
       name: of the library.
       srcs: sources that lie in the package.
-      optimized: as in a release with --config=quick, too, for tests wait for this code.
       alone: sources that are always compiled by themselves, so that a test can
         link another one instead.
+      copts: as a cc_library's.
+      deps: as a cc_library's.
+      optimized: with --config=quick, too, because tests wait for this code. Others
+        then have the precompiled //proto:headers. A source must still include
+        what it uses: else other builds fail.
       **kwargs: of the cc_library.
     """
     headers = [source for source in srcs if source.endswith(".h")]
@@ -28,13 +32,22 @@ def joined_library(name, srcs, alone = [], optimized = False, **kwargs):
         ),
         testonly = kwargs.get("testonly", False),
     )
-    kwargs.setdefault("features", ["joined"])
+    features = ["joined"]
+    if not optimized:
+        copts = copts + if_quick(
+            ["-O0"] + PRECOMPILED_COPTS + ["$(BINDIR)/proto/headers.pch"],
+        )
+        deps = deps + if_quick(["//proto:headers"])
+        features = features + if_quick(["prefers_clang"])
     native.cc_library(
         name = name,
         srcs = select({
             "//base:apart": sources,
             "//conditions:default": [name + "_joined.cc"],
         }) + alone + headers,
+        copts = copts,
+        deps = deps,
+        features = features,
         textual_hdrs = sources,
-        **(kwargs if optimized else compiled_quickly(kwargs))
+        **kwargs
     )

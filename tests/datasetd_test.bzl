@@ -206,7 +206,7 @@ def compiled_as_a_test(kwargs, deps):
 
     It is compiled by clang and not optimized, with what most tests include read
     before, unless the arguments say otherwise. With `is_released`, as in the release's
-    self-test, it is optimized but with --config=quick.
+    self-test, it is optimized except with --config=quick.
     """
     kwargs = dict(kwargs)
     is_released = kwargs.pop("is_released", False)

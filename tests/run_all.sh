@@ -6,13 +6,12 @@
 #
 # Installs the Debian packages that are missing. Runs each test that is not tagged full
 # once: those of files, readers and the attach protocol's messages under Address- and
-# UBSanitizer, those of the attach protocol, feeds and the registry under
+# UBSanitizer, those of base, the attach protocol, feeds and the registry under
 # ThreadSanitizer, the others without. Most code is compiled without optimization. Then
-# checks the form of the sources (tests/lint.sh), asks Bazel whether the layers depend on
-# each other as they may, and whether the
-# documentation names files that are there. Every test case counts in every pass it
-# ran in, and targets with skipped cases are named. Exits non-zero if anything failed,
-# was not built, or ran no case.
+# checks the form of the sources (tests/lint.sh), whether the layers depend on each other
+# as they may, and whether the documentation names files that are there. Every test case
+# counts in every pass it ran in, and targets with skipped cases are named. Exits non-zero
+# if anything failed, was not built, or ran no case.
 #
 #   --full  every target as it is released, and every test in its long form; each source
 #           compiled by itself; all C++ tests under Address- and UBSanitizer, and the tests of

@@ -497,7 +497,6 @@ def test_a_scan_tells_how_far_it_is_and_can_be_given_up(world, endless):
                                       progress=give_up, dry_run=dry_run)
         if dry_run:
             assert int(seen[0]["num_samples"]) == 0
-            assert int(seen[0]["num_entries_scanned"]) > 1500
         else:
             for dataset in (seen[0], seen[1][0]):
                 assert dataset["name"] == "a"
