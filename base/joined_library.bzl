@@ -2,7 +2,7 @@
 
 load("//third_party/cc:quick.bzl", "PRECOMPILED_COPTS", "if_quick")
 
-def joined_library(name, srcs, alone = [], copts = [], deps = [], optimized = False, **kwargs):
+def joined_library(name, srcs, alone = [], copts = [], deps = [], optimized = False, catches = False, **kwargs):
     """A cc_library that compiles its sources as one.
 
     Most of a compiler's time goes into the headers that the sources of a folder
@@ -19,6 +19,8 @@ def joined_library(name, srcs, alone = [], copts = [], deps = [], optimized = Fa
       optimized: with --config=quick, too, because tests wait for this code. Others
         then have the precompiled //proto:headers. A source must still include
         what it uses: else other builds fail.
+      catches: the sources catch exceptions, or include what does. They have no
+        precompiled headers, which know no exceptions: half of clang's time.
       **kwargs: of the cc_library.
     """
     headers = [source for source in srcs if source.endswith(".h")]
@@ -34,10 +36,8 @@ def joined_library(name, srcs, alone = [], copts = [], deps = [], optimized = Fa
     )
     features = ["joined"]
     if not optimized:
-        copts = copts + if_quick(
-            ["-O0"] + PRECOMPILED_COPTS + ["$(BINDIR)/proto/headers.pch"],
-        )
-        deps = deps + if_quick(["//proto:headers"])
+        copts = copts + if_quick(["-O0"] if catches else PRECOMPILED_COPTS)
+        deps = deps + if_quick([] if catches else ["//proto:headers"])
         features = features + if_quick(["prefers_clang"])
     native.cc_library(
         name = name,

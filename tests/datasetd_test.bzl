@@ -215,15 +215,11 @@ def compiled_as_a_test(kwargs, deps):
     if (is_released or copts == ["-O0"]) and features == ["prefers_clang"]:
         precompiles = "//third_party/cc:quick" if is_released else "//tests:precompiles"
         kwargs["copts"] = copts + select({
-            precompiles: PRECOMPILED_COPTS + [
-                "$(BINDIR)/tests/testing/test_headers.pch",
-                "-O0",
-                "-fno-exceptions",
-            ],
+            precompiles: PRECOMPILED_COPTS,
             "//conditions:default": [],
         })
         deps = deps + select({
-            precompiles: ["//tests/testing:test_headers"],
+            precompiles: ["//proto:headers"],
             "//conditions:default": [],
         })
     kwargs["deps"] = deps
