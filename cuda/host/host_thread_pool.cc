@@ -7,7 +7,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/background_thread.h"
 
 namespace datasetd {
 namespace {
@@ -145,24 +148,24 @@ int HostThreadPool::num_live_threads() const {
 bool HostThreadPool::AddThread() {
   for (std::thread& thread : ended_threads_) thread.join();
   ended_threads_.clear();
-  try {
-    // The lists grow here, so that the thread itself allocates nothing.
-    running_.reserve(static_cast<size_t>(num_live_threads_) + 1);
-    threads_.emplace_back();
-    const auto self = std::prev(threads_.end());
-    *self = std::thread([this, self] {
-      pthread_setname_np(pthread_self(), "datasetd-host");
-      Worker worker(this);
-      HostRun::current = &worker;
-      Work(&worker);
-      std::lock_guard ending(mutex_);
-      ended_threads_.splice(ended_threads_.end(), threads_, self);
-      run_ended_.notify_all();
-    });
-  } catch (const std::system_error&) {
+  // The lists grow here, so that the thread itself allocates nothing.
+  running_.reserve(static_cast<size_t>(num_live_threads_) + 1);
+  threads_.emplace_back();
+  const auto self = std::prev(threads_.end());
+  absl::StatusOr<std::thread> thread = StartThread([this, self] {
+    pthread_setname_np(pthread_self(), "datasetd-host");
+    Worker worker(this);
+    HostRun::current = &worker;
+    Work(&worker);
+    std::lock_guard ending(mutex_);
+    ended_threads_.splice(ended_threads_.end(), threads_, self);
+    run_ended_.notify_all();
+  });
+  if (!thread.ok()) {
     threads_.pop_back();
     return false;
   }
+  *self = *std::move(thread);
   ++num_live_threads_;
   return true;
 }
