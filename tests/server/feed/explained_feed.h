@@ -1,5 +1,5 @@
 // Feeds of one field as explain tells of them, for tests of what they
-// draw: 20,000 samples, all 100,000 in the long form, with fixed seeds.
+// draw: 5,000 samples, 100,000 in the long form, with fixed seeds.
 
 #ifndef DATASETD_TESTS_SERVER_FEED_EXPLAINED_FEED_H_
 #define DATASETD_TESTS_SERVER_FEED_EXPLAINED_FEED_H_
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,13 +17,13 @@
 #include "gtest/gtest.h"
 #include "server/pipeline/explain.h"
 #include "server/pipeline/pipeline.h"
+#include "tests/testing/long_form.h"
 #include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 
-inline const int64_t kNumSamples =
-    std::getenv("DATASETD_TEST_FULL") != nullptr ? 100000 : 20000;
+inline const int64_t kNumSamples = testing::IsFull() ? 100000 : 5000;
 // So large that rounding to pixels does not show.
 inline constexpr int64_t kSide = 10000;
 // Recordings for AddNoise, of which kSide steps may begin at kSide places.
@@ -87,14 +87,12 @@ class ExplainedFeed {
     return values;
   }
 
-  // Number `index` of `parameter` of the op at `position`, for each sample from
-  // `first` on.
+  // Number `index` of `parameter` of the op at `position`, for each sample.
   std::vector<double> Collect(int position, const std::string& parameter,
-                              int index = 0, uint64_t epoch = 1,
-                              int64_t first = 0) const {
+                              int index = 0, uint64_t epoch = 1) const {
     std::vector<double> values;
-    for (int64_t i = 0; i < kNumSamples; ++i) {
-      for (const OpDraw& draw : At(epoch, first + i)) {
+    for (const std::vector<OpDraw>& draws : Epoch(epoch)) {
+      for (const OpDraw& draw : draws) {
         if (draw.position != position) continue;
         for (const auto& [name, numbers] : draw.parameters) {
           if (name == parameter) values.push_back(numbers[index]);
@@ -120,7 +118,17 @@ class ExplainedFeed {
   }
 
  private:
+  // The draws of each sample, made once.
+  const std::vector<std::vector<OpDraw>>& Epoch(uint64_t epoch) const {
+    std::vector<std::vector<OpDraw>>& draws = epochs_[epoch];
+    while (std::ssize(draws) < kNumSamples) {
+      draws.push_back(At(epoch, std::ssize(draws)));
+    }
+    return draws;
+  }
+
   std::unique_ptr<AugmentProgram> program_;
+  mutable std::map<uint64_t, std::vector<std::vector<OpDraw>>> epochs_;
 };
 
 // The ops that are applied with probability p and draw nothing else.
