@@ -7,13 +7,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstdint>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <string_view>
+
+#include "tests/testing/long_form.h"
 
 namespace datasetd::testing {
 namespace {
@@ -31,7 +33,9 @@ ExploreResult ExploreRing(const RingModelOptions& options) {
 struct Scenario {
   const char* name;
   RingModelOptions options;
-  int short_batches = 0;  // of the short form; 0: as many as in `options`
+  // Of the short form; 0: as many as in `options`.
+  uint32_t short_batches = 0;
+  uint32_t short_before_seek = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
@@ -39,7 +43,7 @@ std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
 }
 
 const Scenario kScenarios[] = {
-    {"OneSlot", {.num_slots = 1, .num_batches = 4}},
+    {"OneSlot", {.num_slots = 1, .num_batches = 4}, 3},
     {"TwoSlots", {.num_slots = 2, .num_batches = 4}, 3},
     {"HoldsOneBatch", {.num_slots = 3, .num_batches = 5, .num_held = 1}, 4},
     {"KeepsTheFirstBatch",
@@ -48,14 +52,15 @@ const Scenario kScenarios[] = {
       .num_held = 1,
       .releases_youngest = true},
      4},
-    {"GpuReleasesLate", {.num_slots = 2, .num_batches = 3, .has_gpu = true}},
+    {"GpuReleasesLate", {.num_slots = 2, .num_batches = 3, .has_gpu = true}, 2},
     {"GpuReleasesLateOutOfOrder",
      {.num_slots = 3,
       .num_batches = 4,
       .num_held = 1,
       .releases_youngest = true,
-      .has_gpu = true}},
-    {"OneSlotOnGpu", {.num_slots = 1, .num_batches = 4, .has_gpu = true}},
+      .has_gpu = true},
+     3},
+    {"OneSlotOnGpu", {.num_slots = 1, .num_batches = 4, .has_gpu = true}, 3},
     {"GathersFreeSlots",
      {.num_slots = 2, .num_batches = 4, .gathers = true},
      3},
@@ -68,10 +73,10 @@ const Scenario kScenarios[] = {
      {.num_slots = 2, .num_batches = 2, .has_releaser = true}},
     {"TwoThreadsReleaseOneSlot",
      {.num_slots = 1, .num_batches = 4, .has_releaser = true},
-     3},
+     2},
     {"TwoThreadsReleaseOneSlotOnGpu",
      {.num_slots = 1, .num_batches = 4, .has_gpu = true, .has_releaser = true}},
-    {"Seek", {.num_slots = 2, .num_batches = 1, .num_seeks = 1}},
+    {"Seek", {.num_slots = 2, .num_batches = 1, .num_seeks = 1}, 0, 1},
     {"SeekBetweenBatches",
      {.num_slots = 1, .num_batches = 3, .num_seeks = 1},
      2},
@@ -79,36 +84,45 @@ const Scenario kScenarios[] = {
      {.num_slots = 2,
       .num_batches = 1,
       .num_seeks = 1,
-      .drops_stale_work = true}},
+      .drops_stale_work = true},
+     0,
+     1},
     {"SeekOnGpu",
-     {.num_slots = 1, .num_batches = 2, .num_seeks = 1, .has_gpu = true}},
+     {.num_slots = 1, .num_batches = 2, .num_seeks = 1, .has_gpu = true},
+     1},
     {"TwoSeeks", {.num_slots = 1, .num_batches = 2, .num_seeks = 2}, 1},
     {"TwoSeeksDropStaleWork",
      {.num_slots = 1,
       .num_batches = 1,
       .num_seeks = 2,
-      .drops_stale_work = true}},
+      .drops_stale_work = true},
+     0,
+     1},
     {"SeekOutOfAnEmptyEpoch",
      {.num_slots = 2,
       .num_batches = 2,
       .num_before_seek = 0,
       .num_seeks = 1,
       .seeks_first = true}},
-    {"WorkFails", {.num_slots = 2, .num_batches = 3, .may_fail = true}},
+    {"WorkFails", {.num_slots = 2, .num_batches = 3, .may_fail = true}, 2},
     {"ClosesWhileTheClientWaits",
      {.num_slots = 2,
       .num_batches = 3,
       .num_before_seek = 1,
       .may_close = true}},
     {"ClosesAtAnyMoment",
-     {.num_slots = 2, .num_batches = 2, .may_close = true}},
+     {.num_slots = 2, .num_batches = 2, .may_close = true},
+     1},
 };
 
 RingModelOptions OptionsOf(const Scenario& scenario) {
   RingModelOptions options = scenario.options;
-  if (scenario.short_batches > 0 &&
-      std::getenv("DATASETD_TEST_FULL") == nullptr) {
+  if (IsFull()) return options;
+  if (scenario.short_batches > 0) {
     options.num_batches = scenario.short_batches;
+  }
+  if (scenario.short_before_seek > 0) {
+    options.num_before_seek = scenario.short_before_seek;
   }
   return options;
 }
@@ -146,7 +160,7 @@ constexpr char kFilledInUse[] = "a slot is filled while somebody may use it";
 const Mistake kMistakes[] = {
     {"IdleAfterRescan", Mutation::kIdleAfterRescan, "TwoSlots", kLostWakeUp},
     {"NoRescan", Mutation::kNoRescan, "TwoSlots", kLostWakeUp},
-    {"SleepsWhileRequested", Mutation::kSleepsWhileRequested, "GpuReleasesLate",
+    {"SleepsWhileRequested", Mutation::kSleepsWhileRequested, "OneSlotOnGpu",
      kLostWakeUp},
     {"SleepsWhileWorking", Mutation::kSleepsWhileWorking, "TwoSlots",
      kLostWakeUp},
