@@ -3,6 +3,7 @@
 #ifndef DATASETD_TESTS_TESTING_FAKE_ENCODED_SOURCE_H_
 #define DATASETD_TESTS_TESTING_FAKE_ENCODED_SOURCE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -89,16 +90,24 @@ class FakeEncodedSource : public SampleSource {
       return absl::InternalError("the bytes of another sample");
     }
     const ImageSize size = size_of_(index);
-    uint8_t* pixel = fields[0].data();
+    uint8_t* row = fields[0].data();
     // A bad sample leaves something behind.
-    for (int64_t y = 0; y < size.height; ++y) {
-      for (int64_t x = 0; x < size.width; ++x) *pixel++ = Pixel(index, y, x);
+    for (int64_t y = 0; y < size.height; ++y, row += size.width) {
+      CopyRow(Pixel(index, y, 0), size.width, row);
     }
     const auto bad = bad_.find(index);
     if (bad != bad_.end()) return bad->second;
     const int64_t label = 1000 + index;
     std::memcpy(fields[1].data(), &label, sizeof(label));
     return absl::OkStatus();
+  }
+  // Whether `row` is of sample `index`, from pixel (y, x) on.
+  static bool IsRow(int64_t index, int64_t y, int64_t x,
+                    absl::Span<const uint8_t> row) {
+    std::vector<uint8_t> expected(row.size());
+    CopyRow(Pixel(index, y, x), static_cast<int64_t>(row.size()),
+            expected.data());
+    return row == absl::MakeConstSpan(expected);
   }
   SampleLocation Locate(int64_t index) const override {
     return {.path = absl::StrCat("/fake/", index),
@@ -107,6 +116,24 @@ class FakeEncodedSource : public SampleSource {
   }
 
  private:
+  // Writes the `width` pixels from one that is `first` on. They repeat after
+  // 256; tests are not optimized, and a copy takes no time.
+  static void CopyRow(uint8_t first, int64_t width, uint8_t* row) {
+    static const std::vector<uint8_t>* const kRepeated = [] {
+      auto* const repeated = new std::vector<uint8_t>(2 * 256);
+      for (size_t x = 0; x < repeated->size(); ++x) {
+        (*repeated)[x] = Pixel(0, 0, static_cast<int64_t>(x));
+      }
+      return repeated;
+    }();
+    // 5 * 205 = 1 (mod 256).
+    const uint8_t* const from = kRepeated->data() + uint8_t(first * 205);
+    for (int64_t x = 0; x < width; x += 256) {
+      std::memcpy(row + x, from,
+                  static_cast<size_t>(std::min<int64_t>(width - x, 256)));
+    }
+  }
+
   const SizeOf size_of_;
   SourceInfo info_;
   std::map<int64_t, absl::Status> unreadable_;

@@ -55,7 +55,8 @@ class ReplicateTest : public ::testing::Test {
 
   std::unique_ptr<DeviceMemory> Filled(int64_t size_bytes) {
     auto memory = *from_.Allocate(static_cast<size_t>(size_bytes));
-    for (int64_t i = 0; i < size_bytes; ++i) memory->data()[i] = ByteAt(i);
+    uint8_t* const bytes = memory->data();
+    for (int64_t i = 0; i < size_bytes; ++i) bytes[i] = ByteAt(i);
     return memory;
   }
 
