@@ -42,6 +42,10 @@ class MemoryChannel : public FeedChannel {
     std::lock_guard lock(mutex_);
     return published_;
   }
+  size_t num_published() const {
+    std::lock_guard lock(mutex_);
+    return published_.size();
+  }
   // Waits until `count` batches have been published; false after 30 s.
   bool AwaitPublished(size_t count) const {
     std::unique_lock lock(mutex_);

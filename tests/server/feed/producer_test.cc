@@ -105,7 +105,7 @@ class ProducerTest : public ::testing::TestWithParam<bool> {
   }
   // Runs launches until `count` batches are published.
   void CompleteUntil(const TestFeed& made, size_t count) {
-    while (made.channel->published().size() < count) backend_->CompleteNext();
+    while (made.channel->num_published() < count) backend_->CompleteNext();
   }
 
   std::optional<FakeBackend> backend_;
@@ -363,7 +363,7 @@ class EagerChannel : public MemoryChannel {
 // 65,536 samples. The parameter: whether the backend takes turns.
 class OrderTurnsTest : public ::testing::TestWithParam<bool> {
  protected:
-  static constexpr size_t kNumAttackers = 50;
+  static constexpr size_t kNumAttackers = 16;
   static constexpr uint32_t kVictimsSlots = 3;
   // A round of launches ends after a millisecond: after a table, if the victim
   // was first. A second one may come before the victim's first batch.

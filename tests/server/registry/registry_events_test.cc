@@ -260,7 +260,7 @@ class World {
 
 TEST(RegistryEventsTest, EachLoadEndsOnceAndNothingStays) {
   const Storm storm =
-      Storm::FromEnvironment(/*num_seeds=*/IsFull() ? 2000 : 24);
+      Storm::FromEnvironment(/*num_seeds=*/IsFull() ? 2000 : 10);
   absl::Duration longest;
   const uint32_t num_seeds = storm.Run([&](uint32_t seed) {
     World world(seed);

@@ -562,7 +562,7 @@ class World {
 
 TEST(RegistryModelTest, EveryRoundIsOneThatTheModelAllows) {
   const Storm storm =
-      Storm::FromEnvironment(/*num_seeds=*/IsFull() ? 1000 : 40);
+      Storm::FromEnvironment(/*num_seeds=*/IsFull() ? 1000 : 16);
   int64_t num_events = 0;
   size_t most_models = 0;
   std::set<std::string> changes;
