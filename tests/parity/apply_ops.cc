@@ -31,6 +31,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <numeric>
@@ -129,8 +130,8 @@ class Noise {
     const char* from = elements.data();
     for (int64_t i = 0; i < index_.num_samples(); ++i) {
       const int64_t bytes = index_.sample_bytes(i);
-      std::copy_n(from, bytes,
-                  memory_.get() + index_.samples()[i].offset_bytes);
+      std::memcpy(memory_.get() + index_.samples()[i].offset_bytes, from,
+                  static_cast<size_t>(bytes));
       from += bytes;
     }
   }
@@ -225,7 +226,7 @@ json Run(const json& request, const std::string& images,
     labels = request.at("labels").get<std::vector<int64_t>>();
   }
   const Memory source = Allocate(static_cast<int64_t>(images.size()));
-  std::copy(images.begin(), images.end(), source.get());
+  std::memcpy(source.get(), images.data(), images.size());
 
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = request.at("seed").get<uint64_t>();
