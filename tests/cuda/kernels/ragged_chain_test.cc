@@ -23,6 +23,7 @@
 #include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/chain_runner.h"
 #include "tests/reference/geometry_reference.h"
+#include "tests/testing/long_form.h"
 #include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
@@ -109,6 +110,7 @@ void ExpectAsDense(const Ops& ops, Dtype dtype = Dtype::kUint8,
   const FieldProgram ragged = Compile(samples.field, ops, layout, kSizes);
   ASSERT_GT(ragged.num_steps, 0);
   const ChainRunner runner(ragged, samples.packed, samples.index.samples());
+  const uint64_t num_epochs = testing::IsFull() ? 3 : 2;
   for (size_t i = 0; i < kSizes.size(); ++i) {
     SCOPED_TRACE(absl::StrCat(kSizes[i].height, "x", kSizes[i].width));
     const FieldProgram dense = Compile(samples.FieldOf(i), ops, layout);
@@ -117,7 +119,7 @@ void ExpectAsDense(const Ops& ops, Dtype dtype = Dtype::kUint8,
     ASSERT_EQ(ragged.out_channels, dense.out_channels);
     ASSERT_EQ(ragged.out_dtype, dense.out_dtype);
     const ChainRunner alone(dense, samples.images[i]);
-    for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+    for (uint64_t epoch = 0; epoch < num_epochs; ++epoch) {
       const auto sample = static_cast<int64_t>(i);
       EXPECT_EQ(runner.All(epoch, sample).bytes,
                 alone.Host(epoch, sample).bytes)
