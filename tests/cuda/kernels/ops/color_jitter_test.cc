@@ -7,11 +7,12 @@
 
 #include "gtest/gtest.h"
 #include "tests/testing/distribution.h"
+#include "tests/testing/long_form.h"
 
 namespace datasetd {
 namespace {
 
-constexpr int kNumDraws = 100000;
+const int kNumDraws = testing::IsFull() ? 100000 : 20000;
 const ColorJitterParams kParams = {{true, true, true, true},
                                    {0.6f, 0.2f, 0.0f, -0.1f},
                                    {1.4f, 1.8f, 3.0f, 0.3f},

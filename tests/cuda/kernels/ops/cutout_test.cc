@@ -8,11 +8,12 @@
 #include "tests/cuda/kernels/ops/op_runner.h"
 #include "tests/reference/colour_reference.h"
 #include "tests/testing/distribution.h"
+#include "tests/testing/long_form.h"
 
 namespace datasetd {
 namespace {
 
-constexpr int kNumDraws = 100000;
+const int kNumDraws = testing::IsFull() ? 100000 : 20000;
 
 TEST(CutoutTest, ErasesTheDrawnSquare) {
   for (const OpImage& image : TestImages()) {

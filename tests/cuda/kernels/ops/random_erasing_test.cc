@@ -9,11 +9,12 @@
 #include "tests/cuda/kernels/ops/op_runner.h"
 #include "tests/reference/colour_reference.h"
 #include "tests/testing/distribution.h"
+#include "tests/testing/long_form.h"
 
 namespace datasetd {
 namespace {
 
-constexpr int kNumDraws = 100000;
+const int kNumDraws = testing::IsFull() ? 100000 : 20000;
 const RandomErasingParams kDefaults = {0.02f, 0.33f, 0.3f, 3.3f, false, {}};
 
 RandomErasingDraw At(const RandomErasingParams& params, int64_t sample,
