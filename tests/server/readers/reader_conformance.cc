@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 #include <random>
@@ -16,6 +15,7 @@
 #include "tests/server/readers/allocation_meter.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/testing/dataset_specs.h"
+#include "tests/testing/long_form.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd::testing {
@@ -173,8 +173,8 @@ TEST_P(ReaderConformanceTest, FlippedBitsGiveSamplesOrAnErrorWithinBounds) {
   for (const std::string& path : generated_.files) {
     total_bytes += memory_.contents().at(path).size();
   }
-  const bool is_full = std::getenv("DATASETD_TEST_FULL") != nullptr;
-  const int num_rounds = total_bytes >= kManyBytes ? 100 : is_full ? 1000 : 250;
+  int num_rounds = testing::IsFull() ? 1000 : 100;
+  if (total_bytes >= kManyBytes) num_rounds = testing::IsFull() ? 100 : 20;
   for (int i = 0; i < num_rounds; ++i) {
     const std::string& path =
         generated_.files[random() % generated_.files.size()];
