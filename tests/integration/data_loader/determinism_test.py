@@ -10,13 +10,16 @@ from tests.conformance import loader_harness as harness
 
 daemon = harness.daemon
 
-# Samples, and epochs that another way of asking is compared in.
-N, NUM_EPOCHS = (
-    (203, 3) if os.environ.get("DATASETD_TEST_FULL") == "1" else (103, 2)
+# Samples, their height and width, a batch size beside the usual one, and
+# epochs that another way of asking is compared in.
+N, SIZE, LARGE, NUM_EPOCHS = (
+    (203, 24, 100, 3)
+    if os.environ.get("DATASETD_TEST_FULL") == "1"
+    else (71, 12, 50, 2)
 )
 SEED = 11
 TRANSFORMS = [
-    T.RandomCrop(24, padding=4, padding_mode="reflect"),
+    T.RandomCrop(SIZE, padding=4, padding_mode="reflect"),
     T.RandomHorizontalFlip(),
     T.RandomVerticalFlip(0.3),
     T.AlternatingFlip(),
@@ -29,7 +32,7 @@ TRANSFORMS = [
 def directory(tmp_path_factory):
     return harness.write_npy(
         tmp_path_factory.mktemp("data"),
-        image=harness.images(N, (24, 24, 3)),
+        image=harness.images(N, (SIZE, SIZE, 3)),
         label=harness.labels(N),
     )
 
@@ -82,7 +85,7 @@ def test_another_daemon(daemon, directory, golden, host_threads):
 @pytest.mark.parametrize(
     "options",
     [
-        *({"batch_size": size} for size in (1, 7, 100, N + 1)),
+        *({"batch_size": size} for size in (1, 7, LARGE, N + 1)),
         *({"prefetch": depth} for depth in (1, 8, 62)),
         {"shuffle": False},
         {"layout": "NHWC"},
