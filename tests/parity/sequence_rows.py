@@ -8,15 +8,14 @@ import dataclasses
 from typing import List, Tuple
 
 import numpy as np
-import torch
 
 from tests.conformance.random_reference import philox
 
 SEED, EPOCH = 7, 1
 DTYPES = {
-    "DTYPE_FLOAT16": torch.float16,
-    "DTYPE_BFLOAT16": torch.bfloat16,
-    "DTYPE_FLOAT32": torch.float32,
+    "DTYPE_FLOAT16": "float16",
+    "DTYPE_BFLOAT16": "bfloat16",
+    "DTYPE_FLOAT32": "float32",
 }
 
 
@@ -170,29 +169,32 @@ class TorchaudioJudge(NumpyJudge):
     """torchaudio itself."""
 
     def __init__(self):
+        import torch
         import torchaudio
 
+        self.torch = torch
         self.functional = torchaudio.functional
         self.transforms = torchaudio.transforms
 
     def vol(self, x, gain, gain_type):
-        return self.transforms.Vol(gain, gain_type)(torch.from_numpy(x)).numpy()
+        op = self.transforms.Vol(gain, gain_type)
+        return op(self.torch.from_numpy(x)).numpy()
 
     def add_noise(self, x, noise, snr):
         noise = np.broadcast_to(noise, x.shape).astype(np.float32)
         return self.functional.add_noise(
-            torch.from_numpy(np.ascontiguousarray(x)),
-            torch.from_numpy(np.ascontiguousarray(noise)),
-            torch.full(x.shape[:1], snr),
+            self.torch.from_numpy(np.ascontiguousarray(x)),
+            self.torch.from_numpy(np.ascontiguousarray(noise)),
+            self.torch.full(x.shape[:1], snr),
         ).numpy()
 
     def mel_spectrogram(self, x, **arguments):
         op = self.transforms.MelSpectrogram(**arguments)
-        return op(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+        return op(self.torch.from_numpy(np.ascontiguousarray(x))).numpy()
 
     def amplitude_to_db(self, x, stype, top_db):
         op = self.transforms.AmplitudeToDB(stype, top_db)
-        return op(torch.from_numpy(x)).numpy()
+        return op(self.torch.from_numpy(x)).numpy()
 
     def mask(self, x, axis, param, value, p, is_iid, draws):
         # torchaudio's own code, with the sample's numbers.
@@ -200,6 +202,7 @@ class TorchaudioJudge(NumpyJudge):
         channels = range(len(planes) if is_iid else 1)
         numbers = [draws.floats(1 + c)[:2] for c in channels]
         rows = iter(np.asarray(numbers, np.float32).T)
+        torch = self.torch
         rand, torch.rand = torch.rand, lambda *a, **k: torch.from_numpy(
             next(rows).copy()
         )
@@ -224,7 +227,7 @@ def _name(value):
 def judged(judge, case, x, sample):
     """What a judge makes of a sample."""
     is_wave = True
-    dtype = torch.float32 if case.dtype == "float32" else None
+    dtype = "float32" if case.dtype == "float32" else None
     result = x
     position = 0
 
@@ -246,10 +249,19 @@ def judged(judge, case, x, sample):
         return result, dtype, is_wave
 
     result, dtype, _ = run(case.transforms, result, dtype, is_wave, True)
-    if dtype in (torch.float16, torch.bfloat16):
-        tensor = torch.from_numpy(np.asarray(result, np.float64)).to(dtype)
-        return tensor.to(torch.float32).numpy()
+    if dtype == "float16":
+        return np.asarray(result, np.float16).astype(np.float32)
+    if dtype == "bfloat16":
+        return _bfloat16(np.asarray(result, np.float32))
     return np.asarray(result)
+
+
+def _bfloat16(x):
+    """The nearest numbers of which a float32's upper half is left; of two, the
+    even one."""
+    bits = x.view(np.uint32)
+    return (bits + (0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(
+        np.uint32).view(np.float32)
 
 
 def _with_noise(judge, op, x, draws, noise):
