@@ -1,10 +1,13 @@
 """Resuming within an epoch with other ranks and batch sizes."""
 
+import os
+
 import datasetd
 import numpy as np
 import pytest
 from datasetd import transforms as T
 
+_IS_FULL = os.environ.get("DATASETD_TEST_FULL") == "1"
 NUM_SAMPLES = 103
 CROP = [T.RandomCrop(8, padding=2), T.ColorJitter(brightness=0.5),
         T.ToDtype("float32")]
@@ -245,7 +248,11 @@ def test_pad_false_gives_each_sample_once_over_all_ranks(
             loader.close()
         if state["epoch"] or not stop:
             continue
-        for ranks, batch_size in ((size, 5), (world_size, 5), (2, 7), (8, 1)):
+        changes = [(size, 5), (world_size, 5), (2, 7), (8, 1)]
+        # A short run has two of them for each number of ranks.
+        for ranks, batch_size in (
+            changes if _IS_FULL else changes[world_size % 2 :: 2]
+        ):
             loaders = [make(rank, ranks, batch_size) for rank in range(ranks)]
             for loader in loaders:
                 loader.load_state_dict(state)
