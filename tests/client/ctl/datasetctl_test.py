@@ -382,10 +382,9 @@ class DatasetctlTest(unittest.TestCase):
             self.assertIn(
                 f"--seed: '{seed}': expected a whole number from 0 to "
                 "18446744073709551615", error)
-        self.assertEqual(self.json(*explain, "010"),
-                         self.json(*explain, "10"))
-        self.assertNotEqual(self.json(*explain, "010"),
-                            self.json(*explain, "8"))
+        ten = self.json(*explain, "010")
+        self.assertEqual(ten, self.json(*explain, "10"))
+        self.assertNotEqual(ten, self.json(*explain, "8"))
         self.json(*explain, "18446744073709551615")
         _, error = self.ctl("web", "--port", "65536", code=2)
         self.assertIn("from 0 to 65535", error)
