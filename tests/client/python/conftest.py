@@ -1,5 +1,6 @@
 """A private daemon on the host backend, and small datasets for it."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -134,7 +135,28 @@ def daemon(data_root):
     import datasetd
 
     with datasetd.start_local(device="cpu", data_roots=data_root) as local:
+        _running.append(local)
         yield local
+        _running.clear()
+
+
+_running = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unload():
+    """Unloads what a file of tests has loaded: what lists datasets takes longer
+    with hundreds of them."""
+    yield
+    if not _running:
+        return
+    import datasetd
+
+    with _running[0].connect() as client:
+        for dataset in client.list_datasets():
+            # That of another file may still be held.
+            with contextlib.suppress(datasetd.Error):
+                client.unload_dataset(dataset["name"])
 
 
 @pytest.fixture
