@@ -2,6 +2,7 @@
 
 load("@local_cuda//:defs.bzl", "CUDA_FOUND")
 load("//third_party/cc:quick.bzl", "PRECOMPILED_COPTS")
+load("//third_party/cc:sanitized.bzl", "sanitized_test")
 
 # For what is compiled with the toolkit, as the kernels and the emulated driver.
 NEEDS_CUDA = [] if CUDA_FOUND else ["@platforms//:incompatible"]
@@ -22,7 +23,7 @@ for file in $(SRCS); do
 done >$@
 """
 
-def datasetd_test(name, srcs = None, deps = [], **kwargs):
+def datasetd_test(name, srcs = None, deps = [], sanitizer = None, **kwargs):
     """A cc_test of one source or of several.
 
     Several are compiled as one: what a test includes takes most of its
@@ -33,11 +34,24 @@ def datasetd_test(name, srcs = None, deps = [], **kwargs):
       name: of the test.
       srcs: NAME.cc unless given.
       deps: beside GoogleTest, Abseil and the matchers of absl::Status.
+      sanitizer: "asan" or "tsan" for a test that tests/run_all.sh, except with
+        --full, runs under this one only: as NAME_asan or NAME_tsan.
       **kwargs: of the cc_test; `size` is "small" unless given, and the test's
         own code is compiled by clang and not optimized unless `features` and
         `copts` say otherwise.
     """
     srcs = srcs or [name + ".cc"]
+    kwargs.setdefault("size", "small")
+    if sanitizer:
+        kwargs["tags"] = kwargs.get("tags", []) + ["sanitized"]
+        sanitized_test(
+            name = name + "_" + sanitizer,
+            size = kwargs["size"],
+            sanitizer = sanitizer,
+            shard_count = kwargs.get("shard_count"),
+            tags = ["short"],
+            test = name,
+        )
     if len(srcs) > 1:
         native.genrule(
             name = name + "_sources",
@@ -49,7 +63,6 @@ def datasetd_test(name, srcs = None, deps = [], **kwargs):
         srcs = [name + "_sources.cc"]
     native.cc_test(
         name = name,
-        size = kwargs.pop("size", "small"),
         srcs = srcs,
         **compiled_as_a_test(kwargs, depset(deps + [
             "//tests/testing:status_matchers",

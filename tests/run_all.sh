@@ -113,15 +113,11 @@ if $full; then
   pass tsan "$slow" --config=tsan --build_tests_only --build_tag_filters=tsan \
     //tests/...
 else
-  once=-full,-quick_asan,-quick_tsan
+  # Code that reads foreign data, or that threads share, runs under a sanitizer only.
+  # None links gRPC, whose build alone would take longer than these.
+  once=-full,-sanitized
   pass all --config=quick --build_tests_only "--build_tag_filters=$once" \
     "--test_tag_filters=$once" //...
-  # Code that reads foreign data, or that threads share. None links gRPC, whose
-  # build alone would take longer than these.
-  for sanitizer in asan tsan; do
-    pass $sanitizer --config=$sanitizer --config=quick_sanitizer --build_tests_only \
-      --build_tag_filters=quick_$sanitizer --test_tag_filters=quick_$sanitizer //tests/...
-  done
 fi
 
 printf '\n== lint\n'

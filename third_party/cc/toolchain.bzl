@@ -4,6 +4,8 @@
   prefers_clang  of a target whose code's speed does not matter: clang takes two
                  thirds of GCC's time. Sanitizers, whose libraries are a
                  compiler's own, forbid it by --features=-prefers_clang.
+  asan, tsan     of a build: all of it under Address- and UBSanitizer, or under
+                 ThreadSanitizer
 """
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
@@ -77,6 +79,12 @@ def _flags(actions, flags, with_features = []):
         with_features = with_features,
     )
 
+def _sanitizer(name, flags):
+    return feature(name = name, flag_sets = [
+        _flags(_COMPILE, ["-g1", "-O1"] + flags),
+        _flags(_LINK, flags),
+    ])
+
 def _cc_toolchain_config_impl(ctx):
     sysroot = ctx.attr.sysroot
     if ctx.attr.is_cross and not sysroot:
@@ -123,6 +131,16 @@ def _cc_toolchain_config_impl(ctx):
                 ], _OPT),
             ],
         ),
+        _sanitizer("asan", [
+            "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=all",
+            # To look at a vptr UBSan makes a pipe, and takes a process without free
+            # descriptors for one without the object.
+            "-fno-sanitize=vptr",
+            # Indices of vectors and spans, too.
+            "-D_GLIBCXX_ASSERTIONS",
+        ]),
+        _sanitizer("tsan", ["-fsanitize=thread"]),
         feature(
             name = "cross_flags",
             enabled = ctx.attr.is_cross,
