@@ -126,7 +126,7 @@ cat "$events/lint.log"
 passes+=(lint)
 
 printf '\n== layers\n'
-tests/layers.sh "$events/layers"
+tests/layers.py "$events/layers"
 passes+=(layers)
 
 printf '\n== docs\n'

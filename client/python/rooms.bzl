@@ -1,7 +1,7 @@
 """The rooms of the Python package: its folders, and what each may import."""
 
 # A room to those that it imports. All import the files at the package's root
-# that GROUND names, which import no room. tests/layers.sh checks the floors, and
+# that GROUND names, which import no room. tests/layers.py checks the floors, and
 # tests/client/python/rooms_test.py that files import nothing else.
 ROOMS = {
     "_batches": ["_connection"],
