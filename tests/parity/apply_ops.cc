@@ -24,6 +24,9 @@
 // C, "steps": [T, ...]} that is what AddNoise adds, packed recordings [T, C],
 // or [T] if C is 0, whose elements come after the field's.
 //
+// With "num_drawn": N nothing is applied, and "drawn" is a list of each of N
+// samples from I on; such a request has "num_images": 0.
+//
 // The request {"describe": true} alone has the reply of DescribeOps.
 
 #include <google/protobuf/util/json_util.h>
@@ -215,6 +218,19 @@ json Mixed(const AugmentProgram& program, const BatchTask& batch) {
   return rows;
 }
 
+json DrawnOfEach(const json& request, const AugmentProgram& program) {
+  const auto epoch = request.at("epoch").get<uint64_t>();
+  const auto first = request.at("sample").get<int64_t>();
+  const auto num_samples = request.at("num_drawn").get<int64_t>();
+  json samples = json::array();
+  for (int64_t i = 0; i < num_samples; ++i) {
+    const auto draws = ExplainSample(program, epoch, first + i);
+    if (!draws.ok()) return {{"error", std::string(draws.status().message())}};
+    samples.push_back(Drawn(*draws));
+  }
+  return {{"drawn", samples}};
+}
+
 // The reply, and its elements in `out`.
 json Run(const json& request, const std::string& images,
          const std::optional<Noise>& noise, std::string* out) {
@@ -225,14 +241,15 @@ json Run(const json& request, const std::string& images,
   if (request.contains("labels")) {
     labels = request.at("labels").get<std::vector<int64_t>>();
   }
-  const Memory source = Allocate(static_cast<int64_t>(images.size()));
-  std::memcpy(source.get(), images.data(), images.size());
-
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = request.at("seed").get<uint64_t>();
   program->indices_offset_bytes = -1;
   program->num_fields = static_cast<int32_t>(fields->size());
   std::copy(fields->begin(), fields->end(), program->fields);
+  if (request.contains("num_drawn")) return DrawnOfEach(request, *program);
+
+  const Memory source = Allocate(static_cast<int64_t>(images.size()));
+  std::memcpy(source.get(), images.data(), images.size());
   FieldProgram& image = program->fields[0];
   image.source = source.get();
   // A single image is every sample.

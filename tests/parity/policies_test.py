@@ -18,8 +18,8 @@ from row import Case
 from tests.testing import pytest_file
 
 HEIGHT, WIDTH = 331, 97  # torchvision's translations are in 331ths
-IMAGE = np.zeros((1, HEIGHT, WIDTH), np.uint8)
-NUM_SAMPLES = 4000 if os.environ.get("DATASETD_TEST_FULL") == "1" else 1000
+SHAPE = 1, HEIGHT, WIDTH
+NUM_SAMPLES = 4000 if os.environ.get("DATASETD_TEST_FULL") == "1" else 2000
 # torch.linspace rounds as the processor's vectors have it.
 ROUNDING = 2e-5
 
@@ -81,11 +81,10 @@ def read_affine(values):
 
 def draws(product, transform, num_samples=NUM_SAMPLES):
     """The ops of each sample."""
-    case = Case([transform], None)
-    return [
-        [read(draw) for draw in product.run(case, IMAGE, 7, 1, sample)[1]]
-        for sample in range(num_samples)
-    ]
+    drawn = product.draw(
+        Case([transform], None), SHAPE, np.dtype("uint8"), 7, 1, num_samples
+    )
+    return [[read(draw) for draw in sample] for sample in drawn]
 
 
 def magnitudes(space, name):
@@ -181,15 +180,12 @@ def test_rand_augment(magnitude, num_bins, product):
 
 
 def test_rand_augment_draws_each_op_anew(product):
-    # Each pair must be among them.
-    num_samples = max(NUM_SAMPLES, 2000)
-    drawn = draws(product, {"rand_augment": {"num_ops": 2, "magnitude": 9}},
-                  num_samples)
+    drawn = draws(product, {"rand_augment": {"num_ops": 2, "magnitude": 9}})
     pairs = collections.Counter(
         tuple(op.name for op in ops) for ops in drawn if len(ops) == 2
     )
     check_uniform(list(pairs.values()), 13 * 13)
-    lone = sum(len(ops) == 1 for ops in drawn) / num_samples
+    lone = sum(len(ops) == 1 for ops in drawn) / NUM_SAMPLES
     assert abs(lone - 2 * 13 / 14 / 14) < 0.03
 
 
@@ -248,8 +244,7 @@ def test_magnitudes_are_v2s(product):
         for dtype, bound in ((np.uint8, 255), (np.float32, 1)):
             case = Case([{"rand_augment": {"num_ops": 1,
                                            "magnitude": bin_index}}], None)
-            for sample in range(60):
-                _, drawn = product.run(case, IMAGE.astype(dtype), 7, 1, sample)
+            for drawn in product.draw(case, SHAPE, np.dtype(dtype), 7, 1, 60):
                 for draw in drawn:
                     if draw["name"] == "Solarize":
                         value = draw["parameters"]["threshold"][0]

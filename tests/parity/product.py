@@ -47,6 +47,17 @@ class Product:
         )
         return images[0], Drawn(reply["drawn"], seed, epoch, sample)
 
+    def draw(self, case, shape, dtype, seed, epoch, num_samples):
+        """What explain says of each of the first samples, images [C, H, W]."""
+        channels, height, width = shape
+        reply = self._reply({
+            "dtype": str(dtype), "channels": channels, "height": height,
+            "width": width, "is_mask": case.is_mask, "num_images": 0,
+            "num_drawn": num_samples, "seed": seed, "epoch": epoch,
+            "sample": 0, "pipeline": {"transforms": case.transforms},
+        }, b"")
+        return reply["drawn"]
+
     def run_batch(self, case, images, labels, seed, epoch, batch):
         """Images [N, C, H, W] after a case's ops, their labels, and a Mix
         for each of them."""
