@@ -16,9 +16,9 @@ def joined_library(name, srcs, alone = [], copts = [], deps = [], optimized = Fa
         link another one instead.
       copts: as a cc_library's.
       deps: as a cc_library's.
-      optimized: with --config=quick, too, because tests wait for this code. Others
-        then have the precompiled //proto:headers. A source must still include
-        what it uses: else other builds fail.
+      optimized: with --config=quick, too, because tests wait for this code: with -O1.
+        Others are compiled with -O0 then, and have the precompiled //proto:headers. A
+        source must still include what it uses: else other builds fail.
       catches: the sources catch exceptions, or include what does. They have no
         precompiled headers, which know no exceptions: half of clang's time.
       **kwargs: of the cc_library.
@@ -34,20 +34,22 @@ def joined_library(name, srcs, alone = [], copts = [], deps = [], optimized = Fa
         ),
         testonly = kwargs.get("testonly", False),
     )
-    features = ["joined"]
-    if not optimized:
-        copts = copts + if_quick(["-O0"] if catches else PRECOMPILED_COPTS)
-        deps = deps + if_quick([] if catches else ["//proto:headers"])
-        features = features + if_quick(["prefers_clang"])
+    if optimized:
+        quick_copts = ["-O1"]
+    elif catches:
+        quick_copts = ["-O0"]
+    else:
+        quick_copts = PRECOMPILED_COPTS
+        deps = deps + if_quick(["//proto:headers"])
     native.cc_library(
         name = name,
         srcs = select({
             "//base:apart": sources,
             "//conditions:default": [name + "_joined.cc"],
         }) + alone + headers,
-        copts = copts,
+        copts = copts + if_quick(quick_copts),
         deps = deps,
-        features = features,
+        features = ["joined"] + if_quick(["prefers_clang"]),
         textual_hdrs = sources,
         **kwargs
     )
