@@ -60,7 +60,7 @@ FLOORS = [
 _WITH_TOP_FLOORS = {
     "client:client": "client:client",
     "cuda:backends": "cuda:backends",
-    "server:main": "server:(main|datasetd)",
+    "server:main": "server:(main|flags|datasetd)",
 }
 # A name, rooms, and what nothing below them may be.
 RULES = [
