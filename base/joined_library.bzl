@@ -19,8 +19,9 @@ def joined_library(name, srcs, alone = [], copts = [], deps = [], optimized = Fa
       optimized: with --config=quick, too, because tests wait for this code: with -O1.
         Others are compiled with -O0 then, and have the precompiled //proto:headers. A
         source must still include what it uses: else other builds fail.
-      catches: the sources catch exceptions, or include what does. They have no
-        precompiled headers, which know no exceptions: half of clang's time.
+      catches: the sources catch exceptions, or include what does. They do
+        without the precompiled headers, which know no exceptions, and with which
+        clang takes half the time.
       **kwargs: of the cc_library.
     """
     headers = [source for source in srcs if source.endswith(".h")]

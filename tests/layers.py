@@ -56,7 +56,7 @@ FLOORS = [
     ["proto"],
     ["base"],
 ]
-# Their packages hold the top floors, too. Of others all is above what is below.
+# Rooms whose packages hold the floors below, too: only these targets are above them.
 _WITH_TOP_FLOORS = {
     "client:client": "client:client",
     "cuda:backends": "cuda:backends",
