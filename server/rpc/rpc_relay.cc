@@ -16,6 +16,13 @@ namespace {
 constexpr size_t kGoawayBytes = 17;
 constexpr uint32_t kEnhanceYourCalm = 0xb;
 
+// For what the other side can no longer be sent.
+RpcRelay::Result AfterTheEndOf(RpcRelay::Side side) {
+  // Data that gRPC sent before closing is still to be read.
+  return side == RpcRelay::Side::kServer ? RpcRelay::Result::kIdle
+                                         : RpcRelay::Result::kClosed;
+}
+
 }  // namespace
 
 RpcRelay::Preface RpcRelay::LookForPreface() const {
@@ -46,8 +53,7 @@ RpcRelay::Result RpcRelay::Move(Side from, int max_calls,
   pollfd room = {.fd = fd(to), .events = POLLOUT, .revents = 0};
   poll(&room, 1, 0);
   if ((room.revents & (POLLERR | POLLHUP)) != 0) {
-    // Data that gRPC sent before closing is still to be read.
-    return to == Side::kServer ? Result::kIdle : Result::kClosed;
+    return AfterTheEndOf(to);
   }
   if ((room.revents & POLLOUT) == 0) {
     absl::Duration& since = blocked_since_[Index(from)];
@@ -108,7 +114,7 @@ RpcRelay::Result RpcRelay::Send(Side from, absl::Span<const uint8_t> bytes,
   const ssize_t sent =
       send(fd(to), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
-    return Result::kClosed;
+    return AfterTheEndOf(to);
   }
   bytes.remove_prefix(static_cast<size_t>(std::max<ssize_t>(sent, 0)));
   if (bytes.empty()) return Result::kMore;

@@ -27,10 +27,10 @@ class RpcRelay {
   enum class Side { kClient = 0, kServer = 1 };
   enum class Result {
     kMore,     // more bytes may follow; needs another turn
-    kIdle,     // waits for an event on this side
+    kIdle,     // waits for an event on this side, or for gRPC's end
     kBlocked,  // waits for room on the other side
     kHeld,     // the next bytes open a call, which may not be
-    kClosed,   // this side has ended, or the other side takes no more bytes
+    kClosed,   // this side has ended, or the client takes no more bytes
     kAbusive,  // a limit is exceeded; see reason()
   };
 
