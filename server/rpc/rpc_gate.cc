@@ -337,8 +337,11 @@ bool RpcGate::Move(uint64_t id, RpcRelay& relay, RpcUser& user, Side from) {
       relay.SayEnhanceYourCalm();
       End(id, relay.reason());
       return false;
-    case Result::kClosed:
-      End(id, from == Side::kServer ? "gRPC closed its connection" : "");
+    case Result::kClientClosed:
+      End(id, "");
+      return false;
+    case Result::kGrpcClosed:
+      End(id, "gRPC closed its connection");
       return false;
   }
   return false;

@@ -16,11 +16,11 @@ namespace {
 constexpr size_t kGoawayBytes = 17;
 constexpr uint32_t kEnhanceYourCalm = 0xb;
 
-// For what the other side can no longer be sent.
+// For bytes that `side` takes no more.
 RpcRelay::Result AfterTheEndOf(RpcRelay::Side side) {
   // Data that gRPC sent before closing is still to be read.
   return side == RpcRelay::Side::kServer ? RpcRelay::Result::kIdle
-                                         : RpcRelay::Result::kClosed;
+                                         : RpcRelay::Result::kClientClosed;
 }
 
 }  // namespace
@@ -64,8 +64,8 @@ RpcRelay::Result RpcRelay::Move(Side from, int max_calls,
   if (from == Side::kServer) {
     const ssize_t size =
         recv(fd(from), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (size < 0) return errno == EAGAIN ? Result::kIdle : Result::kClosed;
-    if (size == 0) return Result::kClosed;
+    if (size < 0) return errno == EAGAIN ? Result::kIdle : Result::kGrpcClosed;
+    if (size == 0) return Result::kGrpcClosed;
     const absl::Span<const uint8_t> bytes =
         buffer.subspan(0, static_cast<size_t>(size));
     leash_.SeeToClient(bytes);
@@ -96,8 +96,10 @@ RpcRelay::Result RpcRelay::MoveToServer(int max_calls,
     std::copy(held_.begin(), held_.end(), buffer.begin());
   } else {
     size = recv(client, buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (size < 0) return errno == EAGAIN ? Result::kIdle : Result::kClosed;
-    if (size == 0) return Result::kClosed;
+    if (size < 0) {
+      return errno == EAGAIN ? Result::kIdle : Result::kClientClosed;
+    }
+    if (size == 0) return Result::kClientClosed;
   }
   const size_t num_allowed = allowed(size);
   held_.assign(buffer.begin() + num_allowed, buffer.begin() + size);

@@ -26,12 +26,13 @@ class RpcRelay {
  public:
   enum class Side { kClient = 0, kServer = 1 };
   enum class Result {
-    kMore,     // more bytes may follow; needs another turn
-    kIdle,     // waits for an event on this side, or for gRPC's end
-    kBlocked,  // waits for room on the other side
-    kHeld,     // the next bytes open a call, which may not be
-    kClosed,   // this side has ended, or the client takes no more bytes
-    kAbusive,  // a limit is exceeded; see reason()
+    kMore,          // more bytes may follow; needs another turn
+    kIdle,          // waits for an event on this side, or for gRPC's end
+    kBlocked,       // waits for room on the other side
+    kHeld,          // the next bytes open a call, which may not be
+    kClientClosed,  // the client has closed, or takes no more bytes
+    kGrpcClosed,    // gRPC has closed, and all its bytes were moved
+    kAbusive,       // a limit is exceeded; see reason()
   };
 
   RpcRelay(FileDescriptor client, uint32_t uid, pid_t pid, absl::Duration now)

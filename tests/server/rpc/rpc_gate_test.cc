@@ -281,6 +281,15 @@ TEST_F(RpcGateTest, TheEndOfOneSideIsTheOthersAndTheSessions) {
   EXPECT_THAT(ends_, SizeIs(2));
 }
 
+TEST_F(RpcGateTest, AClientThatTakesNoMoreBytesHasClosedItsConnection) {
+  Start();
+  const FileDescriptor client = ConnectAndSpeak();
+  const FileDescriptor server = AwaitServed();
+  shutdown(client.get(), SHUT_RD);
+  Send(server.get(), Ping());
+  EXPECT_EQ(AwaitEnd(1), "");
+}
+
 // Otherwise calls that are sent in part would wait for each other.
 TEST_F(RpcGateTest, AtTheLimitOpenCallsGoOnAndNewOnesWait) {
   Start(kNumCalls);

@@ -59,7 +59,7 @@ TEST(RpcRelayTest, WhatGrpcSentBeforeItClosedArrives) {
   char received[100];
   EXPECT_EQ(recv(client.get(), received, sizeof(received), 0), 10);
   EXPECT_EQ(std::string(received, 10), "last words");
-  EXPECT_EQ(move(Side::kServer), Result::kClosed);
+  EXPECT_EQ(move(Side::kServer), Result::kGrpcClosed);
 }
 
 }  // namespace
