@@ -8,7 +8,9 @@ import sys
 import datasetd
 
 _HERE = pathlib.Path(__file__).resolve().parent
-_PACKAGES = pathlib.Path(datasetd.__file__).absolute().parent.parent
+# Of the client, and of the tests.
+_PACKAGES = (
+    pathlib.Path(datasetd.__file__).absolute().parent.parent, _HERE.parents[2])
 
 
 def run(tmp_path, name, packages, files):
@@ -32,7 +34,7 @@ def run(tmp_path, name, packages, files):
             os.environ,
             HOME=str(tmp_path),
             # Nothing of the system's, which would hide the environment's.
-            PYTHONPATH=str(_PACKAGES),
+            PYTHONPATH=os.pathsep.join(map(str, _PACKAGES)),
             SOURCES_ENVIRONMENT=name,
         ),
     )
