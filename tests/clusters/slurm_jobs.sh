@@ -31,10 +31,10 @@ lines() {
   [[ -f $1 ]] && (($(wc -l <"$1") >= $2))
 }
 daemons() {
-  pgrep -af -- "$1" | grep -c datasetd.yaml || :
+  pgrep -cf -- --private=/tmp/datasetd- || :
 }
 no_daemons() {
-  [[ $(daemons --config=/tmp/datasetd-) == 0 ]]
+  [[ $(daemons) == 0 ]]
 }
 no_directories() {
   [[ -z $(ls /run/datasetd-jobs) ]]
@@ -52,7 +52,7 @@ job=$(sbatch --parsable --output="$here/requeued/out" \
 for rank in 0 1 2 3; do
   until_true 120 lines "$TRAINED.$rank" 11
 done
-daemons --config=/tmp/datasetd- >requeued/daemons
+daemons >requeued/daemons
 scontrol requeue "$job"
 until_true 60 pending "$job"
 wc -l <"$TRAINED.0" >requeued/before
@@ -87,4 +87,4 @@ import datasetd
 with datasetd.connect() as client:
     print(client.status()['pid'], client.address, flush=True)
 " >mpi
-daemons --config=/tmp/datasetd- >mpi_daemons
+daemons >mpi_daemons

@@ -23,7 +23,8 @@ def world():
     copies = os.path.join(job.directory, "copies")
     shutil.copytree(harness.runfile("client/python"),
                     os.path.join(copies, "python"))
-    for name in ("client/c_api/libdatasetd.so", "server/datasetd"):
+    for name in ("client/c_api/libdatasetd.so", "client/ctl/datasetctl",
+                 "server/datasetd"):
         shutil.copy(harness.runfile(name), copies)
     examples = os.path.join(job.directory, "examples")
     shutil.copytree(os.path.dirname(cluster_harness.example("train.py")),

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from tests.testing import daemon_harness as harness
 
@@ -36,13 +37,17 @@ def _make_release(root):
 def _run(tmp_path, *arguments, **environment):
     program = _make_release(tmp_path / "release")
     report = tmp_path / "report.json"
-    done = subprocess.run(
-        [sys.executable, program, "--require_gpu", "--no_timing", "--json",
-         report, *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        timeout=280, check=False,
-        env=dict(os.environ, LD_LIBRARY_PATH=os.path.abspath(
-            os.environ["LD_LIBRARY_PATH"]), **environment))
+    # sharing_probe's daemon has a user of its own, who must find the driver.
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        driver = shutil.copytree(os.environ["LD_LIBRARY_PATH"],
+                                 os.path.join(place, "driver"))
+        done = subprocess.run(
+            [sys.executable, program, "--require_gpu", "--no_timing", "--json",
+             report, *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            timeout=280, check=False,
+            env=dict(os.environ, LD_LIBRARY_PATH=driver, **environment))
     return done, (json.loads(report.read_text()) if report.exists() else None)
 
 
