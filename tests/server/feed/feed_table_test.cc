@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/dataset_specs.h"
@@ -724,6 +725,8 @@ TEST_F(FeedTableOrderTest, OptionsThatExcludeIt) {
 
 class FeedTableArraysTest : public FeedTableTest {
  protected:
+  using FeedTableTest::FeedTableTest;
+
   static v1::OpenFeedRequest WeightedOptions(const std::string& text = "") {
     return With(Options("options { weighted_order { num_samples: 10 } }"),
                 text);
@@ -744,6 +747,12 @@ class FeedTableArraysTest : public FeedTableTest {
     descriptors.push_back(SealedMemory(numbers));
     EXPECT_THAT(arrays.Check(descriptors), IsOk());
     return arrays.Read(descriptors);
+  }
+  absl::Status Set(uint64_t feed_id, const std::vector<double>& weights) {
+    std::vector<FileDescriptor> descriptors;
+    descriptors.push_back(SealedMemory(weights));
+    DATASETD_RETURN_IF_ERROR(table_->CheckWeights(feed_id, descriptors));
+    return table_->SetWeights(feed_id, descriptors);
   }
 };
 
@@ -804,42 +813,59 @@ TEST_F(FeedTableArraysTest, OneConnectionOfItsSessionSendsThem) {
 }
 
 TEST_F(FeedTableArraysTest, OtherWeightsOfAnAttachedFeed) {
-  const auto set = [this](uint64_t id, const std::vector<double>& weights) {
-    std::vector<FileDescriptor> descriptors;
-    descriptors.push_back(SealedMemory(weights));
-    absl::Status status = table_->CheckWeights(id, descriptors);
-    return status.ok() ? table_->SetWeights(id, descriptors) : status;
-  };
   const std::vector<double> weights(10, 1);
   const uint64_t id = Open();
-  EXPECT_THAT(set(id, weights), StatusIs(kNotFound, HasSubstr("attached")));
+  EXPECT_THAT(Set(id, weights), StatusIs(kNotFound, HasSubstr("attached")));
   ASSERT_THAT(Read(*Take(id), weights), IsOk());
   ASSERT_THAT(table_->Attach(id, kAlice.session_id), IsOk());
   const uint64_t one = scratch_bytes();
-  EXPECT_THAT(set(id, std::vector<double>(9, 1)),
+  EXPECT_THAT(Set(id, std::vector<double>(9, 1)),
               StatusIs(kInvalidArgument, HasSubstr("72 bytes")));
-  EXPECT_THAT(set(id, std::vector<double>(10, -1)),
+  EXPECT_THAT(Set(id, std::vector<double>(10, -1)),
               StatusIs(kInvalidArgument, HasSubstr("weights[0] is -1")));
   EXPECT_EQ(scratch_bytes(), one);
   // Of the one that nobody has sought to there is the last alone.
-  for (int i = 0; i < 3; ++i) EXPECT_THAT(set(id, weights), IsOk());
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(Set(id, weights), IsOk());
   EXPECT_THAT(table_->CheckWeights(id, {}),
               StatusIs(kInvalidArgument, HasSubstr("call for 1: weights")));
 
   const uint64_t plain = Open(Options());
   Take(plain);
   ASSERT_THAT(table_->Attach(plain, kAlice.session_id), IsOk());
-  EXPECT_THAT(set(plain, weights),
+  EXPECT_THAT(Set(plain, weights),
               StatusIs(kFailedPrecondition, HasSubstr("does not draw by")));
 
   for (const uint64_t ended : {id, plain}) {
     table_->EndLease(ended);
     table_->FreeSlab(ended);
-    EXPECT_THAT(set(ended, weights), StatusIs(kNotFound));
+    EXPECT_THAT(Set(ended, weights), StatusIs(kNotFound));
   }
   backend_->CompleteAll();
   table_->AwaitEnded(absl::Seconds(30));
   EXPECT_EQ(scratch_bytes(), 0);
+}
+
+class FeedTableShareOfArraysTest : public FeedTableArraysTest {
+ protected:
+  FeedTableShareOfArraysTest()
+      : FeedTableArraysTest({.scratch_bytes = 4 << 20}) {}
+};
+
+TEST_F(FeedTableShareOfArraysTest, OtherWeightsAreOfTheUsersShare) {
+  const std::vector<double> weights(10, 1);
+  const uint64_t id = Open();
+  ASSERT_THAT(Read(*Take(id), weights), IsOk());
+  ASSERT_THAT(table_->Attach(id, kAlice.session_id), IsOk());
+  MemoryBudget& budget = *devices_->devices()[0].budget;
+  auto filler = budget.Reserve(
+      MemoryKind::kScratch, kAlice.uid,
+      budget.FreeBytesFor(MemoryKind::kScratch, kAlice.uid, {}), "filler");
+  ASSERT_THAT(filler, IsOk());
+  EXPECT_THAT(Set(id, weights),
+              StatusIs(kResourceExhausted, AllOf(HasSubstr("uid 1000"),
+                                                 HasSubstr("other weights"))));
+  filler->Release();
+  EXPECT_THAT(Set(id, weights), IsOk());
 }
 
 TEST_F(FeedTableArraysTest, OptionsThatExcludeWeights) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -67,7 +69,8 @@ TEST(RandomErasingTest, AreaIsUniformAndTheRatiosLogarithmToo) {
   EXPECT_LT(IndependenceZ(tops, lefts), kMaxZ);
 }
 
-TEST(RandomErasingTest, BoxesAreInsideAndSmallerThanTheImage) {
+TEST(RandomErasingTest, BoxesReachEachEdgeAndAreSmallerThanTheImage) {
+  std::set<std::string> reached;
   for (int sample = 0; sample < kNumDraws; ++sample) {
     const EraseDraw box = At(kDefaults, sample, 20, 37).box;
     ASSERT_GE(box.top, 0);
@@ -76,7 +79,12 @@ TEST(RandomErasingTest, BoxesAreInsideAndSmallerThanTheImage) {
     ASSERT_LT(box.width, 37);
     ASSERT_LE(box.top + box.height, 20);
     ASSERT_LE(box.left + box.width, 37);
+    if (box.top == 0) reached.insert("top");
+    if (box.left == 0) reached.insert("left");
+    if (box.top + box.height == 20) reached.insert("bottom");
+    if (box.left + box.width == 37) reached.insert("right");
   }
+  EXPECT_EQ(reached, (std::set<std::string>{"bottom", "left", "right", "top"}));
 }
 
 TEST(RandomErasingTest, TriesTenTimes) {
