@@ -26,6 +26,10 @@ _NOISES = [
     (3000 * _RANDOM.standard_normal(n)).astype(np.int16)
     for n in (7, 0, 250, 5000)
 ]
+# All as long, which the daemon keeps without an index.
+_EQUAL_NOISES = [
+    (3000 * _RANDOM.standard_normal(250)).astype(np.int16) for _ in range(3)
+]
 _LENGTH = 300
 
 
@@ -88,11 +92,16 @@ def expected(clip, index, snr, noises=_NOISES):
     return row
 
 
-def test_rows_have_noise_within_their_lengths(clips, street):
+@pytest.mark.parametrize("noises", [_NOISES, _EQUAL_NOISES])
+def test_rows_have_noise_within_their_lengths(client, clips, noises):
+    street = client.push_dataset(
+        f"street-{len(noises)}", [{"sound": x} for x in noises],
+        ragged=noises is _NOISES,
+    )  # fmt: skip
     found = rows(clips, T.AddNoise(street, (0, 20)))
     assert len(found) == _COUNT
     for index, row in found.items():
-        want = expected(_CLIPS[index], index, (0, 20))
+        want = expected(_CLIPS[index], index, (0, 20), noises)
         np.testing.assert_allclose(row, want, atol=1e-5 * abs(want).max())
         assert (row[_SIZES[index]:] == 0.5).all()
 
