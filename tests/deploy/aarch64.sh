@@ -55,6 +55,8 @@ if [[ ! -d $root ]]; then
 fi
 
 deploy/install_deps.sh --aarch64
+# Bazel looks for the libraries when it starts.
+bazel shutdown
 job=tests/deploy/source_build_job.py
 bazel build "--disk_cache=$cache/datasetd-bazel" //server:datasetd //client/c_api:libdatasetd.so
 expected=$(DATASETD_DAEMON=bazel-bin/server/datasetd PYTHONPATH=client/python \
