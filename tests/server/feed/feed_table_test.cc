@@ -840,8 +840,7 @@ TEST_F(FeedTableArraysTest, OtherWeightsOfAnAttachedFeed) {
     table_->FreeSlab(ended);
     EXPECT_THAT(Set(ended, weights), StatusIs(kNotFound));
   }
-  backend_->CompleteAll();
-  table_->AwaitEnded(absl::Seconds(30));
+  AwaitGone();
   EXPECT_EQ(scratch_bytes(), 0);
 }
 
