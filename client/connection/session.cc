@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "client/connection/error_detail.h"
@@ -24,6 +25,13 @@ namespace {
 
 // A deadline after a longer one may be beyond what a clock can tell.
 constexpr absl::Duration kLongestTimeout = absl::Hours(24 * 365 * 10);
+// gRPC's threads end within milliseconds.
+constexpr absl::Duration kMaxGrpcEndTime = absl::Seconds(5);
+
+// Sessions of this process whose channel exists.
+std::atomic<int> g_num_channels{0};
+// True if gRPC ends with the last of them. False if the program uses it, too.
+std::atomic<bool> g_is_grpc_ours{false};
 
 // True for codes that a call may return when its daemon ends.
 bool MayBeTheDaemonsEnd(absl::StatusCode code) {
@@ -63,6 +71,18 @@ absl::Status CheckGrpcIsOwn() {
         ErrorDetail::kForked);
   }
   return absl::OkStatus();
+}
+
+// Waits for gRPC's shutdown after the end of the last channel. A call that one
+// of gRPC's threads still refers to keeps the channel, and gRPC then shuts down
+// on a thread of its own: a child of a fork() at that moment would inherit its
+// state.
+void AwaitGrpcEnd() {
+  const absl::Time deadline = absl::Now() + kMaxGrpcEndTime;
+  while (g_num_channels == 0 && g_is_grpc_ours && grpc_is_initialized()) {
+    if (absl::Now() > deadline) g_is_grpc_ours = false;
+    absl::SleepFor(absl::Microseconds(100));
+  }
 }
 
 // False where the system refuses threads (ulimit -u, a limit of pids).
@@ -121,6 +141,7 @@ Session::Session(Address address, AttachSocket socket, std::string token,
   arguments.SetMaxReceiveMessageSize(64 << 20);
   const int fd = requests.Release();
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  if (g_num_channels++ == 0) g_is_grpc_ours = !grpc_is_initialized();
   stubs_ = std::make_unique<Stubs>(grpc::CreateCustomInsecureChannelFromFd(
       address_.socket_path, fd, arguments));
   was_refused_threads_ = !CanMakeThread();
@@ -132,7 +153,10 @@ Session::~Session() {
   // leaked there.
   if (!CheckProcess().ok() || was_refused_threads_ || !CanMakeThread()) {
     (void)stubs_.release();
+    return;
   }
+  stubs_.reset();
+  if (--g_num_channels == 0) AwaitGrpcEnd();
 }
 
 absl::Status Session::CheckProcess() const {

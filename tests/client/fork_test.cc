@@ -1,6 +1,8 @@
 // Children of fork() use their parent's handles, at a moment when the parent's
-// other threads hold locks that the child never sees released.
+// other threads hold locks that the child never sees released; and nothing of
+// gRPC is left for them when the last client is closed.
 
+#include <grpc/grpc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "client/c_api/datasetd.h"
 #include "client/client.h"
 #include "client/connection/error_detail.h"
@@ -92,6 +95,59 @@ void LockMany() {
 
 bool IsForked(const absl::Status& status) {
   return DetailOf(status) == ErrorDetail::kForked;
+}
+
+// The first of the tests: gRPC was not started here, and the daemon starts its
+// own in a child.
+TEST(ForkTest, TheEndOfTheLastClientIsTheEndOfGrpc) {
+  ASSERT_FALSE(grpc_is_initialized());
+  int addresses[2];
+  int ends[2];
+  ASSERT_EQ(pipe(addresses), 0);
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    close(ends[1]);
+    {
+      const FakeDaemon daemon;
+      const std::string address = daemon.address();
+      char end;
+      if (write(addresses[1], address.data(), address.size()) < 0 ||
+          read(ends[0], &end, 1) != 0) {
+        _exit(1);
+      }
+    }
+    _exit(0);
+  }
+  close(addresses[1]);
+  char address[256];
+  const ssize_t size = read(addresses[0], address, sizeof(address));
+  ASSERT_GT(size, 0);
+  ClientOptions options;
+  options.address = std::string(address, size);
+  auto client = Client::Connect(options);
+  ASSERT_THAT(client, IsOk());
+  ASSERT_THAT(client->GetStatus(), IsOk());
+
+  // Stands for a call whose last reference a thread of gRPC's has.
+  grpc_init();
+  absl::Notification is_closed;
+  std::thread closer([&] {
+    { const Client gone = *std::move(client); }
+    is_closed.Notify();
+    EXPECT_FALSE(grpc_is_initialized());
+  });
+  EXPECT_FALSE(
+      is_closed.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+  grpc_shutdown();
+  closer.join();
+
+  close(ends[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  for (const int fd : {addresses[0], ends[0]}) close(fd);
 }
 
 TEST(ForkTest, ChildIsRefusedWhateverLocksItsParentHeld) {
