@@ -174,6 +174,8 @@ void AttachServer::Run() {
       next_tick = MonotonicNow() + absl::Milliseconds(kTickMilliseconds);
     }
   }
+  // What came during the last round.
+  SendGoodbyes();
   while (!clients_.empty()) Close(clients_.begin()->first);
 }
 
