@@ -204,7 +204,7 @@ def test_a_starter_waits_for_the_one_that_has_the_lock(place):
     first = _start(directory, *_WAITING)
     harness.poll_until(
         lambda: harness.daemons_of(place), "the daemon's start")
-    second = _start(directory, "--exit_when_idle=300ms")
+    second = _start(directory)
     harness.poll_until(
         lambda: _opens(second, f"{directory}/{_LOCK}"), "its wait")
     # Without its starter a daemon that does not serve yet ends.
@@ -212,6 +212,7 @@ def test_a_starter_waits_for_the_one_that_has_the_lock(place):
     first.communicate()
     pid = int(second.communicate(timeout=60)[0])
     harness.poll_until(lambda: _processes(place) == [pid], "one daemon")
+    os.kill(pid, signal.SIGTERM)
     _await_nothing(place)
 
 
