@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "client/connection/error_detail.h"
@@ -78,9 +79,9 @@ absl::Status CheckGrpcIsOwn() {
 // on a thread of its own: a child of a fork() at that moment would inherit its
 // state.
 void AwaitGrpcEnd() {
-  const absl::Time deadline = absl::Now() + kMaxGrpcEndTime;
+  const absl::Duration deadline = MonotonicNow() + kMaxGrpcEndTime;
   while (g_num_channels == 0 && g_is_grpc_ours && grpc_is_initialized()) {
-    if (absl::Now() > deadline) g_is_grpc_ours = false;
+    if (MonotonicNow() > deadline) g_is_grpc_ours = false;
     absl::SleepFor(absl::Microseconds(100));
   }
 }

@@ -4,7 +4,9 @@
 //
 // The daemon keeps the session's datasets until the session is destroyed or the
 // process ends. Thread-safe. In a child of fork() every call fails, and the
-// destructor does not touch the channel.
+// destructor does not touch the channel. The destructor of the process's last
+// session waits for gRPC's shutdown, for at most 5 s, unless the program uses
+// gRPC, too.
 
 #ifndef DATASETD_CLIENT_CONNECTION_SESSION_H_
 #define DATASETD_CLIENT_CONNECTION_SESSION_H_
